@@ -1,0 +1,325 @@
+package posthaste
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Engine is where messages live. An engine promises durability: a method that
+// returns nil has committed. All methods are safe for concurrent use, and all
+// times are the store's. Package enginetest holds what every engine must do.
+type Engine interface {
+	// Send stores the messages in one transaction and returns their ids in
+	// order. If one is refused, none is stored, and the error names its field.
+	// An [OutcomeUnsure] error means that the answer was lost.
+	Send(ctx context.Context, messages ...Message) ([]MessageID, error)
+	Claims
+	Admin
+	// Doorbell opens a doorbell for one process. The caller closes it.
+	Doorbell(ctx context.Context) (Doorbell, error)
+	// Maintain does one round of upkeep (expired leases, space, counters).
+	// Any number of processes may call it at any time; one does the work. more
+	// reports that another round at once would find work.
+	Maintain(ctx context.Context) (more bool, err error)
+	// Rescue hands out anew what one lost holder or ended lease left
+	// unsettled, and returns how many deliveries were lost. It is called
+	// until it returns 0.
+	Rescue(ctx context.Context) (lost int, err error)
+	// Ready returns nil if the store can be used now, and otherwise an error
+	// that says what to do.
+	Ready(ctx context.Context) error
+	// Close releases the engine's connections if the engine opened them.
+	Close()
+}
+
+// Claims is how deliveries are handed out and settled.
+type Claims interface {
+	// Register makes a worker known. It stays alive by [Claims.Heartbeat].
+	Register(ctx context.Context, info WorkerInfo) (WorkerID, error)
+	// Heartbeat keeps the worker alive and looks at its queues in the same
+	// statement. [WorkerLost] means the worker was declared lost: whatever it
+	// holds will run elsewhere, and it must register anew.
+	Heartbeat(ctx context.Context, beat Heartbeat) (HeartbeatReply, error)
+	// Unregister ends a registration. What the worker still holds is rescued.
+	Unregister(ctx context.Context, worker WorkerID) error
+	// Claim hands out up to req.Max messages to a worker and does not block.
+	// It may be repeated with the same number after its answer was lost, and
+	// then returns what that number already has. req.Number must be above all
+	// numbers the worker used before, else.
+	Claim(ctx context.Context, req ClaimRequest) (ClaimReply, error)
+	// Unsettled lists the worker's deliveries that are not settled, of claims
+	// with numbers up to upTo: what its own memory does not know was handed
+	// out in an answer that got lost, and must be released.
+	Unsettled(ctx context.Context, worker WorkerID, upTo int64) ([]DeliveryID, error)
+	// Settle records outcomes, many in one round trip, and answers each in
+	// order. An error means nothing is known of any of them; settling again
+	// is safe and tells.
+	Settle(ctx context.Context, settlements []Settlement) ([]SettleResult, error)
+	// Receive hands out up to req.Max messages until a lease ends, to a
+	// holder that is no worker. It does not block.
+	Receive(ctx context.Context, req ReceiveRequest) ([]RawDelivery, error)
+	// Extend moves the lease ends of received deliveries to lease from now.
+	Extend(ctx context.Context, deliveries []DeliveryID, lease time.Duration) ([]SettleResult, error)
+}
+
+// Admin is what operators do.
+type Admin interface {
+	QueueCreate(ctx context.Context, name string, options QueueOptions) error
+	QueueDrop(ctx context.Context, name string) error
+	// Queues lists queues with their counters; names limits it to those.
+	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
+	// Message tells a message's state and whole story per subscription.
+	Message(ctx context.Context, id MessageID) (MessageInfo, error)
+	// Messages lists messages, newest first.
+	Messages(ctx context.Context, filter MessageFilter) ([]MessageInfo, error)
+	// DeadLetters lists dead letters, newest first.
+	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
+	// Replay sends dead letters once more under their old ids and returns the
+	// ids that were dead letters. by says who asked.
+	Replay(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
+	// Discard removes dead letters and returns the ids that were. by says who asked.
+	Discard(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
+	// Workers lists registered workers.
+	Workers(ctx context.Context) ([]WorkerStatus, error)
+}
+
+// Doorbell lets a process sleep until something was sent.
+type Doorbell interface {
+	// Sleep arms the wake-up for queue, then calls look once: what was sent
+	// before arming is found by look, what is sent after it rings. If look
+	// finds nothing, Sleep waits until the bell rings, until the time that
+	// look or [Doorbell.Wake] tells, or until ctx ends, and returns nil
+	// unless ctx ended or look failed. Spurious returns are allowed. One
+	// Sleep per queue at a time.
+	Sleep(ctx context.Context, queue string, look func(ctx context.Context) (LookReply, error)) error
+	// Wake ends the Sleep on queue, if there is one, in this process.
+	Wake(queue string)
+	// Close lets go of everything. It ends all Sleeps.
+	Close()
+}
+
+// LookReply is what a look at a queue found.
+type LookReply struct {
+	// Found says there was something.
+	Found bool
+	// NextDue is how long until the next scheduled message or retry falls due,
+	// or negative if none is known.
+	NextDue time.Duration
+}
+
+// WorkerInfo describes a process that wants to be a worker.
+type WorkerInfo struct {
+	// Name tells people which process this is, for example "host/pid".
+	Name string
+	// Lease is how long the worker lives without a heartbeat.
+	Lease time.Duration
+	// Version is the program's version.
+	Version string
+}
+
+// QueueRef names a subscription of a queue. An empty Subscription means
+// [DefaultSubscription].
+type QueueRef struct {
+	Queue        string
+	Subscription string
+}
+
+// Heartbeat keeps a worker alive.
+type Heartbeat struct {
+	Worker WorkerID
+	// Queues are looked at on the way.
+	Queues []QueueRef
+}
+
+// HeartbeatReply is what a heartbeat saw on the way.
+type HeartbeatReply struct {
+	// Looks answers Heartbeat.Queues in order.
+	Looks []LookReply
+	// Maintain says that messages flowed since the last round of upkeep.
+	Maintain bool
+	// Rescue says that some worker's heartbeat is overdue or a lease ended.
+	Rescue bool
+}
+
+// ClaimRequest asks for messages on behalf of a worker.
+type ClaimRequest struct {
+	Worker WorkerID
+	// Number is the worker's own ascending number of this request.
+	Number int64
+	QueueRef
+	// Max is the most messages wanted, 1 to [MaxPlaces] per track.
+	Max int
+	// Single asks for deliveries that are settled one by one inside
+	// transactions of the handler's own.
+	Single bool
+	// Idle says that nothing else is running in the process, so that a
+	// message that must run alone may be handed out.
+	Idle bool
+}
+
+// ClaimReply is what was handed out.
+type ClaimReply struct {
+	Deliveries []RawDelivery
+	// NextDue is as in [LookReply]; meaningful when Deliveries is empty.
+	NextDue time.Duration
+	// WantsIdle says that a message waits that must run alone: finish what
+	// runs, then claim with Idle.
+	WantsIdle bool
+}
+
+// ReceiveRequest asks for messages until a lease ends.
+type ReceiveRequest struct {
+	QueueRef
+	// Max is the most messages wanted, 1 to 1,000.
+	Max int
+	// Lease is how long they are held, above zero and at most 12 h.
+	Lease time.Duration
+}
+
+// QueueOptions are a queue's settings. Zero values mean the default.
+type QueueOptions struct {
+	// MaxAttempts is how often a message is tried (default 20, at most 1,000).
+	MaxAttempts int
+	// BackoffBase is the upper bound of the wait before the second attempt;
+	// each further attempt doubles it (default 1 s). Full jitter applies.
+	BackoffBase time.Duration
+	// BackoffMax bounds the wait (default 1 h).
+	BackoffMax time.Duration
+	// Timeout bounds one run of a handler (default 30 s).
+	Timeout time.Duration
+	// MaxPayload bounds payloads in bytes (default 1 MiB, at most 32 MiB).
+	MaxPayload int
+	// Lanes is how many parts SQL receivers can read side by side (default 1,
+	// at most 64). With more than one, the queue keeps no order.
+	Lanes int
+}
+
+// QueueInfo is a queue with its counters. Counts are as of CountedAt.
+type QueueInfo struct {
+	Name      string
+	Options   QueueOptions
+	CreatedAt time.Time
+	// Subscriptions holds the counters per subscription.
+	Subscriptions []SubscriptionInfo
+}
+
+// SubscriptionInfo counts one subscription's messages.
+type SubscriptionInfo struct {
+	Name string
+	// Depth is how many messages wait, scheduled ones and retries included.
+	Depth int64
+	// InFlight is how many are handed out and not settled.
+	InFlight int64
+	// Dead is how many dead letters there are.
+	Dead int64
+	// Totals since the queue was made.
+	Sent, Done, Retried, Lost int64
+	// Per second, over the last interval of counting.
+	SentPerSecond, DonePerSecond float64
+	// OldestAge is the age of the oldest message that waits and may be handed
+	// out; zero if none.
+	OldestAge time.Duration
+	// CountedAt is when the counts were taken.
+	CountedAt time.Time
+}
+
+// MessageInfo is a message as people look at it.
+type MessageInfo struct {
+	ID          MessageID
+	Queue       string
+	Key         string
+	Kind        string
+	Headers     map[string]string
+	Reference   string
+	Terms       []string
+	ContentType string
+	// Payload is absent in listings.
+	Payload   []byte
+	CreatedAt time.Time
+	// Subscriptions tells the state for each.
+	Subscriptions []MessageState
+}
+
+// MessageState is where a message stands for one subscription.
+type MessageState struct {
+	Subscription string
+	State        State
+	// DueAt is when it may be handed out next, where that lies ahead.
+	DueAt time.Time
+	// Attempts tells every attempt, oldest first.
+	Attempts []Attempt
+}
+
+// MessageFilter selects messages. Empty fields select all.
+type MessageFilter struct {
+	Queue     string
+	Reference string
+	Term      string
+	State     State
+	// Before lists only messages with lower ids, for paging.
+	Before MessageID
+	// Limit is at most 1,000; 0 means 100.
+	Limit int
+}
+
+// DeadLetterFilter selects dead letters. Empty fields select all.
+type DeadLetterFilter struct {
+	Queue string
+	// IDs selects these only.
+	IDs []MessageID
+	// Before lists only messages with lower ids, for paging.
+	Before MessageID
+	// Limit is at most 1,000; 0 means 100.
+	Limit int
+}
+
+// DeadLetter is a message that failed for good.
+type DeadLetter struct {
+	ID           MessageID
+	Queue        string
+	Subscription string
+	Key          string
+	Kind         string
+	Headers      map[string]string
+	Reference    string
+	Terms        []string
+	ContentType  string
+	Payload      []byte
+	CreatedAt    time.Time
+	DiedAt       time.Time
+	// Error is the last error.
+	Error string
+	// Attempts tells every attempt, oldest first.
+	Attempts []Attempt
+}
+
+// WorkerStatus is a registered worker.
+type WorkerStatus struct {
+	ID          WorkerID
+	Name        string
+	Version     string
+	StartedAt   time.Time
+	HeartbeatAt time.Time
+	LostAt      time.Time
+}
+
+// SinkResult answers one delivery of a batch.
+type SinkResult struct {
+	// Err is nil when delivered. [Permanent] rejects for good, [RetryAfter]
+	// says when to try again, anything else is retried with backoff.
+	Err error
+	// Receipt is JSON to keep with the outcome, also of a failed attempt. The
+	// next attempt finds it in its story.
+	Receipt json.RawMessage
+}
+
+// Sink delivers to the outside. Package sinktest holds what every sink must do.
+type Sink interface {
+	// Deliver delivers a batch and answers each in order, with exactly one
+	// result per delivery. It must return soon after ctx ends, and must only
+	// answer nil for what the outside has confirmed. Safe for concurrent use.
+	Deliver(ctx context.Context, batch []RawDelivery) []SinkResult
+	// Close releases connections.
+	Close() error
+}

@@ -1,0 +1,118 @@
+package posthaste
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code classifies an [Error] by what the caller can do about it.
+type Code string
+
+// The codes. They are stable: clients may compare them.
+const (
+	Invalid       Code = "invalid"         // the request is wrong: mend the named field
+	NotFound      Code = "not_found"       // no such queue, message or delivery
+	Conflict      Code = "conflict"        // not the caller's any more, or exists already
+	TooLarge      Code = "too_large"       // over a limit that the message names
+	Unsupported   Code = "unsupported"     // not supported (yet) by this version or engine
+	Unavailable   Code = "unavailable"     // the store cannot be reached: try again
+	ReadOnly      Code = "read_only"       // the store accepts no writes (standby, read only)
+	SchemaOld     Code = "schema_old"      // schema missing or older than this program needs
+	SchemaNew     Code = "schema_new"      // schema has a breaking change newer than this program
+	Denied        Code = "denied"          // credentials or privileges do not allow it
+	Refused       Code = "refused"         // refused for safety, the message says why
+	WorkerLost    Code = "worker_lost"     // the worker was declared lost: register anew
+	OutcomeUnsure Code = "outcome_unknown" // the answer was lost: it may or may not have happened
+)
+
+// Error is an error a person or program can act on. Engines return it, wrapped
+// or not, for everything they can classify.
+type Error struct {
+	Code Code
+	// Field names the field, option or argument at fault, if one is.
+	Field string
+	// Message says what happened and why, without secrets.
+	Message string
+	// Hint says what to do about it.
+	Hint string
+	// Cause is the underlying error, if any.
+	Cause error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := e.Message
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is reports whether target is an *Error of the same code without further
+// content, so that errors.Is(err, &Error{Code: NotFound}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Message == "" && t.Field == ""
+}
+
+// CodeOf returns the code of the first *Error in err's chain, or "".
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// Invalidf builds an [Invalid] error for one field.
+func Invalidf(field, format string, args ...any) error {
+	return &Error{Code: Invalid, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// Permanent marks a handler's error as one that no retry can mend: the message
+// becomes a dead letter at once. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ error }
+
+func (e *permanentError) Unwrap() error { return e.error }
+
+// IsPermanent reports whether err was marked by [Permanent].
+func IsPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}
+
+// RetryAfter marks a handler's error with the time to wait before the next
+// attempt, in place of the queue's backoff. RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{err, d}
+}
+
+type retryAfterError struct {
+	error
+	after time.Duration
+}
+
+func (e *retryAfterError) Unwrap() error { return e.error }
+
+// RetryDelay returns the time that [RetryAfter] put on err, if it did.
+func RetryDelay(err error) (time.Duration, bool) {
+	var r *retryAfterError
+	if errors.As(err, &r) {
+		return r.after, true
+	}
+	return 0, false
+}

@@ -1,0 +1,3 @@
+module github.com/posthaste-mq/posthaste
+
+go 1.26

@@ -1,0 +1,69 @@
+package posthaste
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Outcome says how one delivery ended.
+type Outcome string
+
+// The outcomes. All but Done also leave a row of their own in the ledger.
+const (
+	Done      Outcome = "done"
+	Retried   Outcome = "retried"   // failed, and will be tried again
+	Dead      Outcome = "dead"      // failed for good; a dead letter keeps it
+	Cancelled Outcome = "cancelled" // withdrawn before it was handed out
+	Lost      Outcome = "lost"      // its holder is gone; it was handed out anew
+	Released  Outcome = "released"  // handed back unstarted; not an attempt
+	Parked    Outcome = "parked"    // held back behind its key
+)
+
+// State is where a message stands for one subscription.
+type State string
+
+// The states a person sees. Besides these a message may be [Done], [Dead] or
+// [Cancelled], with the same words.
+const (
+	StateScheduled State = "scheduled" // due later, not handed out yet
+	StateReady     State = "ready"     // may be handed out now
+	StateRunning   State = "running"   // handed out and not settled
+	StateRetrying  State = "retrying"  // failed or lost, waits for its next attempt
+	StateDone      State = "done"
+	StateDead      State = "dead"
+	StateCancelled State = "cancelled"
+)
+
+// Settlement asks to settle one delivery. Exactly one of a settlement, a
+// rescue and a late settlement of the same delivery wins.
+type Settlement struct {
+	Delivery DeliveryID
+	// Outcome is Done to acknowledge, Retried to fail (which may become Dead
+	// when attempts are used up), Dead to fail for good, Released to hand
+	// back unstarted.
+	Outcome Outcome
+	// Error says why, and is required when failing. Longer texts are cut to
+	// 4,000 bytes.
+	Error string
+	// RetryAfter, if positive, replaces the queue's backoff.
+	RetryAfter time.Duration
+	// Receipt is JSON to keep with the outcome, for example a provider's id.
+	Receipt json.RawMessage
+	// Duration is how long the handler ran.
+	Duration time.Duration
+}
+
+// SettleResult answers one Settlement.
+type SettleResult struct {
+	Delivery DeliveryID
+	// Settled is false when the delivery was no longer the caller's: settled
+	// before, rescued, or never handed out.
+	Settled bool
+	// Outcome is what the delivery became; empty if not settled.
+	Outcome Outcome
+	// DueAt is when the next attempt may start, where there is one.
+	DueAt time.Time
+	// Err is set when the store refused this settlement for its content
+	// (for example a receipt that is no JSON); nothing was recorded then.
+	Err error
+}

@@ -1,0 +1,49 @@
+package posthaste
+
+import (
+	"context"
+	"time"
+)
+
+// EventKind says what an [Event] tells.
+type EventKind string
+
+// The events a runtime tells. Every outcome is one, also a possible duplicate.
+const (
+	EventClaimed   EventKind = "claimed"   // Count deliveries were handed to this process
+	EventSettled   EventKind = "settled"   // one delivery ended with Outcome
+	EventDuplicate EventKind = "duplicate" // a settlement was refused: it may have run twice
+	EventRescued   EventKind = "rescued"   // Count deliveries of lost holders were handed out anew
+	EventWoken     EventKind = "woken"     // the doorbell ended a sleep
+	EventLost      EventKind = "lost"      // this worker was declared lost
+	EventError     EventKind = "error"     // a background task failed and will be tried again
+)
+
+// Event is one thing that happened in this process.
+type Event struct {
+	Kind         EventKind
+	Queue        string
+	Subscription string
+	Message      MessageID
+	Delivery     DeliveryID
+	Attempt      int
+	Outcome      Outcome
+	Count        int
+	Duration     time.Duration
+	// Task names the background task of an EventError.
+	Task string
+	Err  error
+}
+
+// Telemetry receives events. It must be fast and safe for concurrent use; it
+// is called on the way of every message. A plain success that has nothing to
+// tell is reported in groups: EventSettled with Outcome Done and Count above 1.
+type Telemetry interface {
+	Event(ctx context.Context, e Event)
+}
+
+// NoTelemetry drops all events.
+type NoTelemetry struct{}
+
+// Event implements [Telemetry].
+func (NoTelemetry) Event(context.Context, Event) {}
