@@ -1,0 +1,99 @@
+package posthaste
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxQueueNameBytes bounds names of queues and subscriptions.
+const MaxQueueNameBytes = 63
+
+// Check reports what is wrong with the message as far as that can be told
+// without the store: names, lengths, headers and times, and payloads above
+// [MaxPayloadBytes]. It returns nil or an [*Error] that names the field. What
+// only the store knows (whether the queue exists, its max_payload) is checked
+// there. Check neither encodes nor keeps the payload.
+func (m *Message) Check() error {
+	if err := CheckName("queue", m.Queue); err != nil {
+		return err
+	}
+	if m.Key != "" || m.Kind != "" || m.Reference != "" || m.ContentType != "" {
+		for _, w := range [...]struct{ field, text string }{
+			{"key", m.Key}, {"kind", m.Kind}, {"reference", m.Reference}, {"content_type", m.ContentType},
+		} {
+			if err := checkWord(w.field, w.text, MaxWordBytes); err != nil {
+				return err
+			}
+		}
+	}
+	for i, term := range m.Terms {
+		if err := checkWord(fmt.Sprintf("terms[%d]", i), term, MaxWordBytes); err != nil {
+			return err
+		}
+	}
+	if err := checkHeaders(m.Headers); err != nil {
+		return err
+	}
+	if m.Delay < 0 {
+		return Invalidf("delay", "delay must not be negative, got %s", m.Delay)
+	}
+	if m.Delay != 0 && !m.SendAt.IsZero() {
+		return Invalidf("send_at", "delay and send_at exclude each other: give one of them")
+	}
+	if n := payloadBytes(m.Payload); n > MaxPayloadBytes {
+		return &Error{Code: TooLarge, Field: "payload",
+			Message: fmt.Sprintf("payload has %d bytes, at most %d are possible", n, MaxPayloadBytes)}
+	}
+	return nil
+}
+
+// CheckName reports whether name can name a queue or subscription: 1 to 63 of
+// a-z, 0-9, "_", "-" and ".". field is the field that the error names.
+func CheckName(field, name string) error {
+	if name == "" {
+		return Invalidf(field, "%s is required: a name of 1 to %d of a-z, 0-9, _, - and .", field, MaxQueueNameBytes)
+	}
+	if len(name) > MaxQueueNameBytes {
+		return Invalidf(field, "%s has %d bytes, at most %d are allowed", field, len(name), MaxQueueNameBytes)
+	}
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-', c == '.':
+		default:
+			return Invalidf(field, "%s %q must consist of a-z, 0-9, _, - and .", field, name)
+		}
+	}
+	return nil
+}
+
+func checkWord(field, text string, limit int) error {
+	if len(text) > limit {
+		return &Error{Code: TooLarge, Field: field,
+			Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", field, len(text), limit)}
+	}
+	if strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
+		return Invalidf(field, "%s must be valid UTF-8 without NUL characters", field)
+	}
+	return nil
+}
+
+func checkHeaders(headers map[string]string) error {
+	total := 0
+	for name, value := range headers {
+		if name == "" {
+			return Invalidf("headers", "a header has an empty name")
+		}
+		total += len(name) + len(value)
+		for _, text := range [...]string{name, value} {
+			if strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
+				return Invalidf("headers", "header %q must be valid UTF-8 without NUL characters", name)
+			}
+		}
+	}
+	if total > MaxHeaderBytes {
+		return &Error{Code: TooLarge, Field: "headers",
+			Message: fmt.Sprintf("headers have %d bytes together, at most %d are allowed", total, MaxHeaderBytes)}
+	}
+	return nil
+}

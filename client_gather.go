@@ -1,0 +1,225 @@
+package posthaste
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+)
+
+// group is what one caller sends while other flushes are on their way.
+type group struct {
+	messages []Message
+	one      [1]Message // backs messages for the usual call of one
+	bytes    int
+	state    groupState
+	left     bool          // its caller left while it was on its way
+	batch    *batch        // set once on the way
+	done     chan struct{} // one token when ids and err are set
+	ids      []MessageID
+	err      error
+	next     *group
+}
+
+type groupState uint8
+
+const (
+	groupWaiting   groupState = iota // may still be withdrawn
+	groupWithdrawn                   // its caller left before it went out
+	groupFlying                      // part of a batch on its way
+	groupDone                        // ids and err are set
+)
+
+// batch is what one flush carries.
+type batch struct {
+	cancel func()
+	// live counts the callers that still wait; the last to leave cancels.
+	live int
+}
+
+var groups = sync.Pool{New: func() any { return &group{done: make(chan struct{}, 1)} }}
+
+// gather joins what waits for the next flush and waits for the commit.
+func (c *Client) gather(ctx context.Context, messages []Message) ([]MessageID, error) {
+	g := groups.Get().(*group)
+	if err := g.fill(messages); err != nil {
+		g.recycle()
+		return nil, err
+	}
+	c.mu.Lock()
+	if c.last == nil {
+		c.first = g
+	} else {
+		c.last.next = g
+	}
+	c.last = g
+	if c.flying < c.config.Flushes {
+		c.flying++
+		go c.flush()
+	}
+	c.mu.Unlock()
+
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+		if err := c.leave(g, ctx.Err()); err != nil {
+			return nil, err // g stays with the flush and is not used again
+		}
+		<-g.done // it ended at the same moment: the true answer is better
+	}
+	ids, err := g.ids, g.err
+	g.recycle()
+	return ids, err
+}
+
+// fill copies the messages and encodes their payloads here, in the caller's
+// goroutine: what cannot be encoded never reaches a batch, and a panic of
+// somebody's MarshalJSON is that caller's own.
+func (g *group) fill(messages []Message) error {
+	if len(messages) == 1 {
+		g.one[0] = messages[0]
+		g.messages = g.one[:]
+	} else {
+		g.messages = append([]Message(nil), messages...)
+	}
+	g.bytes = 0
+	for i := range g.messages {
+		m := &g.messages[i]
+		if !encoded(m.Payload) {
+			body, contentType, err := m.Body()
+			if err != nil {
+				return err
+			}
+			m.Payload, m.ContentType = body, contentType
+		}
+		g.bytes += payloadBytes(m.Payload) + 128
+	}
+	return nil
+}
+
+func (g *group) recycle() {
+	g.messages, g.one[0] = nil, Message{}
+	g.ids, g.err, g.next, g.batch = nil, nil, nil, nil
+	g.state, g.left = groupWaiting, false
+	groups.Put(g)
+}
+
+// leave takes a caller whose context ended out of its group. It returns nil if
+// the group's answer is there already.
+func (c *Client) leave(g *group, cause error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch g.state {
+	case groupWaiting:
+		g.state = groupWithdrawn // the next flush passes over it
+		g.messages, g.one[0] = nil, Message{}
+		return notSent(cause)
+	case groupFlying:
+		g.left = true
+		if g.batch.live--; g.batch.live == 0 {
+			g.batch.cancel()
+		}
+		return unsure(cause)
+	default:
+		return nil
+	}
+}
+
+// flush sends what gathered, batch after batch, until nothing waits.
+func (c *Client) flush() {
+	var taken []*group
+	var messages []Message
+	for {
+		ctx, cancel := context.WithCancel(context.Background())
+		taken, messages = c.take(&batch{cancel: cancel}, taken[:0], messages[:0])
+		if len(taken) > 0 {
+			c.send(ctx, taken, messages)
+		}
+		cancel()
+		clear(taken)
+		clear(messages)
+		if len(taken) == 0 {
+			return
+		}
+	}
+}
+
+// take moves groups from the queue to b, oldest first and up to the limits. If
+// none waits, it gives the flush's place back.
+func (c *Client) take(b *batch, taken []*group, messages []Message) ([]*group, []Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bytes := 0
+	for g := c.first; g != nil; g = c.first {
+		if g.state == groupWaiting {
+			if len(taken) > 0 && (len(messages)+len(g.messages) > c.config.BatchMessages || bytes+g.bytes > c.config.BatchBytes) {
+				break
+			}
+			g.state, g.batch = groupFlying, b
+			b.live++
+			bytes += g.bytes
+			taken = append(taken, g)
+			messages = append(messages, g.messages...)
+		}
+		if c.first = g.next; c.first == nil {
+			c.last = nil
+		}
+		g.next = nil
+	}
+	if len(taken) == 0 {
+		c.flying--
+	}
+	return taken, messages
+}
+
+// send sends the groups in one transaction. If that is refused, nothing was
+// stored, and halves are tried, so that in the end only the sender of what is
+// bad gets the error.
+func (c *Client) send(ctx context.Context, taken []*group, messages []Message) {
+	ids, err := c.engine.Send(ctx, messages...)
+	if err == nil && len(ids) != len(messages) {
+		err = &Error{Code: OutcomeUnsure, Message: "the engine answered with another number of ids than messages were sent"}
+	}
+	if len(taken) > 1 && refused(err) {
+		half, n := len(taken)/2, 0
+		for _, g := range taken[:half] {
+			n += len(g.messages)
+		}
+		c.send(ctx, taken[:half], messages[:n])
+		c.send(ctx, taken[half:], messages[n:])
+		return
+	}
+	c.mu.Lock()
+	for _, g := range taken {
+		n := len(g.messages)
+		if !g.left {
+			g.batch.live--
+		}
+		g.state = groupDone
+		if g.err = err; err == nil {
+			g.ids, ids = ids[:n:n], ids[n:]
+		}
+	}
+	c.mu.Unlock()
+	for _, g := range taken {
+		g.done <- struct{}{} // its caller may reuse g from here on
+	}
+}
+
+// encoded reports whether payload is sent as it is.
+func encoded(payload any) bool {
+	switch payload.(type) {
+	case nil, []byte, json.RawMessage:
+		return true
+	}
+	return false
+}
+
+// refused reports whether err says that the store refused what was sent for
+// its content, so that a part of it may be accepted.
+func refused(err error) bool {
+	switch CodeOf(err) {
+	case "", OutcomeUnsure, Unavailable, ReadOnly, SchemaOld, SchemaNew:
+		return false
+	}
+	return true
+}
