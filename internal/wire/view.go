@@ -1,0 +1,199 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Delivery is a message as it was handed out.
+type Delivery struct {
+	ID           posthaste.DeliveryID `json:"id"`
+	MessageID    posthaste.MessageID  `json:"message_id"`
+	Queue        string               `json:"queue"`
+	Subscription string               `json:"subscription"`
+	// Attempt counts from 1.
+	Attempt     int               `json:"attempt"`
+	Key         string            `json:"key,omitempty"`
+	Kind        string            `json:"kind,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Reference   string            `json:"reference,omitempty"`
+	ContentType string            `json:"content_type"`
+	// Payload and PayloadEncoding are as [Payload] returns them.
+	Payload         json.RawMessage `json:"payload"`
+	PayloadEncoding string          `json:"payload_encoding"`
+	CreatedAt       time.Time       `json:"created_at"`
+	DueAt           time.Time       `json:"due_at,omitzero"`
+	// Story tells the earlier attempts, oldest first.
+	Story []posthaste.Attempt `json:"story,omitempty"`
+}
+
+// NewDelivery shows a delivery.
+func NewDelivery(d posthaste.RawDelivery) Delivery {
+	payload, encoding := Payload(d.ContentType, d.Payload)
+	return Delivery{
+		ID: d.ID, MessageID: d.MessageID, Queue: d.Queue, Subscription: d.Subscription, Attempt: d.Attempt,
+		Key: d.Key, Kind: d.Kind, Headers: d.Headers, Reference: d.Reference, ContentType: contentType(d.ContentType),
+		Payload: payload, PayloadEncoding: encoding, CreatedAt: d.CreatedAt, DueAt: d.DueAt, Story: d.Story,
+	}
+}
+
+func contentType(s string) string {
+	if s == "" {
+		return posthaste.ContentTypeJSON
+	}
+	return s
+}
+
+// Message is a message with its state and story per subscription. Payload is
+// absent in listings.
+type Message struct {
+	ID              posthaste.MessageID `json:"id"`
+	Queue           string              `json:"queue"`
+	Key             string              `json:"key,omitempty"`
+	Kind            string              `json:"kind,omitempty"`
+	Headers         map[string]string   `json:"headers,omitempty"`
+	Reference       string              `json:"reference,omitempty"`
+	Terms           []string            `json:"terms,omitempty"`
+	ContentType     string              `json:"content_type"`
+	Payload         json.RawMessage     `json:"payload,omitempty"`
+	PayloadEncoding string              `json:"payload_encoding,omitempty"`
+	CreatedAt       time.Time           `json:"created_at"`
+	Subscriptions   []MessageState      `json:"subscriptions"`
+}
+
+// MessageState is where a message stands for one subscription.
+type MessageState struct {
+	Subscription string              `json:"subscription"`
+	State        posthaste.State     `json:"state"`
+	DueAt        time.Time           `json:"due_at,omitzero"`
+	Attempts     []posthaste.Attempt `json:"attempts"`
+}
+
+// NewMessage shows a message; withPayload tells one that was asked for alone
+// from one of a listing.
+func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
+	shown := Message{
+		ID: m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
+		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
+	}
+	if withPayload {
+		shown.Payload, shown.PayloadEncoding = Payload(m.ContentType, m.Payload)
+	}
+	for i, s := range m.Subscriptions {
+		shown.Subscriptions[i] = MessageState{Subscription: s.Subscription, State: s.State, DueAt: s.DueAt, Attempts: orEmpty(s.Attempts)}
+	}
+	return shown
+}
+
+// DeadLetter is a message that failed for good.
+type DeadLetter struct {
+	ID              posthaste.MessageID `json:"id"`
+	Queue           string              `json:"queue"`
+	Subscription    string              `json:"subscription"`
+	Key             string              `json:"key,omitempty"`
+	Kind            string              `json:"kind,omitempty"`
+	Headers         map[string]string   `json:"headers,omitempty"`
+	Reference       string              `json:"reference,omitempty"`
+	Terms           []string            `json:"terms,omitempty"`
+	ContentType     string              `json:"content_type"`
+	Payload         json.RawMessage     `json:"payload"`
+	PayloadEncoding string              `json:"payload_encoding"`
+	CreatedAt       time.Time           `json:"created_at"`
+	DiedAt          time.Time           `json:"died_at"`
+	// Error is the last error.
+	Error    string              `json:"error"`
+	Attempts []posthaste.Attempt `json:"attempts"`
+}
+
+// NewDeadLetter shows a dead letter.
+func NewDeadLetter(d posthaste.DeadLetter) DeadLetter {
+	payload, encoding := Payload(d.ContentType, d.Payload)
+	return DeadLetter{
+		ID: d.ID, Queue: d.Queue, Subscription: d.Subscription, Key: d.Key, Kind: d.Kind, Headers: d.Headers,
+		Reference: d.Reference, Terms: d.Terms, ContentType: contentType(d.ContentType), Payload: payload, PayloadEncoding: encoding,
+		CreatedAt: d.CreatedAt, DiedAt: d.DiedAt, Error: d.Error, Attempts: orEmpty(d.Attempts),
+	}
+}
+
+// Queue is a queue with its counters.
+type Queue struct {
+	Name          string              `json:"name"`
+	Options       QueueOptions        `json:"options"`
+	CreatedAt     time.Time           `json:"created_at"`
+	Subscriptions []SubscriptionCount `json:"subscriptions"`
+}
+
+// QueueOptions are a queue's options, spelled as [ParseQueueOptions] reads them.
+type QueueOptions struct {
+	MaxAttempts int     `json:"max_attempts"`
+	Backoff     Backoff `json:"backoff"`
+	Timeout     string  `json:"timeout"`
+	MaxPayload  int     `json:"max_payload"`
+	Lanes       int     `json:"lanes"`
+}
+
+// Backoff bounds the wait between attempts.
+type Backoff struct {
+	Base string `json:"base"`
+	Max  string `json:"max"`
+}
+
+// SubscriptionCount counts one subscription's messages as of CountedAt.
+type SubscriptionCount struct {
+	Name          string  `json:"name"`
+	Depth         int64   `json:"depth"`
+	InFlight      int64   `json:"in_flight"`
+	Dead          int64   `json:"dead"`
+	Sent          int64   `json:"sent"`
+	Done          int64   `json:"done"`
+	Retried       int64   `json:"retried"`
+	Lost          int64   `json:"lost"`
+	SentPerSecond float64 `json:"sent_per_second"`
+	DonePerSecond float64 `json:"done_per_second"`
+	// OldestAge is a duration, "0s" if nothing waits.
+	OldestAge string    `json:"oldest_age"`
+	CountedAt time.Time `json:"counted_at,omitzero"`
+}
+
+// NewQueue shows a queue.
+func NewQueue(q posthaste.QueueInfo) Queue {
+	shown := Queue{
+		Name: q.Name, CreatedAt: q.CreatedAt, Subscriptions: make([]SubscriptionCount, len(q.Subscriptions)),
+		Options: QueueOptions{
+			MaxAttempts: q.Options.MaxAttempts, Timeout: q.Options.Timeout.String(), MaxPayload: q.Options.MaxPayload, Lanes: q.Options.Lanes,
+			Backoff: Backoff{Base: q.Options.BackoffBase.String(), Max: q.Options.BackoffMax.String()},
+		},
+	}
+	for i, s := range q.Subscriptions {
+		shown.Subscriptions[i] = SubscriptionCount{
+			Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost,
+			SentPerSecond: s.SentPerSecond, DonePerSecond: s.DonePerSecond, OldestAge: s.OldestAge.String(), CountedAt: s.CountedAt,
+		}
+	}
+	return shown
+}
+
+// Worker is a registered worker.
+type Worker struct {
+	ID          posthaste.WorkerID `json:"id"`
+	Name        string             `json:"name"`
+	Version     string             `json:"version,omitempty"`
+	StartedAt   time.Time          `json:"started_at"`
+	HeartbeatAt time.Time          `json:"heartbeat_at"`
+	// LostAt is there once the worker was declared lost.
+	LostAt time.Time `json:"lost_at,omitzero"`
+}
+
+// NewWorker shows a worker.
+func NewWorker(w posthaste.WorkerStatus) Worker {
+	return Worker(w)
+}
+
+func orEmpty(attempts []posthaste.Attempt) []posthaste.Attempt {
+	if attempts == nil {
+		return []posthaste.Attempt{}
+	}
+	return attempts
+}

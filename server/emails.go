@@ -1,0 +1,179 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
+)
+
+// emailInfo is a mail as its sender follows it. What it says (from … subject)
+// is absent in listings, and where the message is no mail at all.
+type emailInfo struct {
+	ID        posthaste.MessageID `json:"id"`
+	Status    email.Status        `json:"status"`
+	Reference string              `json:"reference,omitempty"`
+	From      string              `json:"from,omitempty"`
+	To        []string            `json:"to,omitempty"`
+	Cc        []string            `json:"cc,omitempty"`
+	Bcc       []string            `json:"bcc,omitempty"`
+	Subject   string              `json:"subject,omitempty"`
+	// Recipients are the addresses it can be found by.
+	Recipients []string  `json:"recipients"`
+	CreatedAt  time.Time `json:"created_at"`
+	// DueAt is when it may be handed out, where that lies ahead.
+	DueAt    time.Time           `json:"due_at,omitzero"`
+	Attempts []posthaste.Attempt `json:"attempts"`
+	// MessageID is the mail's Message-ID header, known from the first attempt on.
+	MessageID string `json:"message_id,omitempty"`
+	// Answers tells for each recipient what the server said last.
+	Answers map[string]email.Answer `json:"answers"`
+}
+
+func newEmailInfo(m posthaste.MessageInfo) emailInfo {
+	shown := emailInfo{
+		ID: m.ID, Reference: m.Reference, CreatedAt: m.CreatedAt, Recipients: m.Terms,
+		Attempts: []posthaste.Attempt{}, Answers: map[string]email.Answer{},
+	}
+	if shown.Recipients == nil {
+		shown.Recipients = []string{}
+	}
+	if state, ok := defaultState(m); ok {
+		shown.Status = email.StatusOf(state.State)
+		shown.DueAt = state.DueAt
+		if state.Attempts != nil {
+			shown.Attempts = state.Attempts
+		}
+		if receipt := email.NewestReceipt(state.Attempts); receipt != nil {
+			shown.Answers, shown.MessageID = receipt.Recipients, receipt.MessageID
+		}
+	}
+	return shown
+}
+
+// defaultState is where the mail stands for the subscription that delivers it.
+func defaultState(m posthaste.MessageInfo) (posthaste.MessageState, bool) {
+	for _, state := range m.Subscriptions {
+		if state.Subscription == posthaste.DefaultSubscription {
+			return state, true
+		}
+	}
+	return posthaste.MessageState{}, false
+}
+
+// sendEmail stores a mail as a message of the e-mails' queue.
+func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	message, err := parseEmail(body)
+	if err != nil {
+		return err
+	}
+	message.Queue = s.emails
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	ids, err := s.client.Send(ctx, message)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
+}
+
+func parseEmail(body []byte) (posthaste.Message, error) {
+	mail, err := email.Parse(body)
+	if err != nil {
+		return posthaste.Message{}, err
+	}
+	if mail.IdempotencyKey != "" {
+		return posthaste.Message{}, &posthaste.Error{
+			Code: posthaste.Unsupported, Field: "idempotency_key", Message: "idempotency_key is not supported yet", Hint: "leave it out; a request that is repeated may be stored twice",
+		}
+	}
+	if err := mail.Validate(); err != nil {
+		return posthaste.Message{}, err
+	}
+	return mail.Message()
+}
+
+func (s *Server) showEmail(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	message, err := s.engine.Message(ctx, id)
+	if err == nil && message.Queue != s.emails {
+		err = &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: "message " + id.String() + " is no e-mail", Hint: "GET /v1/messages/" + id.String() + " shows it"}
+	}
+	if err != nil {
+		return err
+	}
+	shown := newEmailInfo(message)
+	// What came by SQL may be no mail; its attempts tell so.
+	if mail, err := email.Parse(message.Payload); err == nil {
+		shown.From, shown.To, shown.Cc, shown.Bcc, shown.Subject = mail.From, mail.To, mail.Cc, mail.Bcc, mail.Subject
+	}
+	return s.writeJSON(w, http.StatusOK, shown)
+}
+
+func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
+	q := readQuery(r, "reference", "recipient", "status", "limit", "before")
+	filter := posthaste.MessageFilter{
+		Queue: s.emails, Reference: q.text("reference"), Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
+	}
+	if recipient := q.text("recipient"); recipient != "" {
+		filter.Term = email.Term(recipient)
+	}
+	states := []posthaste.State{""}
+	if text := q.text("status"); text != "" {
+		status, err := email.ParseStatus(text)
+		if err != nil && q.err == nil {
+			q.err = err
+		}
+		states = status.States()
+	}
+	if q.err != nil {
+		return q.err
+	}
+	messages, err := s.messagesIn(r, filter, states)
+	if err != nil {
+		return err
+	}
+	shown := make([]emailInfo, len(messages))
+	for i, m := range messages {
+		shown[i] = newEmailInfo(m)
+	}
+	return s.writeJSON(w, http.StatusOK, shown)
+}
+
+// messagesIn lists the messages in any of the states, newest first. A status
+// of mail can be several states of messages.
+func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) ([]posthaste.MessageInfo, error) {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	var all []posthaste.MessageInfo
+	for _, state := range states {
+		filter.State = state
+		messages, err := s.engine.Messages(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, messages...)
+	}
+	slices.SortStableFunc(all, func(a, b posthaste.MessageInfo) int { return cmp.Compare(b.ID, a.ID) })
+	// A message that changed its state in between may be there twice.
+	all = slices.CompactFunc(all, func(a, b posthaste.MessageInfo) bool { return a.ID == b.ID })
+	return all[:min(len(all), filter.Limit)], nil
+}

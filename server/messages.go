@@ -1,0 +1,105 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+type sentOne struct {
+	ID posthaste.MessageID `json:"id"`
+}
+
+type sentMany struct {
+	IDs []posthaste.MessageID `json:"ids"`
+}
+
+// sendMessages stores one message, or an array of them in one transaction.
+func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	messages, single, err := wire.ParseMessages(r.PathValue("queue"), body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	ids, err := s.client.Send(ctx, messages...)
+	if err != nil {
+		return err
+	}
+	if single {
+		return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
+	}
+	return s.writeJSON(w, http.StatusCreated, sentMany{ids})
+}
+
+func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	message, err := s.engine.Message(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusOK, wire.NewMessage(message, true))
+}
+
+// The most a listing answers at once, and what it answers unless asked.
+const (
+	maxListed     = 1000
+	defaultListed = 100
+)
+
+var states = []posthaste.State{
+	posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRunning, posthaste.StateRetrying,
+	posthaste.StateDone, posthaste.StateDead, posthaste.StateCancelled,
+}
+
+func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
+	q := readQuery(r, "queue", "reference", "term", "state", "limit", "before")
+	filter := posthaste.MessageFilter{
+		Queue: q.text("queue"), Reference: q.text("reference"), Term: q.text("term"), State: posthaste.State(q.text("state")),
+		Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
+	}
+	if filter.State != "" && !slices.Contains(states, filter.State) {
+		q.fail("state", "must be one of "+words(states)+", and is "+strconv.Quote(string(filter.State)))
+	}
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	messages, err := s.engine.Messages(ctx, filter)
+	if err != nil {
+		return err
+	}
+	shown := make([]wire.Message, len(messages))
+	for i, m := range messages {
+		shown[i] = wire.NewMessage(m, false)
+	}
+	return s.writeJSON(w, http.StatusOK, shown)
+}
+
+func words[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for i, each := range all {
+		texts[i] = string(each)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	queues, err := s.engine.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	shown := make([]wire.Queue, len(queues))
+	for i, q := range queues {
+		shown[i] = wire.NewQueue(q)
+	}
+	return s.writeJSON(w, http.StatusOK, shown)
+}
+
+func (s *Server) showQueue(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	queue, err := s.findQueue(r)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusOK, wire.NewQueue(queue))
+}
+
+func (s *Server) findQueue(r *http.Request) (posthaste.QueueInfo, error) {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	name := r.PathValue("queue")
+	queues, err := s.engine.Queues(ctx, name)
+	if err != nil {
+		return posthaste.QueueInfo{}, err
+	}
+	for _, q := range queues {
+		if q.Name == name {
+			return q, nil
+		}
+	}
+	return posthaste.QueueInfo{}, &posthaste.Error{
+		Code: posthaste.NotFound, Field: "queue", Message: "there is no queue \"" + name + "\"", Hint: "create it with PUT /v1/queues/" + name,
+	}
+}
+
+// putQueue creates a queue (201). If it exists with the options asked for,
+// nothing happens (200); with others it is a conflict, since options cannot be
+// changed yet.
+func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	body, err := readJSON(w, r, true)
+	if err != nil {
+		return err
+	}
+	options, err := wire.ParseQueueOptions(body)
+	if err != nil {
+		return err
+	}
+	status := http.StatusCreated
+	if err := s.createQueue(r, options); err != nil {
+		if posthaste.CodeOf(err) != posthaste.Conflict {
+			return err
+		}
+		existing, findErr := s.findQueue(r)
+		if findErr != nil {
+			return findErr
+		}
+		if field := differs(existing.Options, options); field != "" {
+			return &posthaste.Error{
+				Code: posthaste.Conflict, Field: field, Message: "the queue exists with another " + field,
+				Hint: "changing a queue's options is not supported yet", Cause: err,
+			}
+		}
+		status = http.StatusOK
+	}
+	queue, err := s.findQueue(r)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, status, wire.NewQueue(queue))
+}
+
+func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) error {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	return s.engine.QueueCreate(ctx, r.PathValue("queue"), options)
+}
+
+// differs names the first option that was asked for and is another.
+func differs(is, asked posthaste.QueueOptions) string {
+	switch {
+	case asked.MaxAttempts != 0 && asked.MaxAttempts != is.MaxAttempts:
+		return "max_attempts"
+	case asked.BackoffBase != 0 && asked.BackoffBase != is.BackoffBase:
+		return "backoff.base"
+	case asked.BackoffMax != 0 && asked.BackoffMax != is.BackoffMax:
+		return "backoff.max"
+	case asked.Timeout != 0 && asked.Timeout != is.Timeout:
+		return "timeout"
+	case asked.MaxPayload != 0 && asked.MaxPayload != is.MaxPayload:
+		return "max_payload"
+	case asked.Lanes != 0 && asked.Lanes != is.Lanes:
+		return "lanes"
+	}
+	return ""
+}
+
+func (s *Server) dropQueue(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	if err := refuseBody(r); err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	if err := s.engine.QueueDrop(ctx, r.PathValue("queue")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// Bounds and defaults of receive.
+const (
+	defaultLease = 30 * time.Second
+	maxLease     = 12 * time.Hour
+	maxWait      = 5 * time.Minute
+)
+
+// receive hands out messages, waiting for the first one if there are none.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
+	q := readQuery(r, "max", "lease", "wait")
+	max := q.int("max", 1, 1, maxClaim)
+	lease := q.duration("lease", defaultLease, maxLease, false)
+	wait := q.duration("wait", 0, maxWait, true)
+	if q.err != nil {
+		return q.err
+	}
+	if err := refuseBody(r); err != nil {
+		return err
+	}
+	// From here on only the caller's leaving may end the request's reading
+	// side: a deadline on it would look the same.
+	controller := http.NewResponseController(w)
+	_ = controller.SetReadDeadline(time.Time{})
+	_ = controller.SetWriteDeadline(time.Time{})
+
+	deliveries, err := s.gatherer.receive(r.Context(), r.PathValue("queue"), max, lease, wait)
+	if err != nil {
+		return err
+	}
+	if err := r.Context().Err(); err != nil {
+		s.gatherer.release(deliveries)
+		return err
+	}
+	shown := make([]wire.Delivery, len(deliveries))
+	for i, d := range deliveries {
+		shown[i] = wire.NewDelivery(d)
+	}
+	err = s.writeJSON(w, http.StatusOK, shown)
+	var lost *lostAnswer
+	if errors.As(err, &lost) {
+		// Whoever asked has at most a part of the list, which is no JSON.
+		s.gatherer.release(deliveries)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// maxBody bounds a request's body: the largest payload there is (32 MiB) fits
+// as base64. What a queue takes is the engine's to check.
+const maxBody = 48 << 20
+
+// readJSON reads the body, which must be JSON by its content type. An empty
+// body is fine where optional, whatever its type.
+func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, unsupportedMedia("Content-Encoding", "a body in the encoding "+strconv.Quote(encoding)+" is not taken", "send it without compression")
+	}
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := params["charset"]
+	isJSON := err == nil && (media == posthaste.ContentTypeJSON || strings.HasSuffix(media, "+json")) && (charset == "" || strings.EqualFold(charset, "utf-8"))
+	if !isJSON && (!optional || r.ContentLength > 0) {
+		return nil, unsupportedMedia("Content-Type", "the body must be JSON, and Content-Type says "+strconv.Quote(r.Header.Get("Content-Type")), "send the header Content-Type: application/json")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, &posthaste.Error{Code: posthaste.TooLarge, Message: "the body is larger than 48 MiB"}
+	case err != nil:
+		return nil, posthaste.Invalidf("", "the body could not be read whole")
+	}
+	if len(body) > 0 && !isJSON {
+		return nil, unsupportedMedia("Content-Type", "the body must be JSON", "send the header Content-Type: application/json")
+	}
+	if len(body) == 0 && !optional {
+		return nil, posthaste.Invalidf("", "a body of JSON is required")
+	}
+	return body, nil
+}
+
+func unsupportedMedia(header, message, hint string) error {
+	return &httpError{status: http.StatusUnsupportedMediaType, err: &posthaste.Error{Code: posthaste.Invalid, Field: header, Message: message, Hint: hint}}
+}
+
+// refuseBody is for operations that take everything from the path and the
+// query. Reading to the end also lets the server see when the caller leaves.
+func refuseBody(r *http.Request) error {
+	var one [1]byte
+	for {
+		n, err := r.Body.Read(one[:])
+		switch {
+		case n > 0:
+			return posthaste.Invalidf("", "no body is taken here: use the parameters of the query")
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return posthaste.Invalidf("", "the request could not be read whole")
+		}
+	}
+}
+
+// query takes parameters one by one and keeps the first fault, like
+// [wire.Object] does for fields.
+type query struct {
+	values url.Values
+	err    error
+}
+
+// readQuery reads the parameters strictly: each of known may be there once
+// (more often if repeatable), and no other.
+func readQuery(r *http.Request, known ...string) *query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &query{values: values}
+	if err != nil {
+		q.err = posthaste.Invalidf("", "the query cannot be read: it is not encoded as URLs are")
+		return q
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		switch {
+		case !slices.Contains(known, name):
+			hint := "; known are " + strings.Join(known, ", ")
+			if len(known) == 0 {
+				hint = ": no parameters are taken here"
+			}
+			q.fail(name, "is unknown"+hint)
+		case len(values[name]) > 1 && name != "id":
+			q.fail(name, "is given twice")
+		}
+	}
+	return q
+}
+
+func (q *query) fail(name, what string) {
+	if q.err == nil {
+		q.err = posthaste.Invalidf(name, "parameter %s %s", strconv.Quote(name), what)
+	}
+}
+
+func (q *query) text(name string) string { return q.values.Get(name) }
+
+func (q *query) int(name string, def, min, max int) int {
+	s := q.text(name)
+	if s == "" {
+		return def
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < min || n > max {
+		q.fail(name, "must be a whole number of "+strconv.Itoa(min)+" to "+strconv.Itoa(max)+", and is "+strconv.Quote(s))
+		return def
+	}
+	return n
+}
+
+// duration takes a duration of more than min and at most max.
+func (q *query) duration(name string, def, max time.Duration, zero bool) time.Duration {
+	s := q.text(name)
+	if s == "" {
+		return def
+	}
+	d, err := wire.ParseDuration(s)
+	switch {
+	case err != nil:
+		q.fail(name, err.Error())
+	case d < 0 || d == 0 && !zero:
+		q.fail(name, "must be above zero, and is "+strconv.Quote(s))
+	case d > max:
+		q.fail(name, "must be at most "+max.String()+", and is "+strconv.Quote(s))
+	}
+	return d
+}
+
+func (q *query) messageID(name string) posthaste.MessageID {
+	s := q.text(name)
+	if s == "" {
+		return 0
+	}
+	var id posthaste.MessageID
+	if id.UnmarshalText([]byte(s)) != nil {
+		q.fail(name, "must be a message id, which is a positive decimal number, and is "+strconv.Quote(s))
+	}
+	return id
+}
+
+// pathMessageID takes {id} of the path.
+func pathMessageID(r *http.Request) (posthaste.MessageID, error) {
+	var id posthaste.MessageID
+	if err := id.UnmarshalText([]byte(r.PathValue("id"))); err != nil {
+		return 0, posthaste.Invalidf("id", "the message id in the path must be a positive decimal number, and is %q", r.PathValue("id"))
+	}
+	return id, nil
+}
