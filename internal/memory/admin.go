@@ -1,0 +1,182 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// QueueCreate implements [posthaste.Admin].
+func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
+	if err := posthaste.CheckName("name", name); err != nil {
+		return err
+	}
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 20)
+	o.BackoffBase = cmp.Or(o.BackoffBase, time.Second)
+	o.BackoffMax = cmp.Or(o.BackoffMax, time.Hour)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.MaxPayload = cmp.Or(o.MaxPayload, 1<<20)
+	o.Lanes = cmp.Or(o.Lanes, 1)
+	for _, c := range []struct {
+		field string
+		ok    bool
+	}{
+		{"max_attempts", o.MaxAttempts >= 1 && o.MaxAttempts <= 1000},
+		{"backoff", o.BackoffBase > 0 && o.BackoffMax >= o.BackoffBase},
+		{"timeout", o.Timeout > 0},
+		{"max_payload", o.MaxPayload > 0 && o.MaxPayload <= posthaste.MaxPayloadBytes},
+		{"lanes", o.Lanes >= 1 && o.Lanes <= 64},
+	} {
+		if !c.ok {
+			return posthaste.Invalidf(c.field, "%s is out of its range", c.field)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.queues[name] != nil {
+		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists already"}
+	}
+	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
+	return ctx.Err()
+}
+
+// QueueDrop implements [posthaste.Admin].
+func (e *Engine) QueueDrop(ctx context.Context, name string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.queue(name); err != nil {
+		return err
+	}
+	delete(e.queues, name)
+	maps.DeleteFunc(e.messages, func(_ posthaste.MessageID, m *message) bool { return m.Queue == name })
+	return ctx.Err()
+}
+
+// Queues implements [posthaste.Admin].
+func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var infos []posthaste.QueueInfo
+	for _, name := range slices.Sorted(maps.Keys(e.queues)) {
+		if q := e.queues[name]; len(names) == 0 || slices.Contains(names, name) {
+			info := q.info
+			info.CountedAt = time.Now()
+			infos = append(infos, posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: q.createdAt,
+				Subscriptions: []posthaste.SubscriptionInfo{info}})
+		}
+	}
+	return infos, ctx.Err()
+}
+
+func (m *message) info() posthaste.MessageInfo {
+	state := m.state
+	if (state == posthaste.StateScheduled || state == posthaste.StateRetrying) && !m.dueAt.After(time.Now()) && len(m.attempts) == 0 {
+		state = posthaste.StateReady
+	}
+	return posthaste.MessageInfo{ID: m.id, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers,
+		Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType, CreatedAt: m.createdAt,
+		Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: state,
+			DueAt: m.dueAt, Attempts: slices.Clone(m.attempts)}}}
+}
+
+// Message implements [posthaste.Admin].
+func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.messages[id]
+	if m == nil {
+		return posthaste.MessageInfo{}, notFound("id", "there is no message %d", id)
+	}
+	info := m.info()
+	info.Payload = m.body
+	return info, ctx.Err()
+}
+
+// newest lists messages that match, newest first.
+func (e *Engine) newest(before posthaste.MessageID, limit int, match func(*message) bool) (found []*message, err error) {
+	if limit < 0 || limit > 1000 {
+		return nil, posthaste.Invalidf("limit", "limit must be at most 1000, got %d", limit)
+	}
+	for id := e.lastID; id > 0 && len(found) < cmp.Or(limit, 100); id-- {
+		if m := e.messages[id]; m != nil && (before == 0 || id < before) && match(m) {
+			found = append(found, m)
+		}
+	}
+	return found, nil
+}
+
+// Messages implements [posthaste.Admin].
+func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
+		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&
+			(f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
+	})
+	var infos []posthaste.MessageInfo
+	for _, m := range found {
+		infos = append(infos, m.info())
+	}
+	return infos, firstError(err, ctx.Err())
+}
+
+// DeadLetters implements [posthaste.Admin].
+func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
+		return m.state == posthaste.StateDead && (f.Queue == "" || f.Queue == m.Queue) && (f.IDs == nil || slices.Contains(f.IDs, m.id))
+	})
+	var dead []posthaste.DeadLetter
+	for _, m := range found {
+		dead = append(dead, posthaste.DeadLetter{ID: m.id, Queue: m.Queue, Subscription: posthaste.DefaultSubscription,
+			Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType,
+			Payload: m.body, CreatedAt: m.createdAt, DiedAt: m.diedAt, Error: m.attempts[len(m.attempts)-1].Error,
+			Attempts: slices.Clone(m.attempts)})
+	}
+	return dead, firstError(err, ctx.Err())
+}
+
+// Replay implements [posthaste.Admin].
+func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
+	return e.bury(ctx, ids, func(q *queue, m *message) {
+		last := m.attempts[len(m.attempts)-1].Attempt
+		m.state = posthaste.StateReady
+		e.append(q, &entry{m: m, attempt: last + 1, story: slices.Clone(m.attempts)}, true)
+	})
+}
+
+// Discard implements [posthaste.Admin].
+func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
+	return e.bury(ctx, ids, func(_ *queue, m *message) { delete(e.messages, m.id) })
+}
+
+// bury takes dead letters off the list and does act with each.
+func (e *Engine) bury(ctx context.Context, ids []posthaste.MessageID, act func(*queue, *message)) (were []posthaste.MessageID, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if m := e.messages[id]; m != nil && m.state == posthaste.StateDead {
+			q := e.queues[m.Queue]
+			q.info.Dead--
+			act(q, m)
+			were = append(were, id)
+		}
+	}
+	return were, ctx.Err()
+}
+
+// Workers implements [posthaste.Admin].
+func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []posthaste.WorkerStatus
+	for _, w := range e.workers {
+		all = append(all, w.WorkerStatus)
+	}
+	return all, ctx.Err()
+}

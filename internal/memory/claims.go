@@ -1,0 +1,416 @@
+package memory
+
+import (
+	"container/heap"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+type worker struct {
+	posthaste.WorkerStatus
+	lease  time.Duration
+	claims map[int64][]*delivery // by number, with something unsettled
+	open   map[int64]int         // how many of each are not settled
+}
+
+// Register implements [posthaste.Claims].
+func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
+	if info.Lease <= 0 {
+		return 0, posthaste.Invalidf("lease", "lease must be above zero, got %s", info.Lease)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	id := posthaste.WorkerID(len(e.workers) + 1)
+	e.workers[id] = &worker{lease: info.Lease, claims: map[int64][]*delivery{}, open: map[int64]int{}, WorkerStatus: posthaste.WorkerStatus{
+		ID: id, Name: info.Name, Version: info.Version, StartedAt: now, HeartbeatAt: now}}
+	return id, ctx.Err()
+}
+
+func (e *Engine) worker(id posthaste.WorkerID) (*worker, error) {
+	if w := e.workers[id]; w != nil && w.LostAt.IsZero() {
+		return w, nil
+	}
+	return nil, &posthaste.Error{Code: posthaste.WorkerLost, Message: "the worker was declared lost"}
+}
+
+func (w *worker) overdue(now time.Time) bool { return w.HeartbeatAt.Add(w.lease).Before(now) }
+
+// Heartbeat implements [posthaste.Claims].
+func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	reply := posthaste.HeartbeatReply{Maintain: e.flowed}
+	w, err := e.worker(beat.Worker)
+	if err != nil {
+		return reply, err
+	}
+	w.HeartbeatAt = now
+	for _, ref := range beat.Queues {
+		look := posthaste.LookReply{NextDue: -1}
+		if q := e.queues[ref.Queue]; q != nil {
+			look.Found = len(q.fresh) > 0 || q.nextDue(now) == 0
+			look.NextDue = q.nextDue(now)
+		}
+		reply.Looks = append(reply.Looks, look)
+	}
+	for _, other := range e.workers {
+		reply.Rescue = reply.Rescue || other.overdue(now) && len(other.claims) > 0
+	}
+	for _, d := range e.timed {
+		reply.Rescue = reply.Rescue || d.until.Before(now)
+	}
+	return reply, ctx.Err()
+}
+
+func (q *queue) nextDue(now time.Time) time.Duration {
+	if len(q.due) == 0 {
+		return -1
+	}
+	return max(0, q.due[0].dueAt.Sub(now))
+}
+
+// Unregister implements [posthaste.Claims].
+func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w := e.workers[id]; w != nil {
+		e.declareLost(w)
+	}
+	return ctx.Err()
+}
+
+// declareLost takes away what w holds.
+func (e *Engine) declareLost(w *worker) (lost int) {
+	if w.LostAt.IsZero() {
+		w.LostAt = time.Now()
+	}
+	for _, held := range w.claims {
+		for _, d := range held {
+			lost += e.lose(d)
+		}
+	}
+	clear(w.claims)
+	return lost
+}
+
+func (e *Engine) lose(d *delivery) int {
+	if d.settled {
+		return 0
+	}
+	e.end(d, posthaste.Settlement{Outcome: posthaste.Lost, Error: "its holder is gone"})
+	return 1
+}
+
+// Rescue implements [posthaste.Engine].
+func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	for _, w := range e.workers {
+		if w.overdue(now) {
+			lost += e.declareLost(w)
+		}
+	}
+	return lost + e.rescueTimed(nil, now), ctx.Err()
+}
+
+func (e *Engine) rescueTimed(q *queue, now time.Time) (lost int) {
+	e.timed = slices.DeleteFunc(e.timed, func(d *delivery) bool {
+		if d.until.Before(now) && (q == nil || q == d.q) {
+			lost += e.lose(d)
+		}
+		return d.settled
+	})
+	return lost
+}
+
+// Claim implements [posthaste.Claims].
+func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
+	reply := posthaste.ClaimReply{NextDue: -1}
+	if err := ctx.Err(); err != nil {
+		return reply, err
+	}
+	if req.Max < 1 || req.Max > posthaste.MaxPlaces {
+		return reply, posthaste.Invalidf("max", "max must be 1 to %d, got %d", posthaste.MaxPlaces, req.Max)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w, err := e.worker(req.Worker)
+	if err != nil {
+		return reply, err
+	}
+	q, err := e.subscribed(req.QueueRef)
+	if err != nil {
+		return reply, err
+	}
+	for _, d := range w.claims[req.Number] { // repeated after a lost answer
+		if !d.settled {
+			reply.Deliveries = append(reply.Deliveries, e.describe(d))
+		}
+	}
+	if len(reply.Deliveries) > 0 {
+		return reply, nil
+	}
+	now := time.Now()
+	taken, wants := e.take(q, req.Max, req.Idle, now)
+	made := make([]delivery, len(taken))
+	reply.Deliveries = make([]posthaste.RawDelivery, len(taken))
+	for i, n := range taken {
+		d := &made[i]
+		*d = delivery{entry: n, q: q, worker: req.Worker, number: req.Number, alone: n.losses >= 2, claimedAt: now}
+		e.hand(d)
+		w.claims[req.Number] = append(w.claims[req.Number], d)
+		w.open[req.Number]++
+		reply.Deliveries[i] = e.describe(d)
+	}
+	reply.WantsIdle = wants
+	reply.NextDue = q.nextDue(now)
+	return reply, nil
+}
+
+// take removes up to limit entries that may start now, the due ones first but
+// at most half while fresh ones wait. One that must run alone comes alone.
+func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, wantsIdle bool) {
+	var aside []*entry
+	half := limit
+	if len(q.fresh) > 0 {
+		half = (limit + 1) / 2
+	}
+	for len(q.due) > 0 && len(taken) < half && !q.due[0].dueAt.After(now) {
+		n := heap.Pop(&q.due).(*entry)
+		if n.losses >= 2 && (!idle || len(taken) > 0) {
+			aside = append(aside, n)
+			continue
+		}
+		taken = append(taken, n)
+		if n.losses >= 2 {
+			limit = 1
+			break
+		}
+	}
+	for _, n := range aside {
+		heap.Push(&q.due, n)
+	}
+	rest := min(limit-len(taken), len(q.fresh))
+	taken = append(taken, q.fresh[:rest]...)
+	q.fresh = q.fresh[rest:]
+	return taken, len(aside) > 0
+}
+
+func (e *Engine) hand(d *delivery) {
+	e.deliveries = append(e.deliveries, d)
+	d.m.state, d.m.dueAt = posthaste.StateRunning, time.Time{}
+	d.q.info.Depth--
+	d.q.info.InFlight++
+	by := ""
+	if d.worker != 0 {
+		by = e.workers[d.worker].Name
+	}
+	d.m.attempts = append(d.m.attempts, posthaste.Attempt{Attempt: d.attempt, Worker: by, ClaimedAt: d.claimedAt})
+}
+
+// describe needs d to be the newest delivery, or one that is in e.deliveries.
+func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
+	id := len(e.deliveries)
+	if e.deliveries[id-1] != d {
+		id = slices.Index(e.deliveries, d) + 1
+	}
+	return posthaste.RawDelivery{
+		ID: posthaste.DeliveryID(id), MessageID: d.m.id, Queue: d.q.name, Subscription: posthaste.DefaultSubscription,
+		Attempt: d.attempt, Key: d.m.Key, Kind: d.m.Kind, Headers: d.m.Headers, Reference: d.m.Reference,
+		ContentType: d.m.contentType, Payload: d.m.body, CreatedAt: d.m.createdAt, DueAt: d.dueAt,
+		Timeout: d.q.options.Timeout, Story: d.story, Alone: d.alone && d.worker != 0,
+	}
+}
+
+// Unsettled implements [posthaste.Claims].
+func (e *Engine) Unsettled(ctx context.Context, id posthaste.WorkerID, upTo int64) ([]posthaste.DeliveryID, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w, err := e.worker(id)
+	if err != nil {
+		return nil, err
+	}
+	var ids []posthaste.DeliveryID
+	for number, held := range w.claims {
+		for _, d := range held {
+			if number <= upTo && !d.settled {
+				ids = append(ids, e.describe(d).ID)
+			}
+		}
+	}
+	return ids, ctx.Err()
+}
+
+// Receive implements [posthaste.Claims].
+func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+	if req.Max < 1 || req.Max > 1000 {
+		return nil, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
+	}
+	if req.Lease <= 0 || req.Lease > 12*time.Hour {
+		return nil, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q, err := e.subscribed(req.QueueRef)
+	if err != nil || ctx.Err() != nil {
+		return nil, firstError(err, ctx.Err())
+	}
+	now := time.Now()
+	e.rescueTimed(q, now)
+	taken, _ := e.take(q, req.Max, true, now)
+	out := make([]posthaste.RawDelivery, len(taken))
+	for i, n := range taken {
+		d := &delivery{entry: n, q: q, until: now.Add(req.Lease), alone: n.losses >= 2, claimedAt: now}
+		e.hand(d)
+		e.timed = append(e.timed, d)
+		out[i] = e.describe(d)
+	}
+	return out, nil
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// Extend implements [posthaste.Claims].
+func (e *Engine) Extend(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+	if lease <= 0 || lease > 12*time.Hour {
+		return nil, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", lease)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	results := make([]posthaste.SettleResult, len(ids))
+	for i, id := range ids {
+		results[i].Delivery = id
+		if d := e.delivery(id); d != nil && d.worker == 0 && !d.settled {
+			d.until = time.Now().Add(lease)
+			results[i].Settled = true
+		}
+	}
+	return results, ctx.Err()
+}
+
+func (e *Engine) delivery(id posthaste.DeliveryID) *delivery {
+	if id < 1 || int(id) > len(e.deliveries) {
+		return nil
+	}
+	return e.deliveries[id-1]
+}
+
+// Settle implements [posthaste.Claims].
+func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	results := make([]posthaste.SettleResult, len(settlements))
+	for i, s := range settlements {
+		results[i].Delivery = s.Delivery
+		if err := checkSettlement(s); err != nil {
+			results[i].Err = err
+		} else if d := e.delivery(s.Delivery); d != nil && !d.settled {
+			results[i].Settled = true
+			results[i].Outcome, results[i].DueAt = e.end(d, s)
+			if w := e.workers[d.worker]; w != nil {
+				if w.open[d.number]--; w.open[d.number] == 0 {
+					delete(w.claims, d.number)
+					delete(w.open, d.number)
+				}
+			}
+		}
+	}
+	return results, nil
+}
+
+func checkSettlement(s posthaste.Settlement) error {
+	switch s.Outcome {
+	case posthaste.Done, posthaste.Released:
+	case posthaste.Retried, posthaste.Dead:
+		if s.Error == "" {
+			return posthaste.Invalidf("error", "a failed attempt needs an error text")
+		}
+	default:
+		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
+	}
+	if len(s.Receipt) > 0 && !json.Valid(s.Receipt) {
+		return posthaste.Invalidf("receipt", "the receipt is not valid JSON")
+	}
+	return nil
+}
+
+// end settles d and appends or buries what follows from it.
+func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Outcome, dueAt time.Time) {
+	d.settled = true
+	d.q.info.InFlight--
+	e.flowed = true
+	now := time.Now()
+	next := *d.entry
+	next.dueAt = now
+	o := d.q.options
+	switch outcome = s.Outcome; outcome {
+	case posthaste.Done:
+		d.q.info.Done++
+	case posthaste.Lost:
+		d.q.info.Lost++
+		if next.losses++; d.alone {
+			next.lostsAlone++
+		}
+		next.attempt++
+	case posthaste.Retried:
+		d.q.info.Retried++
+		next.failures++
+		next.attempt++
+		wait := min(o.BackoffMax, o.BackoffBase<<min(d.failures, 30))
+		next.dueAt = now.Add(rand.N(wait + 1))
+		if s.RetryAfter > 0 {
+			next.dueAt = now.Add(s.RetryAfter)
+		}
+	}
+	if (outcome == posthaste.Retried || outcome == posthaste.Lost) && next.failures+next.lostsAlone >= o.MaxAttempts {
+		outcome = posthaste.Dead
+	}
+	if a := d.attemptRow(); a != nil {
+		a.Outcome, a.EndedAt, a.Error, a.Receipt = outcome, now, s.Error, s.Receipt
+		a.DurationMS = float64(s.Duration) / 1e6
+		if outcome != posthaste.Released {
+			next.story = append(slices.Clip(d.story), *a)
+		}
+	}
+	switch outcome {
+	case posthaste.Done:
+		d.m.state = posthaste.StateDone
+		return outcome, time.Time{}
+	case posthaste.Dead:
+		d.m.state, d.m.diedAt = posthaste.StateDead, now
+		d.q.info.Dead++
+		return outcome, time.Time{}
+	}
+	d.m.state, d.m.dueAt = posthaste.StateRetrying, next.dueAt
+	if outcome == posthaste.Released {
+		d.m.state = posthaste.StateReady
+	}
+	e.append(d.q, &next, true)
+	return outcome, next.dueAt
+}
+
+// attemptRow finds the row that hand wrote for d.
+func (d *delivery) attemptRow() *posthaste.Attempt {
+	for i := len(d.m.attempts) - 1; i >= 0; i-- {
+		if a := &d.m.attempts[i]; a.Attempt == d.attempt && a.ClaimedAt.Equal(d.claimedAt) {
+			return a
+		}
+	}
+	return nil
+}

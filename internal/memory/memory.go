@@ -1,0 +1,269 @@
+// Package memory is an engine that lives in the process and keeps nothing. It
+// is for tests only: it shows that enginetest asks nothing of PostgreSQL, and
+// lets the runtime be tested without a database.
+package memory
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Engine implements [posthaste.Engine]. One mutex guards everything.
+type Engine struct {
+	mu       sync.Mutex
+	queues   map[string]*queue
+	messages map[posthaste.MessageID]*message
+	// deliveries is indexed by id - 1.
+	deliveries []*delivery
+	timed      []*delivery // of leases by time, not settled
+	workers    map[posthaste.WorkerID]*worker
+	bells      map[*bell]struct{}
+	lastID     posthaste.MessageID
+	flowed     bool
+}
+
+// Open returns an empty engine.
+func Open() *Engine {
+	return &Engine{
+		queues: map[string]*queue{}, messages: map[posthaste.MessageID]*message{},
+		workers: map[posthaste.WorkerID]*worker{}, bells: map[*bell]struct{}{},
+	}
+}
+
+type queue struct {
+	name      string
+	options   posthaste.QueueOptions
+	createdAt time.Time
+	fresh     []*entry
+	due       dueEntries
+	info      posthaste.SubscriptionInfo
+}
+
+type message struct {
+	posthaste.Message
+	id          posthaste.MessageID
+	body        []byte
+	contentType string
+	createdAt   time.Time
+	state       posthaste.State
+	dueAt       time.Time
+	diedAt      time.Time
+	attempts    []posthaste.Attempt
+}
+
+// entry is one attempt that waits or was handed out.
+type entry struct {
+	m                            *message
+	attempt                      int
+	dueAt                        time.Time
+	failures, losses, lostsAlone int
+	story                        []posthaste.Attempt
+}
+
+type delivery struct {
+	*entry
+	q         *queue
+	worker    posthaste.WorkerID // 0: by time
+	number    int64
+	until     time.Time
+	alone     bool
+	claimedAt time.Time
+	settled   bool
+}
+
+// dueEntries is a heap by due time.
+type dueEntries []*entry
+
+func (d dueEntries) Len() int           { return len(d) }
+func (d dueEntries) Less(i, j int) bool { return d[i].dueAt.Before(d[j].dueAt) }
+func (d dueEntries) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *dueEntries) Push(x any)        { *d = append(*d, x.(*entry)) }
+func (d *dueEntries) Pop() any {
+	n := len(*d) - 1
+	e := (*d)[n]
+	*d = (*d)[:n]
+	return e
+}
+
+func notFound(field, format string, args ...any) error {
+	return &posthaste.Error{Code: posthaste.NotFound, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+func (e *Engine) queue(name string) (*queue, error) {
+	if q := e.queues[name]; q != nil {
+		return q, nil
+	}
+	return nil, notFound("queue", "there is no queue %q", name)
+}
+
+func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
+	q, err := e.queue(ref.Queue)
+	if err == nil && ref.Subscription != "" && ref.Subscription != posthaste.DefaultSubscription {
+		return nil, notFound("subscription", "queue %q has no subscription %q", ref.Queue, ref.Subscription)
+	}
+	return q, err
+}
+
+// Send implements [posthaste.Engine].
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	made := make([]*message, len(messages))
+	now := time.Now()
+	for i := range messages {
+		m, err := e.check(&messages[i], now)
+		if err != nil {
+			return nil, err
+		}
+		made[i] = m
+	}
+	ids := make([]posthaste.MessageID, len(made))
+	for i, m := range made {
+		e.lastID++
+		ids[i], m.id = e.lastID, e.lastID
+		e.messages[m.id] = m
+		q := e.queues[m.Queue]
+		q.info.Sent++
+		e.append(q, &entry{m: m, attempt: 1, dueAt: m.dueAt}, !m.NoWake)
+	}
+	return ids, nil
+}
+
+func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error) {
+	if err := sent.Check(); err != nil {
+		return nil, err
+	}
+	q, err := e.queue(sent.Queue)
+	if err != nil {
+		return nil, err
+	}
+	m := &message{Message: *sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
+	if m.body, m.contentType, err = sent.Body(); err != nil {
+		return nil, err
+	}
+	if len(m.body) > q.options.MaxPayload {
+		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+			Message: fmt.Sprintf("payload has %d bytes, max_payload of queue %q is %d", len(m.body), q.name, q.options.MaxPayload)}
+	}
+	if m.contentType == posthaste.ContentTypeJSON && (!json.Valid(m.body) || bytes.Contains(m.body, []byte(`\u0000`))) {
+		return nil, posthaste.Invalidf("payload", "payload is not valid JSON, or contains \\u0000")
+	}
+	m.body = slices.Clone(m.body)
+	if sent.Delay > 0 {
+		m.dueAt = now.Add(sent.Delay)
+	}
+	if m.dueAt.After(now) {
+		m.state = posthaste.StateScheduled
+	}
+	return m, nil
+}
+
+// append makes an entry available and rings.
+func (e *Engine) append(q *queue, n *entry, ring bool) {
+	e.flowed = true
+	q.info.Depth++
+	if n.dueAt.IsZero() {
+		q.fresh = append(q.fresh, n)
+	} else {
+		heap.Push(&q.due, n)
+	}
+	if ring {
+		for b := range e.bells {
+			b.Wake(q.name)
+		}
+	}
+}
+
+// Maintain implements [posthaste.Engine].
+func (e *Engine) Maintain(ctx context.Context) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flowed = false
+	return false, ctx.Err()
+}
+
+// Ready implements [posthaste.Engine].
+func (e *Engine) Ready(ctx context.Context) error { return ctx.Err() }
+
+// Close implements [posthaste.Engine].
+func (e *Engine) Close() {}
+
+// bell implements [posthaste.Doorbell].
+type bell struct {
+	e      *Engine
+	mu     sync.Mutex
+	rings  map[string]chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Doorbell implements [posthaste.Engine].
+func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
+	b := &bell{e: e, rings: map[string]chan struct{}{}, closed: make(chan struct{})}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.bells[b] = struct{}{}
+	return b, ctx.Err()
+}
+
+func (b *bell) ring(queue string) chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rings[queue] == nil {
+		b.rings[queue] = make(chan struct{}, 1)
+	}
+	return b.rings[queue]
+}
+
+func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Context) (posthaste.LookReply, error)) error {
+	ring := b.ring(queue)
+	select {
+	case <-ring: // of the time before
+	default:
+	}
+	found, err := look(ctx)
+	if err != nil || found.Found {
+		return err
+	}
+	var due <-chan time.Time
+	if found.NextDue >= 0 {
+		timer := time.NewTimer(found.NextDue)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ring:
+	case <-due:
+	case <-b.closed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (b *bell) Wake(queue string) {
+	select {
+	case b.ring(queue) <- struct{}{}:
+	default:
+	}
+}
+
+func (b *bell) Close() {
+	b.once.Do(func() {
+		b.e.mu.Lock()
+		delete(b.e.bells, b)
+		b.e.mu.Unlock()
+		close(b.closed)
+	})
+}
