@@ -1,0 +1,346 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// migrateKey is the advisory lock that lets one migration run at a time:
+// posthaste.lock_key(15, 1), which does not exist yet when it is needed first.
+const migrateKey = 20552<<48 | 15<<44 | 1
+
+// MigrateOptions changes how a schema is installed and removed.
+type MigrateOptions struct {
+	// NoRoles leaves the server's roles alone: none is made or dropped. Those
+	// that exist get their rights all the same.
+	NoRoles bool
+	// Log is told what was done. Nil means silence.
+	Log *slog.Logger
+}
+
+func (o MigrateOptions) log() *slog.Logger {
+	if o.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Log
+}
+
+// Migrate installs the schema posthaste or brings it up to date, all in one
+// transaction: migrations that are missing, then functions and views if they
+// differ from this program's, roles and rights. It may run twice, and from
+// several processes at once. It needs CREATE on the database (or to own the
+// schema) but no superuser, and CREATEROLE unless the roles exist or
+// opts.NoRoles is set.
+//
+// On a schema with compatible migrations that this program does not know it
+// changes nothing, so that an old program does not bring back old functions:
+// hence a release that changes functions or views carries a migration, if need
+// be one without statements.
+//
+// Codes: Unsupported, ReadOnly, SchemaNew, Denied, Refused (the schema is not
+// Posthaste's, or something of the user's own depends on what must change),
+// Unavailable. conn must not be in a transaction, nor in use elsewhere.
+func Migrate(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error {
+	s, err := shipped()
+	if err != nil {
+		return err
+	}
+	return s.migrate(ctx, conn, opts)
+}
+
+func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error {
+	if err := checkServer(ctx, conn); err != nil {
+		return err
+	}
+	return inMigration(ctx, conn, func(tx pgx.Tx) error {
+		if ours, err := installed(ctx, tx); err != nil {
+			return err
+		} else if !ours {
+			if err := apply(ctx, tx, s.bootstrap); err != nil {
+				return err
+			}
+		}
+		have, err := recorded(ctx, tx)
+		if err != nil {
+			return readError(err)
+		}
+		all := s.status(have)
+		if err := s.sameNames(all); err != nil {
+			return err
+		}
+		if err := tooNew(all); err != nil {
+			return err
+		}
+		for _, m := range all {
+			if m.Unknown {
+				opts.log().Info("the schema is newer than this program, and compatible: nothing to do", "version", m.Version, "name", m.Name)
+				return nil
+			}
+		}
+		if err := s.applyMigrations(ctx, tx, all, opts.log()); err != nil {
+			return err
+		}
+		if err := s.applyCode(ctx, tx, opts.log()); err != nil {
+			return err
+		}
+		if !opts.NoRoles {
+			if err := apply(ctx, tx, s.roles); err != nil {
+				return err
+			}
+		}
+		return apply(ctx, tx, s.grants)
+	})
+}
+
+// inMigration runs work in one transaction while no other migration runs.
+func inMigration(ctx context.Context, conn *pgx.Conn, work func(pgx.Tx) error) error {
+	// READ COMMITTED: what another process did while this one waited for the
+	// lock must be seen.
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	if err != nil {
+		return readError(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	for _, sql := range []string{
+		fmt.Sprintf(`select pg_catalog.pg_advisory_xact_lock(%d)`, int64(migrateKey)),
+		// From here on: no name of the user's own is taken for ours, functions
+		// may be made in any order, and a change that must wait for somebody's
+		// long transaction gives up before everybody queues behind it.
+		`set local search_path = pg_catalog, pg_temp`,
+		`set local check_function_bodies = off`,
+		`set local lock_timeout = '10s'`,
+		`set local client_min_messages = warning`,
+	} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return readError(err)
+		}
+	}
+	if err := work(tx); err != nil {
+		return err
+	}
+	return writeError(tx.Commit(ctx))
+}
+
+// installed reports whether schema posthaste is Posthaste's. A schema of that
+// name with anything else in it is an error; an empty one may have been made
+// for us by somebody with more rights.
+func installed(ctx context.Context, tx pgx.Tx) (bool, error) {
+	var exists, ours, used bool
+	err := tx.QueryRow(ctx, `
+		select n.oid is not null,
+		       (select count(*) = 4 from pg_attribute a join pg_class c on c.oid = a.attrelid
+		         where c.relnamespace = n.oid and c.relname = 'migrations' and c.relkind = 'r'
+		           and a.attname in ('version', 'name', 'breaking', 'applied_at'))
+		       and exists (select from pg_class where relnamespace = n.oid and relname = 'applied' and relkind = 'r'),
+		       exists (select from pg_class where relnamespace = n.oid)
+		       or exists (select from pg_proc where pronamespace = n.oid)
+		       or exists (select from pg_type where typnamespace = n.oid)
+		  from (values ('posthaste')) wanted (name) left join pg_namespace n on n.nspname = wanted.name`).
+		Scan(&exists, &ours, &used)
+	switch {
+	case err != nil:
+		return false, readError(err)
+	case exists && !ours && used:
+		return false, &posthaste.Error{Code: posthaste.Refused,
+			Message: "this database has a schema posthaste that was not made by Posthaste, so it is left alone",
+			Hint:    "rename that schema, or use another database"}
+	}
+	return ours, nil
+}
+
+// sameNames refuses a database on which another program's migrations ran.
+func (s *schemaSource) sameNames(all []MigrationStatus) error {
+	names := make(map[int]string, len(s.migrations))
+	for _, m := range s.migrations {
+		names[m.version] = m.base
+	}
+	for _, m := range all {
+		if name, ok := names[m.Version]; ok && name != m.Name {
+			return &posthaste.Error{Code: posthaste.Refused,
+				Message: fmt.Sprintf("migration %04d is %s in the database and %s in this program", m.Version, m.Name, name),
+				Hint:    "the database was migrated by a build that was never released: use that build, or a fresh database"}
+		}
+	}
+	return nil
+}
+
+func (s *schemaSource) applyMigrations(ctx context.Context, tx pgx.Tx, all []MigrationStatus, log *slog.Logger) error {
+	pending := make(map[int]bool)
+	for _, m := range all {
+		pending[m.Version] = m.Pending
+	}
+	for _, m := range s.migrations {
+		if !pending[m.version] {
+			continue
+		}
+		if err := apply(ctx, tx, m.sqlFile); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `insert into posthaste.migrations (version, name, breaking) values ($1, $2, $3)`,
+			m.version, m.base, m.breaking); err != nil {
+			return readError(err)
+		}
+		log.Info("applied migration", "version", m.version, "name", m.base, "breaking", m.breaking)
+	}
+	return nil
+}
+
+// applyCode makes the functions and views those of the program. Functions are
+// replaced rather than dropped where PostgreSQL allows it, which keeps rights
+// that people gave to roles of their own.
+func (s *schemaSource) applyCode(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
+	var hash string
+	err := tx.QueryRow(ctx, `select hash from posthaste.applied`).Scan(&hash)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return readError(err)
+	}
+	if hash == s.hash {
+		return nil
+	}
+	if err := dropAll(ctx, tx, "view", `
+		select string_agg(oid::regclass::text, ', ') from pg_class
+		 where relnamespace = 'posthaste'::regnamespace and relkind = 'v'`); err != nil {
+		return err
+	}
+	before, err := functionVersions(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, f := range s.functions {
+		if err := applyFunction(ctx, tx, f); err != nil {
+			return err
+		}
+	}
+	after, err := functionVersions(ctx, tx)
+	if err != nil {
+		return err
+	}
+	// What no file has touched is no longer in the set.
+	var left []uint32
+	for oid, xmin := range after {
+		if before[oid] == xmin {
+			left = append(left, oid)
+		}
+	}
+	if err := dropAll(ctx, tx, "routine", `
+		select string_agg(oid::regprocedure::text, ', ') from pg_proc where oid = any ($1::oid[])`, left); err != nil {
+		return err
+	}
+	for _, f := range s.views {
+		if err := apply(ctx, tx, f); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `insert into posthaste.applied (hash) values ($1)
+		on conflict (only_row) do update set hash = excluded.hash, applied_at = clock_timestamp()`, s.hash)
+	if err != nil {
+		return readError(err)
+	}
+	log.Info("applied functions and views", "functions", len(s.functions), "views", len(s.views))
+	return nil
+}
+
+// applyFunction applies a function's file. What cannot be replaced (another
+// return type, other argument names) is dropped and made anew; a file's name
+// is that of its function.
+func applyFunction(ctx context.Context, tx pgx.Tx, f sqlFile) error {
+	inner, err := tx.Begin(ctx)
+	if err != nil {
+		return readError(err)
+	}
+	err = apply(ctx, inner, f)
+	if err == nil {
+		return readError(inner.Commit(ctx))
+	}
+	if sqlState(err) != "42P13" { // invalid_function_definition
+		return err
+	}
+	if err := inner.Rollback(ctx); err != nil {
+		return readError(err)
+	}
+	if err := dropAll(ctx, tx, "routine", `
+		select string_agg(oid::regprocedure::text, ', ') from pg_proc
+		 where pronamespace = 'posthaste'::regnamespace and proname = $1`, f.base); err != nil {
+		return err
+	}
+	return apply(ctx, tx, f)
+}
+
+// functionVersions maps each function of the schema to the transaction that
+// wrote its row, which every create or replace changes.
+func functionVersions(ctx context.Context, tx pgx.Tx) (map[uint32]string, error) {
+	rows, err := tx.Query(ctx, `select oid, xmin::text from pg_proc where pronamespace = 'posthaste'::regnamespace`)
+	if err != nil {
+		return nil, readError(err)
+	}
+	versions := make(map[uint32]string)
+	var oid uint32
+	var xmin string
+	_, err = pgx.ForEachRow(rows, []any{&oid, &xmin}, func() error {
+		versions[oid] = xmin
+		return nil
+	})
+	return versions, readError(err)
+}
+
+// dropAll drops the objects that list names, never what depends on them: that
+// is the user's own.
+func dropAll(ctx context.Context, tx pgx.Tx, what, list string, args ...any) error {
+	var names *string
+	if err := tx.QueryRow(ctx, list, args...).Scan(&names); err != nil {
+		return readError(err)
+	}
+	if names == nil {
+		return nil
+	}
+	_, err := tx.Exec(ctx, "drop "+what+" "+*names)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "2BP01" { // dependent_objects_still_exist
+		return &posthaste.Error{Code: posthaste.Refused,
+			Message: "objects of your own depend on a " + what + " that this version changes: " + strings.Join(strings.Fields(pg.Detail), " "),
+			Hint:    "drop them, run migrate again, and make them anew", Cause: err}
+	}
+	return readError(err)
+}
+
+func apply(ctx context.Context, tx pgx.Tx, f sqlFile) error {
+	// The simple protocol, for a file holds many statements.
+	if _, err := tx.Conn().PgConn().Exec(ctx, f.text).ReadAll(); err != nil {
+		return applyError(f, err)
+	}
+	return nil
+}
+
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// MigrateStatus lists the migrations this program or the database has, by
+// version. A database without the schema has all of them pending.
+func MigrateStatus(ctx context.Context, conn *pgx.Conn) ([]MigrationStatus, error) {
+	s, err := shipped()
+	if err != nil {
+		return nil, err
+	}
+	return s.migrateStatus(ctx, conn)
+}
+
+func (s *schemaSource) migrateStatus(ctx context.Context, conn *pgx.Conn) ([]MigrationStatus, error) {
+	have, err := recorded(ctx, conn)
+	if err = readError(err); err != nil && posthaste.CodeOf(err) != posthaste.SchemaOld {
+		return nil, err
+	}
+	return s.status(have), nil
+}

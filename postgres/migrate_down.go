@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// MigrateDown removes schema posthaste with everything in it, all messages
+// included, and whatever else depends on it; then the three roles, unless
+// opts.NoRoles is set or somebody still uses them. Without the schema it does
+// nothing. Codes: as [Migrate].
+func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error {
+	if err := checkServer(ctx, conn); err != nil {
+		return err
+	}
+	return inMigration(ctx, conn, func(tx pgx.Tx) error {
+		ours, err := installed(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if ours {
+			if _, err := tx.Exec(ctx, `drop schema posthaste cascade`); err != nil {
+				return readError(err)
+			}
+			opts.log().Info("removed the schema posthaste")
+		}
+		if opts.NoRoles {
+			return nil
+		}
+		// The administrators' role is a member of the others.
+		for _, role := range []string{"posthaste_admin", "posthaste_receiver", "posthaste_sender"} {
+			if err := dropRole(ctx, tx, role, opts.log()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// dropRole drops a role that nobody uses: no other role is a member, and no
+// right in this or another database is granted to it.
+func dropRole(ctx context.Context, tx pgx.Tx, role string, log *slog.Logger) error {
+	var exists, used bool
+	// Since PostgreSQL 16 whoever made a role is a member who can do nothing
+	// but administer it; to_jsonb reads columns that 14 and 15 do not have.
+	err := tx.QueryRow(ctx, `
+		select r.oid is not null,
+		       exists (select from pg_shdepend where refclassid = 'pg_authid'::regclass and refobjid = r.oid)
+		       or exists (select from pg_auth_members m join pg_roles p on p.oid = m.member
+		                   where m.roleid = r.oid and p.rolname <> 'posthaste_admin'
+		                     and (coalesce((to_jsonb(m) ->> 'inherit_option')::bool, true)
+		                          or coalesce((to_jsonb(m) ->> 'set_option')::bool, true)))
+		  from (values ($1::name)) wanted (name) left join pg_roles r on r.rolname = wanted.name`, role).
+		Scan(&exists, &used)
+	if err != nil {
+		return readError(err)
+	}
+	if !exists {
+		return nil
+	}
+	if used {
+		log.Info("kept a role that is still used", "role", role)
+		return nil
+	}
+	inner, err := tx.Begin(ctx)
+	if err != nil {
+		return readError(err)
+	}
+	// Another database may be granting to it this moment.
+	_, err = inner.Exec(ctx, `set local lock_timeout = '500ms'`)
+	if err == nil {
+		_, err = inner.Exec(ctx, "drop role "+pgx.Identifier{role}.Sanitize())
+	}
+	if err == nil {
+		log.Info("dropped a role", "role", role)
+		return readError(inner.Commit(ctx))
+	}
+	if rollback := inner.Rollback(ctx); rollback != nil {
+		return readError(rollback)
+	}
+	switch sqlState(err) {
+	case "2BP01", "42501", "55P03", "40P01", "42704", "XX000":
+		// In use after all, not ours to drop, or dropped by another session.
+		log.Info("kept a role", "role", role, "reason", err)
+		return nil
+	}
+	return readError(err)
+}

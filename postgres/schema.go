@@ -1,0 +1,283 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste"
+	ledger "github.com/posthaste-mq/posthaste/sql"
+)
+
+// oldestServer is the oldest server_version_num the SQL is written for.
+const oldestServer = 140000
+
+// querier is what pgx.Conn, pgx.Tx and the pool have in common.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// sqlFile is one file of the schema; base is its name without folder and ".sql".
+type sqlFile struct {
+	path, base, text string
+}
+
+// migration is one numbered file of tables and data.
+type migration struct {
+	sqlFile
+	version  int
+	breaking bool
+}
+
+// schemaSource is the schema as a program ships it.
+type schemaSource struct {
+	bootstrap, roles, grants sqlFile
+	migrations               []migration
+	functions, views         []sqlFile
+	// hash covers functions and views.
+	hash string
+}
+
+// shipped is the schema of this program.
+var shipped = sync.OnceValues(func() (*schemaSource, error) { return readSource(ledger.Files) })
+
+var migrationName = regexp.MustCompile(`^([0-9]{4})_([a-z0-9_]+)$`)
+
+func readSource(files fs.FS) (*schemaSource, error) {
+	s := &schemaSource{}
+	for name, to := range map[string]*sqlFile{"bootstrap.sql": &s.bootstrap, "roles.sql": &s.roles, "grants.sql": &s.grants} {
+		f, err := readSQL(files, name)
+		if err != nil {
+			return nil, err
+		}
+		*to = f
+	}
+	tables, err := readFolder(files, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range tables {
+		m, err := parseMigration(f)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(s.migrations); n > 0 && s.migrations[n-1].version == m.version {
+			return nil, fmt.Errorf("%s: its number is that of %s", f.path, s.migrations[n-1].path)
+		}
+		s.migrations = append(s.migrations, m)
+	}
+	if s.functions, err = readFolder(files, "functions"); err != nil {
+		return nil, err
+	}
+	if s.views, err = readFolder(files, "views"); err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	for _, f := range append(append([]sqlFile{}, s.functions...), s.views...) {
+		fmt.Fprintf(sum, "%s %d\n%s\n", f.path, len(f.text), f.text)
+	}
+	s.hash = hex.EncodeToString(sum.Sum(nil))
+	return s, nil
+}
+
+// readFolder returns a folder's *.sql in the order of their names.
+func readFolder(files fs.FS, folder string) ([]sqlFile, error) {
+	names, err := fs.Glob(files, folder+"/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var all []sqlFile
+	for _, name := range names {
+		f, err := readSQL(files, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+func readSQL(files fs.FS, name string) (sqlFile, error) {
+	text, err := fs.ReadFile(files, name)
+	return sqlFile{path: name, base: strings.TrimSuffix(path.Base(name), ".sql"), text: string(text)}, err
+}
+
+func parseMigration(f sqlFile) (migration, error) {
+	parts := migrationName.FindStringSubmatch(f.base)
+	if parts == nil {
+		return migration{}, fmt.Errorf("%s: a migration is called NNNN_name.sql", f.path)
+	}
+	version, err := strconv.Atoi(parts[1])
+	if err != nil || version == 0 {
+		return migration{}, fmt.Errorf("%s: migrations are numbered from 0001", f.path)
+	}
+	first, _, _ := strings.Cut(f.text, "\n")
+	if first != "-- breaking" && first != "-- compatible" {
+		return migration{}, fmt.Errorf("%s: the first line must be `-- breaking` or `-- compatible`", f.path)
+	}
+	f.base = parts[2]
+	return migration{sqlFile: f, version: version, breaking: first == "-- breaking"}, nil
+}
+
+// MigrationStatus is where one migration stands.
+type MigrationStatus struct {
+	Version int
+	Name    string
+	// Breaking says that programs which do not know it cannot run on it.
+	Breaking bool
+	// AppliedAt is zero while Pending.
+	AppliedAt time.Time
+	// Pending says that this program has it and the database does not.
+	Pending bool
+	// Unknown says that the database has it and this program does not.
+	Unknown bool
+}
+
+// status compares what the database has with what the program ships, by version.
+func (s *schemaSource) status(recorded []MigrationStatus) []MigrationStatus {
+	var all []MigrationStatus
+	rest := recorded
+	for _, m := range s.migrations {
+		for len(rest) > 0 && rest[0].Version < m.version {
+			rest[0].Unknown = true
+			all, rest = append(all, rest[0]), rest[1:]
+		}
+		if len(rest) > 0 && rest[0].Version == m.version {
+			all, rest = append(all, rest[0]), rest[1:]
+			continue
+		}
+		all = append(all, MigrationStatus{Version: m.version, Name: m.base, Breaking: m.breaking, Pending: true})
+	}
+	for _, m := range rest {
+		m.Unknown = true
+		all = append(all, m)
+	}
+	return all
+}
+
+// compatible tells whether a program that ships s may run on such a schema.
+func compatible(all []MigrationStatus) error {
+	if err := tooNew(all); err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Pending {
+			return &posthaste.Error{Code: posthaste.SchemaOld, Hint: migrateHint,
+				Message: fmt.Sprintf("the schema posthaste is older than this program needs: migration %04d_%s is missing", m.Version, m.Name)}
+		}
+	}
+	return nil
+}
+
+func tooNew(all []MigrationStatus) error {
+	for _, m := range all {
+		if m.Unknown && m.Breaking {
+			return &posthaste.Error{Code: posthaste.SchemaNew,
+				Message: fmt.Sprintf("the schema posthaste is newer than this program: it does not know the breaking migration %04d_%s", m.Version, m.Name),
+				Hint:    "upgrade this program (`posthaste version` tells which it is)"}
+		}
+	}
+	return nil
+}
+
+// recorded lists the migrations the database has. A missing table is an error
+// of class SchemaOld after [readError].
+func recorded(ctx context.Context, q querier) ([]MigrationStatus, error) {
+	rows, err := q.Query(ctx, `select version, name, breaking, applied_at from posthaste.migrations order by version`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m MigrationStatus, err error) {
+		err = row.Scan(&m.Version, &m.Name, &m.Breaking, &m.AppliedAt)
+		return m, err
+	})
+}
+
+// checkSchema returns nil if this program may run on the database's schema.
+func checkSchema(ctx context.Context, q querier) error {
+	s, err := shipped()
+	if err != nil {
+		return err
+	}
+	return s.check(ctx, q)
+}
+
+func (s *schemaSource) check(ctx context.Context, q querier) error {
+	have, err := recorded(ctx, q)
+	if err != nil {
+		return readError(err)
+	}
+	return compatible(s.status(have))
+}
+
+// serverFacts is what decides whether a server can be used at all.
+type serverFacts struct {
+	version    int // server_version_num
+	name       string
+	inRecovery bool
+	readOnly   bool
+}
+
+func checkServer(ctx context.Context, q querier) error {
+	var f serverFacts
+	err := q.QueryRow(ctx, `select pg_catalog.current_setting('server_version_num')::int, pg_catalog.current_setting('server_version'),
+		pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')::bool`).
+		Scan(&f.version, &f.name, &f.inRecovery, &f.readOnly)
+	if err != nil {
+		return readError(err)
+	}
+	return f.check()
+}
+
+func (f serverFacts) check() error {
+	switch {
+	case f.version < oldestServer:
+		return &posthaste.Error{Code: posthaste.Unsupported,
+			Message: fmt.Sprintf("this is PostgreSQL %s, and Posthaste needs PostgreSQL %d or newer", f.name, oldestServer/10000),
+			Hint:    "upgrade the server, or name another in the database URL"}
+	case f.inRecovery:
+		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this PostgreSQL server is in recovery (a standby), so nothing can be sent or handed out",
+			Hint: "name the primary in the database URL, for example with target_session_attrs=read-write"}
+	case f.readOnly:
+		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this database or user is set to read only (default_transaction_read_only)",
+			Hint: "use one that may write"}
+	}
+	return nil
+}
+
+// applyError says where in which file the server stopped. Only what the
+// person who migrates can mend is classified; all else is a fault of the file.
+func applyError(f sqlFile, err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return writeError(err)
+	}
+	if pg.Code == "42501" {
+		return &posthaste.Error{Code: posthaste.Denied, Message: fmt.Sprintf("%s: %s", f.path, pg.Message),
+			Hint: "migrate as the owner of the schema posthaste, or as a user with CREATE on the database", Cause: err}
+	}
+	var ours *posthaste.Error
+	if class := pg.Code[:min(2, len(pg.Code))]; class != "42" && class != "22" && errors.As(readError(err), &ours) {
+		return ours
+	}
+	line := ""
+	if n := int(pg.Position); n > 0 {
+		// Position counts characters from 1.
+		before := []rune(f.text)
+		line = fmt.Sprintf(" line %d", 1+strings.Count(string(before[:min(n-1, len(before))]), "\n"))
+	}
+	return fmt.Errorf("applying %s%s: %w", f.path, line, err)
+}
