@@ -1,0 +1,68 @@
+-- posthaste.claim: hands out messages to a worker. Does not block but for other
+-- claims of the same reader. The rows are read by posthaste.fetch afterwards.
+-- Arguments: worker, the worker's own ascending number of this request; queue,
+-- subscription; how many (1 to 4096); single: each delivery is settled by
+-- itself; idle: nothing else runs in the process; due: look at the due track.
+-- Repeating a number answers with what that number already has.
+-- Returns: handed, wants_idle (a message waits that must run alone), next_due
+-- (seconds until the next one falls due, where asked for and nothing was handed
+-- out), timeout (seconds).
+-- Errors: PH410 the worker was declared lost; PH404; PH400; PH503.
+-- Locks: the worker's key, shared; the number's key; the readers.
+create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
+  p_single boolean default false, p_idle boolean default false, p_due boolean default true,
+  out handed int, out wants_idle boolean, out next_due double precision, out timeout double precision)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+declare
+  v_worker posthaste.workers;
+  v_sub record;
+  v_lane record;
+  l posthaste.live;
+  v_due timestamptz;
+begin
+  if p_max not between 1 and 4096 or p_max is null then
+    raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 4096, and is %s', p_max);
+  end if;
+  if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
+    perform posthaste.check_identity();
+  end if;
+  -- Declaring a worker lost takes this key exclusively, so that no claim of it
+  -- can commit afterwards.
+  perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
+  select * into v_worker from posthaste.workers where id = p_worker;
+  if v_worker.id is null or v_worker.lost_at is not null or v_worker.ended_at is not null then
+    raise exception using errcode = 'PH410', message = format('worker %s is not registered any more', p_worker),
+      hint = 'register anew; what it held is handed out elsewhere';
+  end if;
+  if p_number < v_worker.oldest_open then
+    raise exception using errcode = 'PH400', column = 'number', message = format('number %s was used before', p_number);
+  end if;
+  v_sub := posthaste.find_subscription(p_queue, p_subscription);
+  timeout := extract(epoch from (v_sub.q).timeout);
+  handed := 0;
+  wants_idle := false;
+  -- The first try of this number may still be running behind a cut connection.
+  perform pg_advisory_xact_lock(posthaste.lock_key(8, p_worker * 1000003 + p_number));
+  l := posthaste.live_slots();
+  select coalesce(sum(c.places), 0) into handed from posthaste.claims c
+   where c.holder = p_worker and c.number = p_number
+     and posthaste.in_slots(c.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
+  if handed > 0 then
+    return;
+  end if;
+  -- The settle's flush covers the claim's: what is handed out and not settled
+  -- when the database crashes is handed out again.
+  perform set_config('synchronous_commit', 'off', true);
+  for v_round in 0..(v_sub.q).lanes - 1 loop
+    -- Later lanes are only tried, never waited for, for they are not taken in
+    -- ascending order.
+    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, ((p_number + v_round) % (v_sub.q).lanes)::int, p_max,
+      p_worker, p_number, null, p_single, p_idle, p_due, v_round = 0);
+    handed := greatest(v_lane.handed, 0);
+    wants_idle := wants_idle or v_lane.wants_idle;
+    v_due := least(v_due, v_lane.next_due);
+    exit when handed > 0;
+  end loop;
+  next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;
+end $$;

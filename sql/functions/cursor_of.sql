@@ -1,0 +1,30 @@
+-- posthaste.cursor_of: where a reader stands: its newest claim, with the
+-- snapshots of its window filled in. A reader that never claimed stands where
+-- its subscription began.
+-- Arguments: reader, the live slots. Called under the reader's lock, in a later
+-- statement, when the answer must hold.
+-- Reads: claims, subscriptions.
+create or replace function posthaste.cursor_of(p_reader bigint, l posthaste.live)
+returns posthaste.claims language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+  c posthaste.claims;
+begin
+  select * into c from posthaste.claims
+   where reader = p_reader
+     and posthaste.in_slots(slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+   order by reader, seq desc limit 1;
+  if c.id is null then
+    c.reader := p_reader;
+    c.seq := 0;
+    c.total := 0;
+    c.ended := true;
+    c.part := 2;
+    c.t1 := '-infinity';
+    select since into c.s1 from posthaste.subscriptions
+     where queue_id = p_reader >> 20 and number = (p_reader >> 10) & 1023;
+  elsif c.window_claim is not null then
+    select s0, s1 into c.s0, c.s1 from posthaste.claims where slot = c.slot and id = c.window_claim;
+  end if;
+  return c;
+end $$;

@@ -1,0 +1,108 @@
+-- posthaste.due_slice: the next entries of one part of a due window.
+-- Part 1: entries that became visible between the window's snapshots with a due
+-- time not after its end. Part 2: entries visible before, whose due time lies
+-- between the window's times. Entries of other subscriptions, cancelled ones and
+-- those due later are walked over, in bounded steps.
+-- Arguments: w holds the window, the part and the key after which to go on; how
+-- many; whether one that must run alone may be handed out; the live slots.
+-- Returns: w with the slice's first and last key, places, alone and ended (the
+-- part is used up); how many rows were walked; whether one waits to run alone.
+create or replace function posthaste.due_slice(p_queue int, p_subscription int, p_lane int, inout w posthaste.claims,
+  p_max int, p_alone boolean, l posthaste.live, out walked int, out wants_idle boolean)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
+declare
+  v record;
+  v_lo bigint[];
+  v_hi bigint[];
+  v_steps int := greatest(4096, 4 * p_max);
+  v_cancelled boolean := exists (select from posthaste.cancelled);
+  v_subscriber bigint := w.reader >> 10;
+  stopped boolean := false;
+begin
+  walked := 0;
+  wants_idle := false;
+  w.places := 0;
+  w.alone := false;
+  if w.part = 1 then
+    select lo, hi into v_lo, v_hi from posthaste.window_ranges(w.s0, w.s1);
+    for v in select e.xid, e.pos, e.due_at, e.for_subscription, e.losses
+               from unnest(v_lo, v_hi) r (lo, hi)
+              cross join lateral (
+                select e.xid, e.pos, e.due_at, e.for_subscription, e.losses
+                  from posthaste.entries e
+                 where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null
+                   and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+                   and (e.xid, e.pos) > (w.last_xid, w.last_pos)
+                   and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                   and pg_visible_in_snapshot(e.xid, w.s1) and not pg_visible_in_snapshot(e.xid, w.s0)
+                 order by e.xid, e.pos) e
+              limit v_steps loop
+      walked := walked + 1;
+      if v.due_at <= w.t1 and (v.for_subscription is null or v.for_subscription = p_subscription)
+         and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber)) then
+        if v.losses >= 2 then
+          if w.places > 0 or not p_alone then
+            -- Lost twice: the only place of its slice, with nothing else running.
+            wants_idle := w.places = 0;
+            stopped := true;
+            exit;
+          end if;
+          w.alone := true;
+        end if;
+        if w.places = 0 then
+          w.first_xid := v.xid;
+          w.first_pos := v.pos;
+          w.first_due := v.due_at;
+        end if;
+        w.places := w.places + 1;
+      end if;
+      w.last_xid := v.xid;
+      w.last_pos := v.pos;
+      w.last_due := v.due_at;
+      if w.places = p_max or w.alone then
+        stopped := true;
+        exit;
+      end if;
+    end loop;
+  else
+    for v in select e.xid, e.pos, e.due_at, e.for_subscription, e.losses
+               from posthaste.entries e
+              where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null
+                and e.due_at > w.t0 and e.due_at <= w.t1
+                and (e.due_at, e.pos) > (w.last_due, w.last_pos)
+                and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                and pg_visible_in_snapshot(e.xid, w.s0)
+              order by e.due_at, e.pos
+              limit v_steps loop
+      walked := walked + 1;
+      if (v.for_subscription is null or v.for_subscription = p_subscription)
+         and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber)) then
+        if v.losses >= 2 then
+          if w.places > 0 or not p_alone then
+            -- Lost twice: the only place of its slice, with nothing else running.
+            wants_idle := w.places = 0;
+            stopped := true;
+            exit;
+          end if;
+          w.alone := true;
+        end if;
+        if w.places = 0 then
+          w.first_xid := v.xid;
+          w.first_pos := v.pos;
+          w.first_due := v.due_at;
+        end if;
+        w.places := w.places + 1;
+      end if;
+      w.last_xid := v.xid;
+      w.last_pos := v.pos;
+      w.last_due := v.due_at;
+      if w.places = p_max or w.alone then
+        stopped := true;
+        exit;
+      end if;
+    end loop;
+  end if;
+  w.ended := not stopped and walked < v_steps;
+end $$;

@@ -1,0 +1,40 @@
+-- posthaste.extend: moves the end of received deliveries' leases to lease from
+-- now. Per delivery: the others of the same receive keep theirs.
+-- Options: strict. Returns: per id whether it is still the caller's.
+-- Errors: PH400; PH409 when strict.
+-- Locks: one advisory lock per claim, ascending, shared with rescue.
+-- Inserts: leases. Reads: claims, settlements.
+create or replace function posthaste.extend(delivery_ids bigint[], lease interval, options jsonb default '{}')
+returns table (delivery_id bigint, settled boolean)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  v_id bigint;
+  c posthaste.claims;
+begin
+  perform posthaste.check_options(extend.options, array['strict'], '{}');
+  if extend.lease is null or extend.lease <= '0' or extend.lease > '12 hours' then
+    raise exception using errcode = 'PH400', column = 'lease',
+      message = format('lease must be above zero and at most 12 hours, and is %s', coalesce(extend.lease::text, 'null'));
+  end if;
+  if extend.delivery_ids is null or array_position(extend.delivery_ids, null) is not null then
+    raise exception using errcode = 'PH400', column = 'delivery_ids', message = 'delivery ids must not be null';
+  end if;
+  perform posthaste.check_singles(extend.delivery_ids);
+  for v_id in select distinct x from unnest(extend.delivery_ids) x order by x loop
+    perform pg_advisory_xact_lock(posthaste.lock_key(2, v_id >> 12));
+    c := null;
+    select k.* into c from posthaste.claims k where k.slot = (v_id >> 34) & 15 and k.id = v_id >> 12;
+    delivery_id := v_id;
+    settled := c.id is not null and c.holder is null and v_id & 4095 < c.places
+      and not exists (select from posthaste.settlements s where s.slot = c.slot and s.claim = c.id and s.part = v_id & 4095);
+    if settled then
+      insert into posthaste.leases (slot, claim, place, subscriber, until)
+      values (c.slot, c.id, v_id & 4095, c.reader >> 10, clock_timestamp() + extend.lease);
+    elsif posthaste.option_boolean(extend.options, 'strict', false) then
+      raise exception using errcode = 'PH409', message = format('delivery %s is no longer the caller''s', v_id);
+    end if;
+    return next;
+  end loop;
+end $$;

@@ -1,0 +1,24 @@
+-- posthaste.fail: records that handling a received delivery failed.
+-- Options: permanent (no retry can mend it), retry_after (an interval in place
+-- of the queue's backoff), receipt (what the outside answered), strict.
+-- Returns: whether this call settled it, what it became (retried or dead) and
+-- when the next attempt may start.
+-- Errors: PH400; PH409 when strict.
+create or replace function posthaste.fail(delivery_id bigint, error text, options jsonb default '{}')
+returns table (settled boolean, outcome text, due_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  o jsonb := fail.options;
+begin
+  perform posthaste.check_options(o, array['permanent', 'retry_after', 'receipt', 'strict'], '{}');
+  if coalesce(btrim(fail.error), '') = '' then
+    raise exception using errcode = 'PH400', column = 'error', message = 'error must say what went wrong';
+  end if;
+  return query select s.settled, s.outcome, s.due_at
+    from posthaste.settle_singles(array[fail.delivery_id],
+           case when posthaste.option_boolean(o, 'permanent', false) then 'dead' else 'retried' end,
+           case when o ? 'receipt' then jsonb_build_array(o -> 'receipt') end, fail.error,
+           extract(epoch from posthaste.option_interval(o, 'retry_after'))::float8,
+           posthaste.option_boolean(o, 'strict', false)) s;
+end $$;

@@ -1,0 +1,81 @@
+-- posthaste.finish: does what follows from deliveries that were just settled in
+-- another way than plainly done: outcome rows, new entries, dead letters, all in
+-- the transaction whose settlement won.
+-- Arguments: the claim; parallel arrays of places, outcomes wanted ('done' with
+-- a receipt, 'retried', 'dead', 'lost', 'released'), error texts, waits in
+-- seconds (null: the queue's backoff), receipts, durations in milliseconds.
+-- Returns: place, what it became, when the next attempt may start.
+-- A failed or lost message is dead once failures and losses while alone reach
+-- max_attempts. A released one keeps its attempt.
+-- Inserts: outcomes, entries, dead_letter_entries. Reads: claims, entries, queues.
+create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
+  p_waits double precision[], p_receipts jsonb[], p_durations real[])
+returns table (place int, outcome text, due_at timestamptz)
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_queue int := c.reader >> 20;
+  v_subscription smallint := (c.reader >> 10) & 1023;
+  v_lane smallint := (c.reader >> 1) & 511;
+  q posthaste.queues;
+  v_now timestamptz := clock_timestamp();
+  v_worker text := (select w.name from posthaste.workers w where w.id = c.holder);
+begin
+  select * into q from posthaste.queues where id = v_queue;
+  return query
+    with asked as (
+      select u.place, u.wanted, u.error, u.wait, u.receipt, u.duration
+        from unnest(p_places, p_outcomes, p_errors, p_waits, p_receipts, p_durations) u (place, wanted, error, wait, receipt, duration)
+    ), counted as (
+      select a.*, d.pos, d.message_id, d.created_at, d.attempt, d.content_type, d.key, d.kind, d.reference, d.headers,
+             d.terms, d.trace, d.story, d.payload, d.ord,
+             d.failures + (a.wanted in ('retried', 'dead'))::int as failures,
+             d.losses + (a.wanted = 'lost')::int as losses,
+             d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone
+        from asked a
+        join posthaste.deliveries_of(c) d on d.place = a.place
+    ), decided as (
+      select x.*,
+             case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= q.max_attempts then 'dead' else x.wanted end as became,
+             case x.wanted
+               when 'retried' then v_now + make_interval(secs => coalesce(x.wait,
+                 random() * least(extract(epoch from q.backoff_max)::float8,
+                                  extract(epoch from q.backoff_base)::float8 * 2 ^ least(x.failures - 1, 60))))
+               else v_now
+             end as next
+        from counted x
+    ), told as (
+      select y.*,
+             case when y.wanted = 'released' then coalesce(y.story, '[]')
+                  else posthaste.story_add(y.story, jsonb_strip_nulls(jsonb_build_object(
+                         'attempt', y.attempt, 'outcome', case when y.wanted = 'lost' then 'lost' else y.became end, 'worker', v_worker,
+                         'claimed_at', c.at, 'ended_at', v_now, 'duration_ms', y.duration, 'error', y.error, 'receipt', y.receipt)))
+             end as story_now
+        from decided y
+    ), outcome_rows as (
+      insert into posthaste.outcomes (slot, claim, place, attempt, pos, message_id, reader, at, worker, duration, due_at, outcome, error, receipt)
+      select c.slot, c.id, z.place, z.attempt, z.pos, z.message_id, c.reader, v_now, c.holder, z.duration,
+             case when z.became in ('retried', 'lost', 'released') then z.next end, z.became, z.error, z.receipt
+        from told z
+    ), again as (
+      insert into posthaste.entries (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+                                     content_type, key, kind, reference, headers, terms, trace, story, payload)
+      select z.message_id, z.created_at, z.next, v_queue, v_lane, v_subscription,
+             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone,
+             z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
+        from told z
+       where z.became in ('retried', 'lost', 'released')
+       order by z.place
+    ), letters as (
+      insert into posthaste.dead_letter_entries (message_id, subscription, queue_id, lane, pos, ord, attempt, created_at, died_at,
+                                                 content_type, key, kind, reference, headers, terms, trace, error, story, payload)
+      select z.message_id, v_subscription, v_queue, v_lane, z.pos, z.ord, z.attempt, z.created_at, v_now,
+             z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, coalesce(z.error, 'failed'), z.story_now, z.payload
+        from told z
+       where z.became = 'dead'
+    )
+    select z.place, z.became, case when z.became in ('retried', 'lost', 'released') then z.next end from told z;
+  -- Somebody who sleeps has to know the next due time.
+  if p_outcomes && array['retried', 'lost', 'released'] then
+    perform posthaste.ring(v_queue);
+  end if;
+end $$;

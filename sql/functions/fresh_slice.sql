@@ -1,0 +1,44 @@
+-- posthaste.fresh_slice: the next p_max entries of a fresh window.
+-- Arguments: queue, lane, the window's snapshots, the key after which to go on
+-- ((0, 0) at the window's start), how many, the live slots.
+-- Returns: how many there are, and the keys of the first and the last.
+-- The ranges are an optimisation: the two visibility tests alone decide.
+create or replace function posthaste.fresh_slice(p_queue int, p_lane int, s0 pg_snapshot, s1 pg_snapshot,
+  p_xid xid8, p_pos bigint, p_max int, l posthaste.live,
+  out places int, out first_xid xid8, out first_pos bigint, out last_xid xid8, out last_pos bigint)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
+declare
+  v_lo bigint[];
+  v_hi bigint[];
+  v_xids xid8[];
+  v_poss bigint[];
+begin
+  select lo, hi into v_lo, v_hi from posthaste.window_ranges(s0, s1);
+  places := 0;
+  if cardinality(v_lo) = 0 or v_hi[cardinality(v_hi)] <= p_xid::text::bigint then
+    return;
+  end if;
+  select array_agg(x.xid), array_agg(x.pos) into v_xids, v_poss
+    from (select e.xid, e.pos
+            from unnest(v_lo, v_hi) r (lo, hi)
+           cross join lateral (
+             select e.xid, e.pos
+               from posthaste.entries e
+              where e.queue_id = p_queue and e.lane = p_lane and e.due_at is null and e.ord is null
+                and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+                and (e.xid, e.pos) > (p_xid, p_pos)
+                and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                and pg_visible_in_snapshot(e.xid, s1) and not pg_visible_in_snapshot(e.xid, s0)
+              order by e.xid, e.pos
+              limit p_max) e
+           limit p_max) x;
+  if v_poss is not null then
+    places := cardinality(v_poss);
+    first_xid := v_xids[1];
+    first_pos := v_poss[1];
+    last_xid := v_xids[places];
+    last_pos := v_poss[places];
+  end if;
+end $$;

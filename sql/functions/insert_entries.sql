@@ -1,0 +1,95 @@
+-- posthaste.insert_entries: checks messages for one queue each and appends them.
+-- Arguments: parallel arrays; payloads are bytes already; due times absolute, or
+-- delays in seconds; null content type means JSON. wake: ring the doorbell.
+-- Returns: the ids in order.
+-- Errors: PH400 PH404 PH413 with the field. Locks: each queue's key, shared.
+-- Inserts: entries.
+create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
+  p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean)
+returns bigint[] language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_names text[];
+  v_queues int[];
+  v_lanes int[];
+  v_most int[];
+  v_name text;
+  q posthaste.queues;
+  v_of int[];
+  v_bad record;
+  v_ids bigint[];
+  v_now timestamptz := clock_timestamp();
+begin
+  if p_queues[1] = all (p_queues) then
+    v_names := p_queues[1:1];
+  else
+    v_names := array(select distinct x from unnest(p_queues) x order by x);
+  end if;
+  foreach v_name in array v_names loop
+    -- Dropping takes this key exclusively: it waits for the senders in flight.
+    perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(v_name)));
+    select * into q from posthaste.queues x where x.name = v_name and x.dropped_at is null;
+    if q.id is null then
+      raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', v_name),
+        hint = format('create it: select posthaste.create_queue(%L)', v_name);
+    end if;
+    v_queues := v_queues || q.id;
+    v_lanes := v_lanes || q.lanes::int;
+    v_most := v_most || q.max_payload;
+  end loop;
+  if cardinality(v_names) > 1 then
+    v_of := array(select array_position(v_names, x) from unnest(p_queues) x);
+  end if;
+  select m.* into v_bad
+    from (select u.n,
+                 case when u.payload is null then 'payload'
+                      when octet_length(u.payload) > v_most[coalesce(v_of[u.n], 1)] then 'payload '
+                      when octet_length(u.key) > 255 then 'key'
+                      when octet_length(u.kind) > 255 then 'kind'
+                      when octet_length(u.reference) > 255 then 'reference'
+                      when octet_length(u.content_type) > 255 then 'content_type'
+                      when octet_length(u.trace) > 255 then 'trace'
+                      when u.headers is not null and (jsonb_typeof(u.headers) <> 'object'
+                           or jsonb_path_exists(u.headers, '$.* ? (@.type() != "string")')) then 'headers'
+                      when octet_length(u.headers::text) > 24576 then 'headers '
+                      when u.terms is not null and (jsonb_typeof(u.terms) <> 'array'
+                           or jsonb_path_exists(u.terms, '$[*] ? (@.type() != "string")')) then 'terms'
+                      when u.terms is not null and exists (select from jsonb_array_elements_text(u.terms) t where octet_length(t) > 255) then 'terms '
+                      when jsonb_array_length(u.terms) > 1000 then 'terms  '
+                 end as fault, octet_length(u.payload) as bytes
+            from unnest(p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_traces)
+                 with ordinality u (payload, content_type, key, kind, headers, reference, terms, trace, n)) m
+   where m.fault is not null limit 1;
+  if v_bad.fault is not null then
+    raise exception using
+      errcode = case when v_bad.fault in ('payload ', 'headers ') then 'PH413' else 'PH400' end, column = btrim(v_bad.fault),
+      message = case v_bad.fault
+        when 'payload' then 'payload must not be null'
+        when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', v_bad.bytes, v_most[coalesce(v_of[v_bad.n], 1)])
+        when 'headers' then 'headers must be an object whose values are strings'
+        when 'headers ' then 'headers are over 16 KiB together'
+        when 'terms' then 'terms must be an array of strings'
+        when 'terms ' then 'a term is over 255 bytes'
+        when 'terms  ' then 'there are over 1,000 terms'
+        else format('%s is over 255 bytes', v_bad.fault) end
+        || case when cardinality(p_payloads) > 1 then format(' (message %s)', v_bad.n) else '' end;
+  end if;
+  if p_wake then
+    for i in 1..cardinality(v_queues) loop
+      perform posthaste.ring(v_queues[i]);
+    end loop;
+  end if;
+  with put as (
+    insert into posthaste.entries (queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
+    select v_queues[coalesce(v_of[u.n], 1)],
+           case when v_lanes[coalesce(v_of[u.n], 1)] = 1 then 0 else floor(random() * v_lanes[coalesce(v_of[u.n], 1)]) end,
+           -- A time that has come is no due time.
+           case when u.delay > 0 then v_now + make_interval(secs => u.delay) when u.send_at > v_now then u.send_at end,
+           nullif(u.content_type, 'application/json'), nullif(u.key, ''), nullif(u.kind, ''), nullif(u.reference, ''), nullif(u.headers, '{}'),
+           case when jsonb_array_length(u.terms) > 0 then array(select jsonb_array_elements_text(u.terms)) end, u.trace, u.payload
+      from unnest(p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_delays, p_send_ats, p_traces)
+           with ordinality u (payload, content_type, key, kind, headers, reference, terms, delay, send_at, trace, n)
+    returning pos
+  )
+  select array_agg(pos) into v_ids from put;
+  return v_ids;
+end $$;

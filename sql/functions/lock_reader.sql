@@ -1,0 +1,25 @@
+-- posthaste.lock_reader: takes a reader for the rest of the transaction.
+-- Arguments: reader, whether to wait for it.
+-- Returns: whether it was taken. Waits at most 5 s.
+-- Errors: PH503, naming the transaction in the way.
+create or replace function posthaste.lock_reader(p_reader bigint, p_wait boolean)
+returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+declare
+  v_key bigint := posthaste.lock_key(1, p_reader);
+begin
+  if pg_try_advisory_xact_lock(v_key) then
+    return true;
+  elsif not p_wait then
+    return false;
+  end if;
+  perform pg_advisory_xact_lock(v_key);
+  return true;
+exception when lock_not_available then
+  raise exception using errcode = 'PH503',
+    message = 'another transaction has been claiming from this queue for 5 s: ' || coalesce((
+      select string_agg(format('process %s (%s, since %s)', a.pid, a.application_name, a.xact_start), ', ')
+        from pg_locks k join pg_stat_activity a using (pid)
+       where k.locktype = 'advisory' and k.granted and k.classid = (v_key >> 32)::bigint::oid
+         and k.objid = (v_key & 4294967295)::oid and k.objsubid = 1), 'unknown'),
+    hint = 'receive in a short transaction of its own, and end that one';
+end $$;

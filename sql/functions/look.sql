@@ -1,0 +1,63 @@
+-- posthaste.look: whether a subscription has something to hand out, without
+-- taking anything: no lock, nothing written.
+-- Returns: ready, and next_due: seconds until the next message falls due, if any.
+-- Reads: claims, entries.
+create or replace function posthaste.look(p_queue int, p_subscription int, p_lanes int, out ready boolean, out next_due double precision)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+declare
+  s pg_snapshot := pg_current_snapshot();
+  t timestamptz := clock_timestamp();
+  l posthaste.live := posthaste.live_slots();
+  c posthaste.claims;
+  w posthaste.claims;
+  v_reader bigint;
+  v_due timestamptz;
+  d record;
+begin
+  ready := false;
+  for v_lane in 0..p_lanes - 1 loop
+    v_reader := posthaste.reader_key(p_queue, p_subscription, v_lane, 0);
+    c := posthaste.cursor_of(v_reader, l);
+    if (not c.ended and (select places from posthaste.fresh_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, l)) > 0)
+       or (select places from posthaste.fresh_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l)) > 0 then
+      ready := true;
+      return;
+    end if;
+    w := posthaste.cursor_of(v_reader + 1, l);
+    for v_round in 1..4 loop
+      c := w;
+      if c.ended then
+        exit when v_round > 1 and c.part = 2 and c.t1 = t;
+        if c.part = 1 then
+          w.part := 2;
+        else
+          w.part := 1;
+          w.s0 := c.s1;
+          w.s1 := s;
+          w.t0 := c.t1;
+          w.t1 := greatest(t, c.t1);
+          t := w.t1;
+        end if;
+        w.last_xid := '0';
+        w.last_pos := 0;
+        w.last_due := '-infinity';
+      end if;
+      d := posthaste.due_slice(p_queue, p_subscription, v_lane, w, 1, true, l);
+      w := d.w;
+      if w.places > 0 or not w.ended then
+        ready := true;
+        return;
+      end if;
+    end loop;
+    select least(v_due, (select e.due_at
+      from (select e.due_at, e.for_subscription
+              from posthaste.entries e
+             where e.queue_id = p_queue and e.lane = v_lane and e.due_at is not null and e.due_at > t
+               and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+             order by e.due_at, e.pos limit 100) e
+     where e.for_subscription is null or e.for_subscription = p_subscription limit 1)) into v_due;
+  end loop;
+  next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;
+end $$;

@@ -1,0 +1,42 @@
+-- posthaste.move_mark: moves the mark of a worker's oldest open claim over
+-- closed ones, at most 10,000 at a time, and never past a claim in flight: it
+-- needs the worker's key exclusively, and does nothing where a claim holds it.
+-- Returns: whether the worker has an open claim (null: not looked).
+-- Locks: the worker's key, exclusive. Updates: workers.
+create or replace function posthaste.move_mark(p_worker bigint)
+returns boolean language plpgsql volatile 
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+  l posthaste.live := posthaste.live_slots();
+  c posthaste.claims;
+  v_mark bigint;
+  v_new bigint;
+  v_seen int := 0;
+  v_open boolean := false;
+begin
+  if not pg_try_advisory_xact_lock(posthaste.lock_key(5, p_worker)) then
+    return null;
+  end if;
+  select oldest_open into v_mark from posthaste.workers where id = p_worker;
+  v_new := v_mark;
+  -- Read row by row: behind an open claim there may be hours of closed ones.
+  for c in select k.* from posthaste.claims k
+            where k.holder = p_worker and k.number >= v_mark
+              and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+            order by k.holder, k.number loop
+    if posthaste.claim_open(c) then
+      v_new := c.number;
+      v_open := true;
+      exit;
+    end if;
+    v_seen := v_seen + 1;
+    -- Several claims can bear one number: one that is open keeps the mark.
+    v_new := c.number + case when v_seen < 10000 then 1 else 0 end;
+    exit when v_seen = 10000;
+  end loop;
+  if v_new > v_mark then
+    update posthaste.workers set oldest_open = v_new where id = p_worker;
+  end if;
+  return v_open;
+end $$;

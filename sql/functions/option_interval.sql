@@ -1,0 +1,15 @@
+-- posthaste.option_interval: a duration option as interval text, not negative.
+create or replace function posthaste.option_interval(p_options jsonb, p_name text)
+returns interval language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  v interval;
+begin
+  v := posthaste.option_text(p_options, p_name)::interval;
+  if v < '0' then
+    raise exception using errcode = 'PH400', column = p_name, message = format('option %L must not be negative', p_name);
+  end if;
+  return v;
+exception when data_exception then
+  raise exception using errcode = 'PH400', column = p_name,
+    message = format('option %L is no duration: %L', p_name, p_options ->> p_name), hint = 'for example ''30 seconds'' or ''1 hour''';
+end $$;

@@ -1,0 +1,43 @@
+-- posthaste.put_claim: writes a claim, which is the reader's new cursor.
+-- Arguments: c as it should be but for id, seq and holder, built from the row
+-- before it; holder and number, or until when the lease by time runs. A row
+-- without places has no holder: it is closed at birth.
+-- Returns: the row written. Called under the reader's lock.
+-- Inserts: claims, leases.
+create or replace function posthaste.put_claim(c posthaste.claims, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean)
+returns posthaste.claims language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before posthaste.claims := c;
+  s0 pg_snapshot := c.s0;
+  s1 pg_snapshot := c.s1;
+begin
+  -- The transaction's id comes before the position: reclaiming relies on it.
+  perform pg_current_xact_id();
+  c.id := nextval('posthaste.positions');
+  c.slot := (c.id >> 22) & 15;
+  c.seq := c.seq + 1;
+  c.total := c.total + c.places;
+  c.holder := p_holder;
+  c.number := p_number;
+  c.single := p_single;
+  c.alone := coalesce(c.alone, false);
+  c.at := clock_timestamp();
+  -- Snapshots with many ids in progress stand in the window's first claim of
+  -- each slot, and the others point to it.
+  if v_before.id is not null and v_before.slot = c.slot and pg_column_size(c.s0) + pg_column_size(c.s1) > 256
+     and exists (select from posthaste.claims k where k.slot = c.slot and k.id = coalesce(v_before.window_claim, v_before.id)
+                   and k.s1 is not null and k.s1::text = c.s1::text and k.s0::text = c.s0::text) then
+    c.window_claim := coalesce(v_before.window_claim, v_before.id);
+    c.s0 := null;
+    c.s1 := null;
+  else
+    c.window_claim := null;
+  end if;
+  insert into posthaste.claims select c.*;
+  if p_until is not null and c.places > 0 then
+    insert into posthaste.leases (slot, claim, subscriber, until) values (c.slot, c.id, c.reader >> 10, p_until);
+  end if;
+  c.s0 := s0;
+  c.s1 := s1;
+  return c;
+end $$;

@@ -1,0 +1,59 @@
+-- posthaste.receive: hands out messages until a lease ends, to any caller that
+-- can speak SQL. Does not block. Each delivery is settled by itself (ack, fail,
+-- release) and may be extended by itself.
+-- Arguments: queue; how many, 1 to 1000; the lease, above zero and at most 12 h;
+-- options: subscription.
+-- Returns: one row per message, with its payload as bytes.
+-- First rescues at most one expired claim of its subscription, so that SQL alone
+-- is complete; what that appends comes with the next call. Call it in a short
+-- READ COMMITTED transaction of its own and commit before the work: until then
+-- nobody else receives from the queue.
+-- Errors: PH400, PH404, PH503. Locks: the readers of one lane.
+create or replace function posthaste.receive(queue text, max int, lease interval, options jsonb default '{}')
+returns table (delivery_id bigint, message_id bigint, attempt int, key text, kind text, headers jsonb, payload bytea,
+  content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  v_sub record;
+  v_lane record;
+  v_lanes int;
+  v_start int;
+  v_claim bigint;
+  c posthaste.claims;
+begin
+  perform posthaste.check_options(receive.options, array['subscription'], '{}');
+  if receive.max is null or receive.max not between 1 and 1000 then
+    raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 1000, and is %s', coalesce(receive.max::text, 'null'));
+  end if;
+  if receive.lease is null or receive.lease <= '0' or receive.lease > '12 hours' then
+    raise exception using errcode = 'PH400', column = 'lease',
+      message = format('lease must be above zero and at most 12 hours, and is %s', coalesce(receive.lease::text, 'null'));
+  end if;
+  if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
+    perform posthaste.check_identity();
+  end if;
+  v_sub := posthaste.find_subscription(receive.queue, posthaste.option_text(receive.options, 'subscription'));
+  perform posthaste.rescue_leases((v_sub.q).id::bigint << 10 | v_sub.number);
+  v_lanes := (v_sub.q).lanes;
+  v_start := floor(random() * v_lanes);
+  -- First every lane that nobody is reading; only if all found are empty or
+  -- busy, wait for one.
+  for v_round in 0..v_lanes - 1 loop
+    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, (v_start + v_round) % v_lanes, receive.max,
+      null, null, clock_timestamp() + receive.lease, true, true, true, v_lanes = 1);
+    exit when v_lane.handed > 0;
+  end loop;
+  if v_lane.handed < 0 then
+    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, v_start, receive.max,
+      null, null, clock_timestamp() + receive.lease, true, true, true, true);
+  end if;
+  foreach v_claim in array coalesce(v_lane.made, '{}') loop
+    select k.* into c from posthaste.claims k where k.slot = (v_claim >> 22) & 15 and k.id = v_claim;
+    return query
+      select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, d.headers, d.payload,
+             coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story
+        from posthaste.deliveries_of(c) d;
+  end loop;
+end $$;

@@ -1,0 +1,24 @@
+-- posthaste.rescue: hands out anew what one lost holder or ended lease left
+-- unsettled: one claim a transaction, so call it until it returns 0.
+-- Returns: how many deliveries were lost.
+create or replace function posthaste.rescue()
+returns int language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_lost int;
+  v_subscriber bigint;
+begin
+  v_lost := posthaste.rescue_workers();
+  if v_lost > 0 then
+    return v_lost;
+  end if;
+  for v_subscriber in
+    select s.queue_id::bigint << 10 | s.number from posthaste.subscriptions s join posthaste.queues q on q.id = s.queue_id
+     where q.dropped_at is null and s.dropped_at is null order by 1
+  loop
+    v_lost := posthaste.rescue_leases(v_subscriber);
+    if v_lost > 0 then
+      return v_lost;
+    end if;
+  end loop;
+  return 0;
+end $$;

@@ -1,0 +1,77 @@
+-- posthaste.rescue_claim: hands out anew what one claim's holder left unsettled,
+-- if the holder is gone or the lease is over. One claim a transaction.
+-- Arguments: claim id.
+-- Returns: how many deliveries were lost; -1 if something of it was held by a
+-- settle in progress and is left for the next look.
+-- Locks: one advisory lock per claim, shared with extending; the ends are read
+-- under it. Each part is settled in a subtransaction with a lock_timeout of
+-- 100 ms, in ascending order.
+create or replace function posthaste.rescue_claim(p_claim bigint)
+returns int language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
+declare
+  c posthaste.claims;
+  w posthaste.workers;
+  v_open int[];
+  v_place int;
+  v_bits bit varying;
+  v_fresh bit varying;
+  v_lost int[] := '{}';
+  v_held boolean := false;
+  v_until timestamptz;
+begin
+  if not pg_try_advisory_xact_lock(posthaste.lock_key(2, p_claim)) then
+    return -1;
+  end if;
+  select * into c from posthaste.claims where slot = (p_claim >> 22) & 15 and id = p_claim;
+  if c.id is null or c.places = 0 then
+    return 0;
+  end if;
+  if c.holder is not null then
+    select * into w from posthaste.workers where id = c.holder;
+    if w.id is not null and w.lost_at is null and w.ended_at is null then
+      return 0;
+    end if;
+    v_open := posthaste.open_places(c);
+  else
+    select max(e.until) into v_until from posthaste.leases e where e.slot = c.slot and e.claim = c.id and e.place is null;
+    v_open := array(select o from unnest(posthaste.open_places(c)) o
+                     where coalesce((select max(e.until) from posthaste.leases e where e.slot = c.slot and e.claim = c.id and e.place = o), v_until) <= clock_timestamp()
+                     order by o);
+  end if;
+  if cardinality(v_open) = 0 then
+    return 0;
+  end if;
+  v_bits := repeat('0', c.places)::bit varying;
+  if not c.single then
+    foreach v_place in array v_open loop
+      v_bits := set_bit(v_bits, v_place, 1);
+    end loop;
+    begin
+      v_fresh := posthaste.settle_claim(c, v_bits, v_bits & ~v_bits, null);
+      v_lost := array(select o from unnest(v_open) o where get_bit(v_fresh, o) = 1 order by o);
+    exception when lock_not_available then
+      return -1;
+    end;
+  else
+    foreach v_place in array v_open loop
+      begin
+        v_fresh := posthaste.settle_claim(c, set_bit(v_bits, v_place, 1), v_bits, null);
+        if get_bit(v_fresh, v_place) = 1 then
+          v_lost := v_lost || v_place;
+        end if;
+      exception when lock_not_available then
+        v_held := true;
+      end;
+    end loop;
+  end if;
+  if cardinality(v_lost) > 0 then
+    perform posthaste.finish(c, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]),
+      array_fill(case when c.holder is null then 'its lease ended before it was settled'
+                      else format('worker %s was lost while holding it', coalesce(w.name, c.holder::text)) end, array[cardinality(v_lost)]),
+      array_fill(null::double precision, array[cardinality(v_lost)]), array_fill(null::jsonb, array[cardinality(v_lost)]),
+      array_fill(null::real, array[cardinality(v_lost)]));
+  elsif v_held then
+    return -1;
+  end if;
+  return cardinality(v_lost);
+end $$;

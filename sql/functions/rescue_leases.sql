@@ -1,0 +1,77 @@
+-- posthaste.rescue_leases: examines ends of leases by time of one subscriber,
+-- each once, and rescues at most one claim.
+-- Arguments: subscriber (reader >> 10).
+-- Returns: how many deliveries were lost.
+-- The ends that passed since the last look are those that became visible since
+-- its snapshot, and those visible before whose time came since. Progress is kept
+-- in lease_cursors; a look that finds another at work leaves it to that one.
+-- Locks: a try-lock per subscriber. Updates: lease_cursors.
+create or replace function posthaste.rescue_leases(p_subscriber bigint)
+returns int language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  k posthaste.lease_cursors;
+  l posthaste.live;
+  s pg_snapshot;
+  t timestamptz := clock_timestamp();
+  e record;
+  c posthaste.claims;
+  v_lost int := 0;
+  v_reached timestamptz;
+  v_lo bigint[];
+  v_hi bigint[];
+begin
+  if not pg_try_advisory_xact_lock(posthaste.lock_key(10, p_subscriber)) then
+    return 0;
+  end if;
+  select * into k from posthaste.lease_cursors where subscriber = p_subscriber;
+  if k.subscriber is null then
+    k.subscriber := p_subscriber;
+    select since, '-infinity' into k.s, k.t from posthaste.subscriptions
+     where queue_id = p_subscriber >> 10 and number = p_subscriber & 1023;
+  end if;
+  s := posthaste.snapshot_now();
+  t := greatest(t, k.t);
+  l := posthaste.live_slots();
+  -- In steps of 256 ends: t becomes the time up to which all are examined now.
+  select coalesce((select x.until from posthaste.leases x
+                    where x.subscriber = p_subscriber and x.until > k.t and x.until <= t and pg_visible_in_snapshot(x.xid, k.s)
+                      and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                    order by x.until offset 255 limit 1), t) into t;
+  v_reached := t;
+  select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, s);
+  for e in
+    select x.claim, x.until from (
+      select x.claim, x.until
+        from unnest(v_lo, v_hi) r (lo, hi)
+        join posthaste.leases x on x.subscriber = p_subscriber and x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
+       where x.until <= t
+         and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+      union all
+      select x.claim, x.until from posthaste.leases x
+       where x.subscriber = p_subscriber and x.until > k.t and x.until <= t and pg_visible_in_snapshot(x.xid, k.s)
+         and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)) x
+     order by x.until
+  loop
+    select * into c from posthaste.claims where slot = (e.claim >> 22) & 15 and id = e.claim;
+    continue when c.id is null or not posthaste.claim_open(c);
+    if v_lost > 0 then
+      -- One claim a transaction: this one's turn comes with the next call.
+      v_reached := least(v_reached, e.until - interval '1 microsecond');
+      exit;
+    end if;
+    v_lost := posthaste.rescue_claim(c.id);
+    if v_lost < 0 or (v_lost > 0 and posthaste.claim_open(c)) then
+      -- Held in part by a settle in progress: its end stays unexamined, and the
+      -- others' turn comes all the same.
+      v_reached := least(v_reached, e.until - interval '1 microsecond');
+      v_lost := greatest(v_lost, 0);
+    end if;
+  end loop;
+  if v_reached > k.t + interval '100 milliseconds' then
+    insert into posthaste.lease_cursors (subscriber, s, t) values (p_subscriber, s, v_reached)
+    on conflict (subscriber) do update set s = excluded.s, t = excluded.t;
+  end if;
+  return v_lost;
+end $$;

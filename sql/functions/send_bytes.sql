@@ -1,0 +1,22 @@
+-- posthaste.send_bytes: sends a message with a payload of bytes, in the caller's
+-- transaction: it leaves when that commits, and never if it rolls back.
+-- Options: as of posthaste.send; content_type is application/octet-stream
+-- unless given; application/json must be valid JSON in UTF-8.
+-- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
+create or replace function posthaste.send_bytes(queue text, payload bytea, options jsonb default '{}')
+returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  o record;
+begin
+  o := posthaste.send_options(options, '{}');
+  o.content_type := coalesce(o.content_type, 'application/octet-stream');
+  if o.content_type = 'application/json' then
+    begin
+      perform convert_from(payload, 'UTF8')::json;
+    exception when data_exception or syntax_error then
+      raise exception using errcode = 'PH400', column = 'payload', message = 'payload is not valid JSON: ' || sqlerrm;
+    end;
+  end if;
+  return (posthaste.insert_entries(array[queue], array[payload], array[o.content_type], array[o.key], array[o.kind], array[o.headers],
+    array[o.reference], array[o.terms], array[o.delay], array[o.send_at], array[o.trace], o.wake))[1];
+end $$;

@@ -1,0 +1,44 @@
+-- posthaste.send_many: sends an array of messages {payload, key, headers, …} to
+-- one queue, in the caller's transaction.
+-- Options: defaults for all of them, as of posthaste.send. If one message is
+-- refused, none is sent.
+-- Returns: the message ids, in order. Errors: as send; the text names the message.
+create or replace function posthaste.send_many(queue text, messages jsonb, options jsonb default '{}')
+returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  m jsonb;
+  o record;
+  n int := 0;
+  v_wake boolean := posthaste.option_boolean(options, 'wake', true);
+  v_queues text[] := '{}'; v_payloads bytea[] := '{}'; v_types text[] := '{}'; v_keys text[] := '{}'; v_kinds text[] := '{}';
+  v_headers jsonb[] := '{}'; v_references text[] := '{}'; v_terms jsonb[] := '{}'; v_delays float8[] := '{}';
+  v_send_ats timestamptz[] := '{}'; v_traces text[] := '{}';
+begin
+  if jsonb_typeof(messages) is distinct from 'array' then
+    raise exception using errcode = 'PH400', column = 'messages', message = 'messages must be an array of objects';
+  end if;
+  perform posthaste.send_options(options, '{}');
+  for m in select jsonb_array_elements(messages) loop
+    n := n + 1;
+    if jsonb_typeof(m) <> 'object' or not m ? 'payload' then
+      raise exception using errcode = 'PH400', column = 'messages', message = format('message %s must be an object with a payload', n);
+    end if;
+    o := posthaste.send_options((coalesce(options, '{}') || (m - 'payload')) - 'wake', '{}');
+    v_queues := v_queues || queue;
+    v_payloads := v_payloads || convert_to((m -> 'payload')::text, 'UTF8');
+    v_types := v_types || o.content_type;
+    v_keys := v_keys || o.key;
+    v_kinds := v_kinds || o.kind;
+    v_headers := v_headers || array[o.headers];
+    v_references := v_references || o.reference;
+    v_terms := v_terms || array[o.terms];
+    v_delays := v_delays || o.delay;
+    v_send_ats := v_send_ats || o.send_at;
+    v_traces := v_traces || o.trace;
+  end loop;
+  if n = 0 then
+    return;
+  end if;
+  return query select unnest(posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
+    v_delays, v_send_ats, v_traces, v_wake));
+end $$;

@@ -1,0 +1,32 @@
+-- posthaste.send_options: checks a message's options and takes them apart.
+-- Errors: PH400 with the option's name; PH501 for planned ones.
+create or replace function posthaste.send_options(p_options jsonb, p_more text[],
+  out content_type text, out key text, out kind text, out headers jsonb, out reference text, out terms jsonb,
+  out delay double precision, out send_at timestamptz, out trace text, out wake boolean)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  wake := true;
+  if p_options is null or p_options = '{}' then
+    return;
+  end if;
+  perform posthaste.check_options(p_options,
+    array['key', 'kind', 'headers', 'reference', 'terms', 'content_type', 'delay', 'send_at', 'wake'] || p_more, array['priority', 'dedupe_key']);
+  content_type := posthaste.option_text(p_options, 'content_type');
+  key := posthaste.option_text(p_options, 'key');
+  kind := posthaste.option_text(p_options, 'kind');
+  reference := posthaste.option_text(p_options, 'reference');
+  headers := nullif(p_options -> 'headers', 'null');
+  terms := nullif(p_options -> 'terms', 'null');
+  trace := headers ->> 'traceparent';
+  delay := extract(epoch from posthaste.option_interval(p_options, 'delay'));
+  wake := posthaste.option_boolean(p_options, 'wake', true);
+  begin
+    send_at := posthaste.option_text(p_options, 'send_at')::timestamptz;
+  exception when data_exception then
+    raise exception using errcode = 'PH400', column = 'send_at',
+      message = format('option ''send_at'' is no time: %L', p_options ->> 'send_at'), hint = 'for example 2030-01-31T12:00:00Z';
+  end;
+  if delay is not null and send_at is not null then
+    raise exception using errcode = 'PH400', column = 'send_at', message = 'options ''delay'' and ''send_at'' exclude each other';
+  end if;
+end $$;

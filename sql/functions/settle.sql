@@ -1,0 +1,120 @@
+-- posthaste.settle: records outcomes of many deliveries in one statement.
+-- Arguments: claims ascending, and for each the bits of its deliveries that are
+-- plainly done; then, in parallel arrays ascending by delivery id, deliveries
+-- with something to say: id, outcome ('done', 'retried', 'dead', 'released'),
+-- error, wait in seconds or null, receipt as JSON text, duration in ms. strict:
+-- raise instead of answering false.
+-- Returns: rows for the second kind, and for plainly done ones only where
+-- refused: delivery id, whether it was settled, what it became, when the next
+-- attempt may start, why its content was refused (nothing was recorded then).
+-- Errors: PH409 in strict form. Locks: none but those of inserting; everybody
+-- settles in ascending order of (claim, part).
+create or replace function posthaste.settle(p_claims bigint[], p_done bit varying[],
+  p_deliveries bigint[] default '{}', p_outcomes text[] default '{}', p_errors text[] default '{}', p_waits double precision[] default '{}',
+  p_receipts text[] default '{}', p_durations real[] default '{}', p_strict boolean default false)
+returns table (delivery_id bigint, settled boolean, outcome text, due_at timestamptz, refused text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+declare
+  v_claim bigint;
+  v_done bit varying;
+  v_from int := 1;
+  v_to int;
+  v_n int := cardinality(p_deliveries);
+  c posthaste.claims;
+  v_zero bit varying;
+  v_wanted bit varying;
+  v_plain bit varying;
+  v_fresh bit varying;
+  v_place int;
+  v_receipts jsonb[];
+  v_places int[];
+  v_index int[];
+begin
+  for v_claim, v_done in
+    select k.claim, k.done
+      from (select u.claim, u.done from unnest(p_claims, p_done) u (claim, done)
+            union all
+            select distinct d >> 12, null::bit varying from unnest(p_deliveries) d where not (d >> 12) = any (p_claims)) k
+     order by k.claim
+  loop
+    -- Those of this claim with something to say.
+    v_to := v_from;
+    while v_to <= v_n and p_deliveries[v_to] >> 12 = v_claim loop
+      v_to := v_to + 1;
+    end loop;
+    c := null;
+    select * into c from posthaste.claims where slot = (v_claim >> 22) & 15 and id = v_claim;
+    if c.id is null or c.places = 0 then
+      if p_strict then
+        raise exception using errcode = 'PH409', message = format('claim %s was reclaimed or never was', v_claim),
+          hint = 'its deliveries are not the caller''s; nothing of this transaction must stay';
+      end if;
+      return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text
+        from generate_series(0, coalesce(length(v_done), 0) - 1) g where get_bit(v_done, g) = 1;
+      return query select d, false, null::text, null::timestamptz, null::text from unnest(p_deliveries[v_from:v_to - 1]) d;
+      v_from := v_to;
+      continue;
+    end if;
+    v_zero := repeat('0', c.places)::bit varying;
+    v_plain := v_zero;
+    if v_done is not null then
+      v_plain := substring(v_done || v_zero for c.places);
+      if length(v_done) > c.places then
+        return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text
+          from generate_series(c.places, length(v_done) - 1) g where get_bit(v_done, g) = 1;
+      end if;
+    end if;
+    v_wanted := v_plain;
+    v_places := '{}';
+    v_index := '{}';
+    v_receipts := '{}';
+    for i in v_from..v_to - 1 loop
+      v_place := p_deliveries[i] & 4095;
+      if v_place >= c.places or get_bit(v_wanted, v_place) = 1 then
+        return query select p_deliveries[i], false, null::text, null::timestamptz, null::text;
+        continue;
+      end if;
+      begin
+        v_receipts := v_receipts || array[p_receipts[i]::jsonb];
+      exception when data_exception or syntax_error then
+        -- A bad value is refused alone; its neighbours are settled.
+        return query select p_deliveries[i], false, null::text, null::timestamptz, 'receipt is not valid JSON: ' || sqlerrm;
+        continue;
+      end;
+      v_wanted := set_bit(v_wanted, v_place, 1);
+      v_places := v_places || v_place;
+      v_index := v_index || i;
+    end loop;
+    v_from := v_to;
+    if bit_count(v_wanted) = 0 then
+      continue;
+    end if;
+
+    for i in 1..cardinality(v_places) loop
+      if p_outcomes[v_index[i]] = 'done' then
+        v_plain := set_bit(v_plain, v_places[i], 1);
+      end if;
+    end loop;
+    v_fresh := posthaste.settle_claim(c, v_wanted, v_plain, null);
+    if v_fresh <> v_wanted then
+      return query select c.id * 4096 + g, false, null::text, null::timestamptz, null::text
+        from generate_series(0, c.places - 1) g where get_bit(v_wanted & ~v_fresh, g) = 1;
+    end if;
+    if cardinality(v_places) > 0 then
+      return query
+        with mine as (
+          select array_agg(v_places[i] order by i) as places, array_agg(p_outcomes[v_index[i]] order by i) as outcomes,
+                 array_agg(left(p_errors[v_index[i]], 4000) order by i) as errors, array_agg(p_waits[v_index[i]] order by i) as waits,
+                 array_agg(v_receipts[i] order by i) as receipts, array_agg(p_durations[v_index[i]] order by i) as durations
+            from generate_subscripts(v_places, 1) i where get_bit(v_fresh, v_places[i]) = 1)
+        select c.id * 4096 + f.place, true, f.outcome, f.due_at, null::text
+          from mine m cross join lateral posthaste.finish(c, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations) f
+         where m.places is not null;
+    end if;
+    if p_strict and v_fresh <> v_wanted then
+      raise exception using errcode = 'PH409', message = format('%s of the deliveries were no longer the caller''s', bit_count(v_wanted) - bit_count(v_fresh)),
+        hint = 'they were settled before, or rescued after their lease; nothing of this transaction must stay';
+    end if;
+  end loop;
+end $$;
