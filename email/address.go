@@ -1,0 +1,282 @@
+package email
+
+import (
+	"errors"
+	"fmt"
+	"net/mail"
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// Address is one parsed address. Build it by [ParseAddress].
+type Address struct {
+	// Name is the display name, decoded; often empty.
+	Name string
+	// Local is what stands before the "@", without quoting.
+	Local string
+	// Domain is what stands after it, as it was written.
+	Domain string
+}
+
+// ParseAddress parses "ada@example.com", "Ada <ada@example.com>" or
+// "\"Ada, Countess\" <ada@example.com>": the mailbox of RFC 5322 without
+// comments and routes, with the addresses of RFC 5321 and, beyond ASCII, of
+// RFC 6531 and IDNA 2008. White space in a display name counts as one space.
+// The error says what is wrong, and holds no line breaks.
+func ParseAddress(s string) (Address, error) {
+	if !utf8.ValidString(s) {
+		return Address{}, errors.New("is not valid UTF-8")
+	}
+	if hasControl(s) {
+		return Address{}, errors.New("has a line break or another control character")
+	}
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return Address{}, errors.New("is empty")
+	}
+	var a Address
+	spec := s
+	if inner, ok := strings.CutSuffix(s, ">"); ok {
+		open := strings.LastIndexByte(inner, '<')
+		if open < 0 {
+			return Address{}, errors.New(`has a ">" without "<"`)
+		}
+		spec = inner[open+1:]
+		name, err := parseName(inner[:open])
+		if err != nil {
+			return Address{}, err
+		}
+		a.Name = name
+	}
+	var err error
+	if a.Local, a.Domain, err = splitSpec(spec); err != nil {
+		return Address{}, err
+	}
+	if len(a.Local) > MaxLocalBytes {
+		return Address{}, fmt.Errorf(`has %d bytes before the "@", at most %d are allowed`, len(a.Local), MaxLocalBytes)
+	}
+	if err := checkDomain(a.Domain); err != nil {
+		return Address{}, err
+	}
+	if n := len(a.Envelope()); n > MaxAddressBytes {
+		return Address{}, fmt.Errorf("has %d bytes, at most %d are allowed", n, MaxAddressBytes)
+	}
+	return a, nil
+}
+
+// Envelope returns the address as it is given to a server. The domain is in
+// its ASCII spelling where the rest is ASCII, so that any server takes it, and
+// as it was written where SMTPUTF8 is needed anyway.
+func (a Address) Envelope() string {
+	return quoteLocal(a.Local) + "@" + a.wireDomain()
+}
+
+// NeedsSMTPUTF8 reports whether only servers that speak SMTPUTF8 can take the
+// address.
+func (a Address) NeedsSMTPUTF8() bool { return !isASCII(a.Local) }
+
+// AddressNeedsSMTPUTF8 reports whether only servers that speak SMTPUTF8 can
+// take an envelope address (one of [Email.Recipients]).
+func AddressNeedsSMTPUTF8(envelope string) bool { return !isASCII(envelope) }
+
+// wireDomain is the domain as headers and envelope show it.
+func (a Address) wireDomain() string {
+	if isASCII(a.Local) {
+		return a.hostname()
+	}
+	return a.Domain
+}
+
+// hostname is the domain as DNS spells it.
+func (a Address) hostname() string {
+	if isASCII(a.Domain) {
+		return a.Domain
+	}
+	ascii, err := idna.Lookup.ToASCII(a.Domain)
+	if err != nil {
+		return a.Domain // cannot be: checkDomain did the same
+	}
+	return ascii
+}
+
+// header returns the address for go-mail's address headers.
+func (a Address) header() *mail.Address {
+	// mail.Address wants the local part unquoted and quotes it itself.
+	return &mail.Address{Name: a.Name, Address: a.Local + "@" + a.wireDomain()}
+}
+
+// parseName parses what stands before "<": words, quoted strings, encoded words.
+func parseName(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return "", nil
+	}
+	if strings.ContainsAny(s, "<>") && !strings.HasPrefix(s, `"`) {
+		return "", errors.New(`has more than one "<"`)
+	}
+	parsed, err := mail.ParseAddress(s + " <a@b.invalid>")
+	if err != nil {
+		return "", errors.New("has a display name that must be quoted (\"Ada, Countess\" <ada@example.com>)")
+	}
+	name := strings.Join(strings.Fields(parsed.Name), " ")
+	// An encoded word may hide a line break from the check of the whole.
+	if hasControl(name) || !utf8.ValidString(name) {
+		return "", errors.New("has a line break or another control character in its display name")
+	}
+	if len(name) > MaxNameBytes {
+		return "", fmt.Errorf("has a display name of %d bytes, at most %d are allowed", len(name), MaxNameBytes)
+	}
+	return name, nil
+}
+
+// splitSpec splits local@domain and takes the quotes off the local part.
+func splitSpec(s string) (local, domain string, err error) {
+	if strings.HasPrefix(s, `"`) {
+		local, rest, err := unquoteLocal(s)
+		if err != nil {
+			return "", "", err
+		}
+		domain, ok := strings.CutPrefix(rest, "@")
+		if !ok {
+			return "", "", errors.New(`has no "@"`)
+		}
+		return local, domain, nil
+	}
+	at := strings.LastIndexByte(s, '@')
+	if at < 0 {
+		return "", "", errors.New(`has no "@"`)
+	}
+	local, domain = s[:at], s[at+1:]
+	if local == "" {
+		return "", "", errors.New(`has nothing before the "@"`)
+	}
+	if !isDotAtom(local) {
+		return "", "", fmt.Errorf(`has a character or dot before the "@" that is not allowed there unquoted: %q`, local)
+	}
+	return local, domain, nil
+}
+
+// unquoteLocal takes a quoted string off the front of s.
+func unquoteLocal(s string) (local, rest string, err error) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"':
+			if b.Len() == 0 {
+				return "", "", errors.New(`has nothing before the "@"`)
+			}
+			return b.String(), s[i+1:], nil
+		case '\\':
+			i++
+			if i == len(s) || s[i] >= utf8.RuneSelf {
+				return "", "", errors.New(`has a "\" that quotes nothing`)
+			}
+			b.WriteByte(s[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", "", errors.New(`has a quote that does not end`)
+}
+
+// quoteLocal quotes a local part where it has to be.
+func quoteLocal(local string) string {
+	if isDotAtom(local) {
+		return local
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := 0; i < len(local); i++ {
+		if c := local[i]; c == '"' || c == '\\' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(local[i])
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// isDotAtom reports whether s is a dot-atom of RFC 5322, with RFC 6531's
+// characters beyond ASCII.
+func isDotAtom(s string) bool {
+	if s == "" || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
+		return false
+	}
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		case strings.ContainsRune("!#$%&'*+-/=?^_`{|}~.", r):
+		case r > unicode.MaxASCII && !unicode.IsControl(r) && !unicode.IsSpace(r) && r != utf8.RuneError:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// checkDomain checks a host name, or an address literal such as [192.0.2.1].
+func checkDomain(domain string) error {
+	if domain == "" {
+		return errors.New(`has nothing after the "@"`)
+	}
+	if literal, ok := strings.CutPrefix(domain, "["); ok {
+		literal, ok = strings.CutSuffix(literal, "]")
+		six, is6 := strings.CutPrefix(literal, "IPv6:")
+		ip, err := netip.ParseAddr(six)
+		if !ok || err != nil || ip.Is6() != is6 || ip.Zone() != "" {
+			return fmt.Errorf("has an address literal that is none: %q", domain)
+		}
+		return nil
+	}
+	ascii := domain
+	if !isASCII(domain) {
+		var err error
+		if ascii, err = idna.Lookup.ToASCII(domain); err != nil {
+			return fmt.Errorf("has a domain that is not allowed: %q", domain)
+		}
+	}
+	if ascii == "" || len(ascii) > MaxDomainBytes {
+		return fmt.Errorf("has a domain of %d bytes, at most %d are allowed", len(ascii), MaxDomainBytes)
+	}
+	for label := range strings.SplitSeq(ascii, ".") {
+		if !isLabel(label) {
+			return fmt.Errorf("has a domain that is not allowed: %q", domain)
+		}
+	}
+	return nil
+}
+
+// isLabel reports whether s is one part of a host name.
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isASCII(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// hasControl reports whether s has a control character: line breaks first of
+// all, which would start a header of the attacker's own.
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
+	})
+}

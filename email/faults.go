@@ -1,0 +1,74 @@
+package email
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// maxFaults bounds how many faults one error tells of.
+const maxFaults = 20
+
+// Faults returns all that [Parse] or [Email.Validate] found wrong, each with
+// its field, in the order of the fields; nil if err is not of theirs.
+func Faults(err error) []*posthaste.Error {
+	var e *posthaste.Error
+	if !errors.As(err, &e) {
+		return nil
+	}
+	var list faultList
+	if errors.As(e.Cause, &list) {
+		return list
+	}
+	return []*posthaste.Error{e}
+}
+
+// faultList gathers faults. As an error it is the cause of the one error that
+// tells of them all.
+type faultList []*posthaste.Error
+
+// Error implements error.
+func (f faultList) Error() string {
+	texts := make([]string, 0, len(f))
+	for i, e := range f {
+		if i == maxFaults {
+			texts = append(texts, fmt.Sprintf("and %d more", len(f)-maxFaults))
+			break
+		}
+		texts = append(texts, e.Message)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (f *faultList) add(field, format string, args ...any) {
+	*f = append(*f, invalid(field, format, args...))
+}
+
+// err returns nil, the one fault, or an error with the first fault's code and
+// field and the text of all.
+func (f faultList) err() error {
+	switch len(f) {
+	case 0:
+		return nil
+	case 1:
+		return f[0]
+	}
+	return &posthaste.Error{Code: f[0].Code, Field: f[0].Field, Message: f.Error(), Cause: f}
+}
+
+// invalid makes the fault of one field. The text begins with the field's
+// name: a dead letter keeps only the text.
+func invalid(field, format string, args ...any) *posthaste.Error {
+	return fault(posthaste.Invalid, field, format, args...)
+}
+
+func fault(code posthaste.Code, field, format string, args ...any) *posthaste.Error {
+	text := fmt.Sprintf(format, args...)
+	if field != "" {
+		field = shown(field)
+		text = field + " " + text
+	}
+	return &posthaste.Error{Code: code, Field: field, Message: text}
+}

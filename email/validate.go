@@ -1,0 +1,200 @@
+package email
+
+import (
+	"mime"
+	"net/textproto"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// Validate checks the mail and reports all faults at once: the error is a
+// *posthaste.Error with the first one's field (such as "to[3]",
+// "headers.X-Foo", "attachments[0].content"), the text of all, and each by
+// itself in [Faults]. A mail that passes can be composed.
+func (e *Email) Validate() error {
+	var f faultList
+	e.checkAddresses(&f)
+	e.checkRecipients(&f)
+	checkLine(&f, "subject", e.Subject, MaxSubjectBytes)
+	e.checkBody(&f)
+	e.checkHeaders(&f)
+	e.checkAttachments(&f)
+	checkLine(&f, "reference", e.Reference, posthaste.MaxWordBytes)
+	if y := e.SendAt.Year(); !e.SendAt.IsZero() && (y < 1970 || y > 9999) {
+		f.add("send_at", "must lie between the years 1970 and 9999")
+	}
+	if e.IdempotencyKey != "" {
+		f = append(f, fault(posthaste.Unsupported, "idempotency_key", "is not supported yet"))
+	}
+	if len(f) == 0 {
+		// Only a mail without faults can be composed and so be measured.
+		e.checkSize(&f)
+	}
+	return f.err()
+}
+
+func (e *Email) checkAddresses(f *faultList) {
+	e.eachAddress(func(field, s string) {
+		if field == "from" && s == "" {
+			f.add(field, "is required")
+			return
+		}
+		if _, err := ParseAddress(s); err != nil {
+			f.add(field, "%s", err.Error())
+		}
+	})
+}
+
+func (e *Email) checkRecipients(f *faultList) {
+	switch n := len(e.To) + len(e.Cc) + len(e.Bcc); {
+	case n == 0:
+		f.add("to", "is empty: at least one recipient in to, cc or bcc is required")
+	case n > MaxRecipients:
+		f.add("to", "has, together with cc and bcc, %d recipients, at most %d are allowed", n, MaxRecipients)
+	}
+}
+
+// checkLine checks a text that must be one line.
+func checkLine(f *faultList, field, s string, limit int) {
+	switch {
+	case !utf8.ValidString(s):
+		f.add(field, "is not valid UTF-8")
+	case hasControl(s):
+		f.add(field, "has a line break or another control character")
+	case len(s) > limit:
+		f.add(field, "has %d bytes, at most %d are allowed", len(s), limit)
+	}
+}
+
+func (e *Email) checkBody(f *faultList) {
+	if e.Text == "" && e.HTML == "" {
+		f.add("text", "is empty: text or html is required")
+	}
+	for _, b := range []struct{ field, s string }{{"text", e.Text}, {"html", e.HTML}} {
+		switch {
+		case !utf8.ValidString(b.s):
+			f.add(b.field, "is not valid UTF-8")
+		case strings.ContainsRune(b.s, 0):
+			f.add(b.field, "has a character U+0000, which a mail cannot carry")
+		}
+	}
+}
+
+func (e *Email) checkHeaders(f *faultList) {
+	if n := len(e.Headers); n > MaxHeaders {
+		f.add("headers", "has %d headers, at most %d are allowed", n, MaxHeaders)
+		return
+	}
+	seen := map[string]bool{}
+	for _, name := range e.headerNames() {
+		field := headerField(name)
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		hint, reserved := reservedHint(name)
+		switch {
+		case !isHeaderName(name):
+			f.add(field, "is no header name: printable ASCII without spaces and colons is allowed")
+		case len(name) > MaxHeaderNameBytes:
+			f.add(field, "has a name of %d bytes, at most %d are allowed", len(name), MaxHeaderNameBytes)
+		case reserved:
+			fault := invalid(field, "is a reserved header")
+			fault.Hint = hint
+			*f = append(*f, fault)
+		case seen[canonical]:
+			f.add(field, "is given twice (case does not matter)")
+		}
+		seen[canonical] = true
+		checkLine(f, field, e.Headers[name], MaxHeaderValueBytes)
+	}
+}
+
+// headerNames returns the names of the mail's own headers, sorted.
+func (e *Email) headerNames() []string {
+	names := make([]string, 0, len(e.Headers))
+	for name := range e.Headers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (e *Email) checkAttachments(f *faultList) {
+	if n := len(e.Attachments); n > MaxAttachments {
+		f.add("attachments", "has %d attachments, at most %d are allowed", n, MaxAttachments)
+		return
+	}
+	for i, a := range e.Attachments {
+		field := index("attachments", i)
+		if a.Filename == "" {
+			f.add(field+".filename", "is required")
+		}
+		checkLine(f, field+".filename", a.Filename, MaxFilenameBytes)
+		if a.Content == nil {
+			f.add(field+".content", "is required (it may be empty)")
+		}
+		if a.ContentType != "" {
+			checkContentType(f, field+".content_type", a.ContentType)
+		}
+	}
+}
+
+func checkContentType(f *faultList, field, s string) {
+	before := len(*f)
+	if checkLine(f, field, s, MaxContentTypeBytes); len(*f) > before {
+		return
+	}
+	media, params, err := mime.ParseMediaType(s)
+	if err != nil || !strings.Contains(media, "/") || mime.FormatMediaType(media, params) == "" {
+		f.add(field, `is no media type such as "application/pdf"`)
+		return
+	}
+	// MIME forbids base64 for these two (RFC 2045, 6.4), and files of unknown
+	// content cannot travel without it.
+	if strings.HasPrefix(media, "multipart/") || strings.HasPrefix(media, "message/") {
+		fault := invalid(field, "must not be of type multipart or message")
+		fault.Hint = "use application/octet-stream"
+		*f = append(*f, fault)
+	}
+}
+
+// checkSize bounds the composed mail. Most mails are so small, and many a bad
+// one so large, that it need not be composed for that.
+func (e *Email) checkSize(f *faultList) {
+	low, high := 0, 64<<10
+	for _, a := range e.Attachments {
+		encoded := len(a.Content) / 3 * 4
+		low += encoded
+		high += encoded + encoded/38 + 8<<10 // line breaks, the part's headers
+	}
+	for _, s := range []string{e.Text, e.HTML} {
+		low += len(s)
+		high += 4 * len(s) // "=XX" for each byte, and soft line breaks
+	}
+	for name, value := range e.Headers {
+		high += 4*len(name) + 4*len(value)
+	}
+	high += 8 * MaxAddressBytes * MaxRecipients
+	size := low
+	if low <= MaxSize && high > MaxSize {
+		mime, err := e.Compose(1, time.Unix(0, 0))
+		if err != nil {
+			f.add("", "the mail cannot be composed: %v", err)
+			return
+		}
+		size = len(mime)
+	}
+	if size > MaxSize {
+		field := "attachments"
+		if len(e.Attachments) == 0 {
+			field = "text"
+			if len(e.HTML) > len(e.Text) {
+				field = "html"
+			}
+		}
+		*f = append(*f, fault(posthaste.TooLarge, field,
+			"makes the composed mail too large: it has at least %d bytes, at most %d (25 MiB) are allowed", size, MaxSize))
+	}
+}
