@@ -41,8 +41,8 @@ begin
              e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
         from posthaste.entries e
        where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
-         and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-         and (e.xid, e.pos) >= (c.first_xid, c.first_pos) and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
+         and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
+         and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
          and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
          and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
        order by e.xid, e.pos) e
@@ -56,8 +56,8 @@ begin
              e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
         from posthaste.entries e
        where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
-         and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-         and (e.xid, e.pos) >= (c.first_xid, c.first_pos) and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
+         and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
+         and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
          and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
          and (e.for_subscription is null or e.for_subscription = v_subscription)
          and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
@@ -71,7 +71,7 @@ begin
       select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
              e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
         from posthaste.entries e
-       where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at > c.t0 and e.due_at <= c.t1
+       where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
          and (e.due_at, e.pos) >= (c.first_due, c.first_pos) and (e.due_at, e.pos) <= (c.last_due, c.last_pos)
          and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
          and (e.for_subscription is null or e.for_subscription = v_subscription)

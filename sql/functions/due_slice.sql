@@ -3,6 +3,7 @@
 -- time not after its end. Part 2: entries visible before, whose due time lies
 -- between the window's times. Entries of other subscriptions, cancelled ones and
 -- those due later are walked over, in bounded steps.
+-- One lower bound, not two: a btree starts at only one of them.
 -- Arguments: w holds the window, the part and the key after which to go on; how
 -- many; whether one that must run alone may be handed out; the live slots.
 -- Returns: w with the slice's first and last key, places, alone and ended (the
@@ -33,8 +34,8 @@ begin
                 select e.xid, e.pos, e.due_at, e.for_subscription, e.losses
                   from posthaste.entries e
                  where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null
-                   and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-                   and (e.xid, e.pos) > (w.last_xid, w.last_pos)
+                   and (e.xid, e.pos) > (greatest(r.lo::text::xid8, w.last_xid), case when r.lo::text::xid8 > w.last_xid then 0 else w.last_pos end)
+                   and e.xid < r.hi::text::xid8
                    and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
                    and pg_visible_in_snapshot(e.xid, w.s1) and not pg_visible_in_snapshot(e.xid, w.s0)
                  order by e.xid, e.pos) e
@@ -70,8 +71,8 @@ begin
     for v in select e.xid, e.pos, e.due_at, e.for_subscription, e.losses
                from posthaste.entries e
               where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null
-                and e.due_at > w.t0 and e.due_at <= w.t1
-                and (e.due_at, e.pos) > (w.last_due, w.last_pos)
+                and (e.due_at, e.pos) > (greatest(w.t0, w.last_due), case when w.t0 >= w.last_due then 9223372036854775807 else w.last_pos end)
+                and e.due_at <= w.t1
                 and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
                 and pg_visible_in_snapshot(e.xid, w.s0)
               order by e.due_at, e.pos

@@ -2,7 +2,8 @@
 -- Arguments: queue, lane, the window's snapshots, the key after which to go on
 -- ((0, 0) at the window's start), how many, the live slots.
 -- Returns: how many there are, and the keys of the first and the last.
--- The ranges are an optimisation: the two visibility tests alone decide.
+-- The ranges are an optimisation: the two visibility tests alone decide. One
+-- lower bound, not two: a btree starts at only one of them.
 create or replace function posthaste.fresh_slice(p_queue int, p_lane int, s0 pg_snapshot, s1 pg_snapshot,
   p_xid xid8, p_pos bigint, p_max int, l posthaste.live,
   out places int, out first_xid xid8, out first_pos bigint, out last_xid xid8, out last_pos bigint)
@@ -27,8 +28,8 @@ begin
              select e.xid, e.pos
                from posthaste.entries e
               where e.queue_id = p_queue and e.lane = p_lane and e.due_at is null and e.ord is null
-                and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-                and (e.xid, e.pos) > (p_xid, p_pos)
+                and (e.xid, e.pos) > (greatest(r.lo::text::xid8, p_xid), case when r.lo::text::xid8 > p_xid then 0 else p_pos end)
+                and e.xid < r.hi::text::xid8
                 and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
                 and pg_visible_in_snapshot(e.xid, s1) and not pg_visible_in_snapshot(e.xid, s0)
               order by e.xid, e.pos

@@ -101,7 +101,7 @@ create table posthaste.entries (
 ) partition by list (((pos >> 22) & 15));
 
 create table posthaste.claims (
-  slot         smallint    not null,
+  slot         bigint      not null,
   places       smallint    not null,
   part         smallint    not null,
   single       boolean     not null,
@@ -130,7 +130,7 @@ create table posthaste.claims (
 ) partition by list (slot);
 
 create table posthaste.settlements (
-  slot      smallint    not null,
+  slot      bigint      not null,
   part      smallint    not null,
   number    smallint    not null,
   fresh     smallint    not null,
@@ -146,7 +146,7 @@ create table posthaste.settlements (
 ) partition by list (slot);
 
 create table posthaste.outcomes (
-  slot       smallint    not null,
+  slot       bigint      not null,
   place      smallint    not null,
   attempt    smallint    not null,
   claim      bigint      not null,
@@ -166,7 +166,7 @@ create table posthaste.outcomes (
 -- The ends of leases by time: one row for a received claim (place is null) and
 -- one for each extension of one delivery.
 create table posthaste.leases (
-  slot       smallint    not null,
+  slot       bigint      not null,
   place      smallint,
   claim      bigint      not null,
   subscriber bigint      not null,
