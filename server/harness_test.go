@@ -1,0 +1,314 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/memory"
+)
+
+// hooked is an engine whose calls a test can watch or replace.
+type hooked struct {
+	posthaste.Engine
+	send    func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error)
+	receive func(context.Context, posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error)
+	settle  func(context.Context, []posthaste.Settlement) ([]posthaste.SettleResult, error)
+	message func(context.Context, posthaste.MessageID) (posthaste.MessageInfo, error)
+	queues  func(context.Context, ...string) ([]posthaste.QueueInfo, error)
+	ready   func(context.Context) error
+}
+
+func (h *hooked) Send(ctx context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
+	if h.send != nil {
+		return h.send(ctx, m...)
+	}
+	return h.Engine.Send(ctx, m...)
+}
+
+func (h *hooked) Receive(ctx context.Context, r posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+	if h.receive != nil {
+		return h.receive(ctx, r)
+	}
+	return h.Engine.Receive(ctx, r)
+}
+
+func (h *hooked) Settle(ctx context.Context, s []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	if h.settle != nil {
+		return h.settle(ctx, s)
+	}
+	return h.Engine.Settle(ctx, s)
+}
+
+func (h *hooked) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
+	if h.message != nil {
+		return h.message(ctx, id)
+	}
+	return h.Engine.Message(ctx, id)
+}
+
+func (h *hooked) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	if h.queues != nil {
+		return h.queues(ctx, names...)
+	}
+	return h.Engine.Queues(ctx, names...)
+}
+
+func (h *hooked) Ready(ctx context.Context) error {
+	if h.ready != nil {
+		return h.ready(ctx)
+	}
+	return h.Engine.Ready(ctx)
+}
+
+// api is a server under test. Every exchange through it is held against
+// openapi.yaml.
+type api struct {
+	t      *testing.T
+	engine *hooked
+	server *Server
+	url    string
+	client *http.Client
+	token  string
+	log    *logBuffer
+}
+
+// logBuffer keeps the log for tests that look into it.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func newAPI(t *testing.T, change ...func(*Config, *hooked)) *api {
+	t.Helper()
+	a := &api{t: t, engine: &hooked{Engine: memory.Open()}, log: &logBuffer{}}
+	config := Config{
+		Engine: a.engine, Logger: jsonLogger(a.log),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+			_, _ = io.WriteString(w, "up 1\n")
+		}),
+		// Nothing in these tests may depend on the look that finds what does
+		// not ring; where one does, the test hangs instead of being slow.
+		LookInterval: time.Hour,
+	}
+	for _, c := range change {
+		c(&config, a.engine)
+	}
+	server, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.server = server
+	listening := httptest.NewServer(server)
+	a.url, a.client = listening.URL, listening.Client()
+	t.Cleanup(func() {
+		server.gatherer.drain()
+		listening.Close()
+		server.Close()
+	})
+	return a
+}
+
+func (a *api) queue(name string) {
+	a.t.Helper()
+	if err := a.engine.QueueCreate(a.t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// reply is an answer, read whole.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a *api) request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
+	a.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if a.token != "" {
+		r.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// call asks and holds question and answer against openapi.yaml.
+func (a *api) call(method, path, body string, headers ...string) reply {
+	a.t.Helper()
+	got, err := a.try(a.t.Context(), method, path, body, headers...)
+	if err != nil {
+		a.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return got
+}
+
+func (a *api) try(ctx context.Context, method, path, body string, headers ...string) (reply, error) {
+	r := a.request(ctx, method, path, body, headers...)
+	response, err := a.client.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return reply{}, err
+	}
+	got := reply{response.StatusCode, response.Header, answer}
+	if err := holdAgainstSpec(r, body, got); err != nil {
+		return got, fmt.Errorf("%s %s → %d %s does not fit openapi.yaml: %w", method, path, got.status, answer, err)
+	}
+	return got, nil
+}
+
+func (r reply) into(t *testing.T, value any) {
+	t.Helper()
+	if err := json.Unmarshal(r.body, value); err != nil {
+		t.Fatalf("%s: %v", r.body, err)
+	}
+}
+
+func (r reply) problem(t *testing.T) problem {
+	t.Helper()
+	var p problem
+	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
+		t.Fatalf("Content-Type is %q, body %s", got, r.body)
+	}
+	r.into(t, &p)
+	if p.Status != r.status || p.Detail == "" || p.Title == "" || p.Type != "urn:posthaste:error:"+string(p.Code) {
+		t.Fatalf("not a whole problem: %s", r.body)
+	}
+	return p
+}
+
+// want fails unless the status is as expected.
+func (r reply) want(t *testing.T, status int) reply {
+	t.Helper()
+	if r.status != status {
+		t.Fatalf("status %d instead of %d: %s", r.status, status, r.body)
+	}
+	return r
+}
+
+func (r reply) wantProblem(t *testing.T, status int, code posthaste.Code, field string) problem {
+	t.Helper()
+	p := r.want(t, status).problem(t)
+	if p.Code != code || p.Field != field {
+		t.Fatalf("code %q field %q instead of %q %q: %s", p.Code, p.Field, code, field, r.body)
+	}
+	return p
+}
+
+// spec is openapi.yaml, with answers closed to fields that it does not name:
+// clients must let new fields pass, our own description must not miss any.
+var spec = sync.OnceValues(func() (*openapi3.T, error) {
+	data, err := describe("test")
+	if err != nil {
+		return nil, err
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
+	for _, name := range []string{"SentOne", "Attempt", "Delivery", "SettledDelivery", "Message", "Queue", "SubscriptionCount", "DeadLetter", "Worker", "Email", "Problem"} {
+		schema := schemas[name].(map[string]any)
+		schema["additionalProperties"] = false
+	}
+	if data, err = json.Marshal(doc); err != nil {
+		return nil, err
+	}
+	return openapi3.NewLoader().LoadFromData(data)
+})
+
+// templateOf finds the path of the description that a URL's path fits.
+func templateOf(doc *openapi3.T, path string) (template string, params map[string]string) {
+	given := strings.Split(path, "/")
+	best := -1
+	for candidate := range doc.Paths.Map() {
+		parts := strings.Split(candidate, "/")
+		if len(parts) != len(given) {
+			continue
+		}
+		found, literal := map[string]string{}, 0
+		for i, part := range parts {
+			if strings.HasPrefix(part, "{") {
+				found[strings.Trim(part, "{}")] = given[i]
+			} else if part == given[i] {
+				literal++
+			} else {
+				found = nil
+				break
+			}
+		}
+		if found != nil && literal > best {
+			template, params, best = candidate, found, literal
+		}
+	}
+	return template, params
+}
+
+func holdAgainstSpec(r *http.Request, body string, got reply) error {
+	doc, err := spec()
+	if err != nil {
+		return err
+	}
+	template, params := templateOf(doc, r.URL.Path)
+	if template == "" || doc.Paths.Value(template).GetOperation(r.Method) == nil {
+		if got.status < 400 {
+			return fmt.Errorf("it is not described at all")
+		}
+		return nil
+	}
+	item := doc.Paths.Value(template)
+	again := r.Clone(r.Context())
+	again.Body = io.NopCloser(strings.NewReader(body))
+	input := &openapi3filter.RequestValidationInput{
+		Request: again, PathParams: params,
+		Route:   &routers.Route{Spec: doc, Path: template, PathItem: item, Method: r.Method, Operation: item.GetOperation(r.Method)},
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true},
+	}
+	if got.status < 300 {
+		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
+			return fmt.Errorf("what was accepted is not described: %w", err)
+		}
+	}
+	return openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: got.status, Header: got.header, Options: input.Options,
+		Body: io.NopCloser(bytes.NewReader(got.body)),
+	})
+}

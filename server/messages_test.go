@@ -1,0 +1,342 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+func TestSendStoresWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	var sent []posthaste.Message
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.send = func(_ context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
+			sent = m
+			return make([]posthaste.MessageID, len(m)), nil
+		}
+	})
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":{"n":12345678901234567890},"key":"k","kind":"made","headers":{"h":"v"},
+		"reference":"r","terms":["x","y"],"delay":"5 minutes","wake":false}`).want(t, 201)
+	m := sent[0]
+	if string(m.Payload.(json.RawMessage)) != `{"n":12345678901234567890}` || m.Queue != "orders" || m.Key != "k" || m.Kind != "made" ||
+		m.Headers["h"] != "v" || m.Reference != "r" || len(m.Terms) != 2 || m.Delay != 5*time.Minute || !m.NoWake {
+		t.Fatalf("%+v", m)
+	}
+	a.call("POST", "/v1/queues/orders/messages", `[{"send_at":"2030-01-02T03:04:05+01:00"},{"payload":"AP8=","content_type":"image/png"},{"content_type":"image/png"}]`).want(t, 201)
+	if !sent[0].SendAt.Equal(time.Date(2030, 1, 2, 2, 4, 5, 0, time.UTC)) || sent[0].Payload != nil || sent[0].NoWake {
+		t.Fatalf("%+v", sent[0])
+	}
+	if !bytes.Equal(sent[1].Payload.([]byte), []byte{0, 255}) || sent[2].Payload.([]byte) == nil || sent[2].ContentType != "image/png" {
+		t.Fatalf("%+v", sent[1:])
+	}
+}
+
+// What is sent arrives exactly as sent: JSON equal as JSON, bytes byte for byte.
+func TestDS9PayloadsOverHTTP(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for _, c := range []struct{ contentType, payload string }{
+		{"", `null`}, {"", `"x"`}, {"", `9223372036854775807`}, {"", `-0.1e-7`}, {"", `{"a":[1,{"b":"<&>\u00e9é\\"}],"":{}}`}, {"", `[]`},
+		{"application/cloudevents+json", `{"a":1}`}, {"application/json; charset=utf-8", `true`},
+		{"application/octet-stream", `""`}, {"text/plain", `"` + base64.StdEncoding.EncodeToString(all) + `"`},
+	} {
+		a.call("POST", "/v1/queues/orders/messages", fmt.Sprintf(`{"payload":%s,"content_type":%q}`, c.payload, c.contentType)).want(t, 201)
+		var got []wire.Delivery
+		a.call("POST", "/v1/queues/orders/receive", "").want(t, 200).into(t, &got)
+		if len(got) != 1 || string(got[0].Payload) != c.payload && !sameJSON(t, got[0].Payload, c.payload) {
+			t.Fatalf("sent %s, received %+v", c.payload, got)
+		}
+		want := "json"
+		if !wire.IsJSON(c.contentType) {
+			want = "base64"
+		}
+		if got[0].PayloadEncoding != want {
+			t.Fatalf("payload_encoding %q for %q", got[0].PayloadEncoding, c.contentType)
+		}
+	}
+}
+
+func sameJSON(t *testing.T, a []byte, b string) bool {
+	t.Helper()
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		t.Fatal("not JSON")
+	}
+	return fmt.Sprint(x) == fmt.Sprint(y)
+}
+
+// Bad input is told by field and status, and stores nothing.
+func TestBadInputStoresNothing(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) {
+			t.Error("something was sent")
+			return nil, errors.New("no")
+		}
+	})
+	const messages = "/v1/queues/orders/messages"
+	for name, c := range map[string]struct {
+		method, path, body string
+		headers            []string
+		status             int
+		code               posthaste.Code
+		field              string
+	}{
+		"unknown field":         {"POST", messages, `{"payload":1,"prioritee":1}`, nil, 400, posthaste.Invalid, "prioritee"},
+		"field of later":        {"POST", messages, `{"priority":1}`, nil, 400, posthaste.Unsupported, "priority"},
+		"dedupe_key":            {"POST", messages, `[{},{"dedupe_key":"x"}]`, nil, 400, posthaste.Unsupported, "messages[1].dedupe_key"},
+		"twice":                 {"POST", messages, `{"key":"a","key":"b"}`, nil, 400, posthaste.Invalid, "key"},
+		"wrong type":            {"POST", messages, `{"key":1}`, nil, 400, posthaste.Invalid, "key"},
+		"header of wrong type":  {"POST", messages, `{"headers":{"a":null}}`, nil, 400, posthaste.Invalid, "headers.a"},
+		"term of wrong type":    {"POST", messages, `{"terms":["a",1]}`, nil, 400, posthaste.Invalid, "terms[1]"},
+		"bad delay":             {"POST", messages, `{"delay":"1 month"}`, nil, 400, posthaste.Invalid, "delay"},
+		"negative delay":        {"POST", messages, `{"delay":"-1s"}`, nil, 400, posthaste.Invalid, "delay"},
+		"delay as number":       {"POST", messages, `{"delay":5}`, nil, 400, posthaste.Invalid, "delay"},
+		"bad time":              {"POST", messages, `{"send_at":"tomorrow"}`, nil, 400, posthaste.Invalid, "send_at"},
+		"delay and send_at":     {"POST", messages, `{"send_at":"2030-01-01T00:00:00Z","delay":"1s"}`, nil, 400, posthaste.Invalid, "send_at"},
+		"wake as text":          {"POST", messages, `{"wake":"no"}`, nil, 400, posthaste.Invalid, "wake"},
+		"no base64":             {"POST", messages, `{"payload":"!","content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
+		"object for bytes":      {"POST", messages, `{"payload":{},"content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
+		"half a surrogate":      {"POST", messages, `{"key":"\ud800"}`, nil, 400, posthaste.Invalid, "key"},
+		"empty array":           {"POST", messages, `[]`, nil, 400, posthaste.Invalid, ""},
+		"string":                {"POST", messages, `"x"`, nil, 400, posthaste.Invalid, ""},
+		"too deep":              {"POST", messages, `{"payload":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, nil, 400, posthaste.Invalid, ""},
+		"parameter":             {"POST", messages + "?wait=1s", `{}`, nil, 400, posthaste.Invalid, "wait"},
+		"form":                  {"POST", messages, `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, posthaste.Invalid, "Content-Type"},
+		"latin-1":               {"POST", messages, `{}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, posthaste.Invalid, "Content-Type"},
+		"compressed":            {"POST", messages, `{}`, []string{"Content-Encoding", "gzip"}, 415, posthaste.Invalid, "Content-Encoding"},
+		"no body":               {"POST", messages, ``, []string{"Content-Type", "application/json"}, 400, posthaste.Invalid, ""},
+		"idempotency":           {"POST", messages, `{}`, []string{"Idempotency-Key", "x"}, 400, posthaste.Unsupported, "Idempotency-Key"},
+		"idempotency of a mail": {"POST", "/v1/emails", `{"from":"a@b.c","to":["a@b.c"],"text":"x","idempotency_key":"x"}`, nil, 400, posthaste.Unsupported, "idempotency_key"},
+		"no recipient":          {"POST", "/v1/emails", `{"from":"a@example.com","text":"x"}`, nil, 400, posthaste.Invalid, "to"},
+		"header injection":      {"POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"x","subject":"a\r\nBcc: c@example.com"}`, nil, 400, posthaste.Invalid, "subject"},
+		"zero lease":            {"POST", "/v1/queues/orders/receive?lease=0s", ``, nil, 400, posthaste.Invalid, "lease"},
+		"long lease":            {"POST", "/v1/queues/orders/receive?lease=13h", ``, nil, 400, posthaste.Invalid, "lease"},
+		"zero max":              {"POST", "/v1/queues/orders/receive?max=0", ``, nil, 400, posthaste.Invalid, "max"},
+		"long wait":             {"POST", "/v1/queues/orders/receive?wait=6m", ``, nil, 400, posthaste.Invalid, "wait"},
+		"max twice":             {"POST", "/v1/queues/orders/receive?max=1&max=2", ``, nil, 400, posthaste.Invalid, "max"},
+		"body for receive":      {"POST", "/v1/queues/orders/receive", `{"max":1}`, nil, 400, posthaste.Invalid, ""},
+		"unknown queue":         {"POST", "/v1/queues/orders/receive", ``, nil, 404, posthaste.NotFound, "queue"},
+		"queue's unknown":       {"PUT", "/v1/queues/orders", `{"size":1}`, nil, 400, posthaste.Invalid, "size"},
+		"queue's later":         {"PUT", "/v1/queues/orders", `{"ordered":true}`, nil, 400, posthaste.Unsupported, "ordered"},
+		"queue's attempts":      {"PUT", "/v1/queues/orders", `{"max_attempts":0}`, nil, 400, posthaste.Invalid, "max_attempts"},
+		"queue's payload":       {"PUT", "/v1/queues/orders", `{"max_payload":33554433}`, nil, 400, posthaste.Invalid, "max_payload"},
+		"queue's timeout":       {"PUT", "/v1/queues/orders", `{"timeout":"0s"}`, nil, 400, posthaste.Invalid, "timeout"},
+		"queue's backoff":       {"PUT", "/v1/queues/orders", `{"backoff":{"bass":"1s"}}`, nil, 400, posthaste.Invalid, "backoff.bass"},
+		"queue's name":          {"PUT", "/v1/queues/Orders", ``, nil, 400, posthaste.Invalid, "name"},
+		"message id":            {"GET", "/v1/messages/x", ``, nil, 400, posthaste.Invalid, "id"},
+		"no such message":       {"GET", "/v1/messages/77", ``, nil, 404, posthaste.NotFound, "id"},
+		"state":                 {"GET", "/v1/messages?state=gone", ``, nil, 400, posthaste.Invalid, "state"},
+		"status":                {"GET", "/v1/emails?status=gone", ``, nil, 400, posthaste.Invalid, "status"},
+		"limit":                 {"GET", "/v1/messages?limit=1001", ``, nil, 400, posthaste.Invalid, "limit"},
+		"before":                {"GET", "/v1/dead-letters?before=-1", ``, nil, 400, posthaste.Invalid, "before"},
+		"query":                 {"GET", "/v1/messages?queue=%zz", ``, nil, 400, posthaste.Invalid, ""},
+		"no deliveries":         {"POST", "/v1/deliveries/ack", `{}`, nil, 400, posthaste.Invalid, "deliveries"},
+		"delivery id":           {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":7}]}`, nil, 400, posthaste.Invalid, "deliveries[0].id"},
+		"delivery twice":        {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7"},{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[1].id"},
+		"error missing":         {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].error"},
+		"retry of permanent":    {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"x","permanent":true,"retry_after":"1s"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].retry_after"},
+		"lease missing":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].lease"},
+		"lease of zero":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7","lease":"0s"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].lease"},
+		"error of release":      {"POST", "/v1/deliveries/release", `{"deliveries":[{"id":"7","error":"x"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].error"},
+		"ids missing":           {"POST", "/v1/dead-letters/replay", `{}`, nil, 400, posthaste.Invalid, "ids"},
+		"ids as numbers":        {"POST", "/v1/dead-letters/discard", `{"ids":[1]}`, nil, 400, posthaste.Invalid, "ids[0]"},
+		"no dead letter":        {"POST", "/v1/dead-letters/replay", `{"ids":["5"]}`, nil, 404, posthaste.NotFound, "ids"},
+		"nowhere":               {"GET", "/v2", ``, nil, 404, posthaste.NotFound, ""},
+		"method":                {"PATCH", "/v1/queues", ``, nil, 405, posthaste.Invalid, "method"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a.call(c.method, c.path, c.body, c.headers...).wantProblem(t, c.status, c.code, c.field)
+		})
+	}
+}
+
+func TestBrokenJSONTellsWhere(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	for body, want := range map[string]string{
+		`{"key":}`:           "byte 8",
+		`{"key":"a"} x`:      "byte 12",
+		`{"key":"a"`:         "byte 10",
+		"{\"key\":\"\xff\"}": "byte 8",
+		`{}{}`:               "byte 2",
+	} {
+		p := a.call("POST", "/v1/queues/orders/messages", body).wantProblem(t, 400, posthaste.Invalid, "")
+		if !strings.Contains(p.Detail, want) {
+			t.Errorf("%q: %s", body, p.Detail)
+		}
+	}
+}
+
+func TestTooLargeBodies(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":"`+strings.Repeat("x", 1<<20)+`"}`).want(t, 413)
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":"`+strings.Repeat("x", maxBody)+`"}`).wantProblem(t, 413, posthaste.TooLarge, "")
+	var left []wire.Message
+	a.call("GET", "/v1/messages", "").want(t, 200).into(t, &left)
+	if len(left) != 0 {
+		t.Fatalf("%d were stored", len(left))
+	}
+}
+
+// Every code has its status, and nobody hears what is inside.
+func TestProblemOfEveryCode(t *testing.T) {
+	t.Parallel()
+	var fail error
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) { return nil, fail }
+	})
+	for _, c := range []struct {
+		err    error
+		status int
+		code   posthaste.Code
+	}{
+		{&posthaste.Error{Code: posthaste.Invalid}, 400, posthaste.Invalid},
+		{&posthaste.Error{Code: posthaste.NotFound}, 404, posthaste.NotFound},
+		{&posthaste.Error{Code: posthaste.Conflict}, 409, posthaste.Conflict},
+		{&posthaste.Error{Code: posthaste.Refused}, 409, posthaste.Refused},
+		{&posthaste.Error{Code: posthaste.TooLarge}, 413, posthaste.TooLarge},
+		{&posthaste.Error{Code: posthaste.Unsupported}, 501, posthaste.Unsupported},
+		{&posthaste.Error{Code: posthaste.Unsupported, Field: "f"}, 400, posthaste.Unsupported},
+		{&posthaste.Error{Code: posthaste.Unavailable}, 503, posthaste.Unavailable},
+		{&posthaste.Error{Code: posthaste.ReadOnly}, 503, posthaste.ReadOnly},
+		{&posthaste.Error{Code: posthaste.SchemaOld}, 503, posthaste.SchemaOld},
+		{&posthaste.Error{Code: posthaste.SchemaNew}, 503, posthaste.SchemaNew},
+		{&posthaste.Error{Code: posthaste.Denied}, 403, posthaste.Denied},
+		{&posthaste.Error{Code: posthaste.OutcomeUnsure}, 503, posthaste.OutcomeUnsure},
+		{fmt.Errorf("wrapped: %w", &posthaste.Error{Code: posthaste.Unavailable}), 503, posthaste.Unavailable},
+		{context.DeadlineExceeded, 503, posthaste.OutcomeUnsure},
+		{errors.New("password=hunter2"), 500, codeInternal},
+	} {
+		var e *posthaste.Error
+		if errors.As(c.err, &e) {
+			e.Message = "what happened"
+		}
+		fail = c.err
+		got := a.call("POST", "/v1/queues/orders/messages", `{}`).want(t, c.status)
+		p := got.problem(t)
+		if p.Code != c.code || bytes.Contains(got.body, []byte("hunter2")) {
+			t.Errorf("%v: %s", c.err, got.body)
+		}
+		if (got.header.Get("Retry-After") != "") != (c.status == 503) {
+			t.Errorf("%v: Retry-After %q", c.err, got.header.Get("Retry-After"))
+		}
+		if c.code == posthaste.OutcomeUnsure && !strings.Contains(p.Detail, "may or may not have been stored") {
+			t.Errorf("%v: %s", c.err, p.Detail)
+		}
+		if p.RequestID == "" || p.RequestID != got.header.Get("X-Request-Id") {
+			t.Errorf("request id %q, header %q", p.RequestID, got.header.Get("X-Request-Id"))
+		}
+	}
+	if !strings.Contains(a.log.String(), "hunter2") {
+		t.Error("the log does not tell what happened")
+	}
+}
+
+func TestPanicIsAProblemAndLogged(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) { panic("oh no") }
+	})
+	p := a.call("POST", "/v1/queues/orders/messages", `{}`, "X-Request-Id", "mine-1").wantProblem(t, 500, codeInternal, "")
+	if p.RequestID != "mine-1" || strings.Contains(p.Detail, "oh no") {
+		t.Errorf("%+v", p)
+	}
+	if log := a.log.String(); !strings.Contains(log, "oh no") || !strings.Contains(log, "mine-1") || !strings.Contains(log, "messages_test.go") {
+		t.Errorf("log: %s", log)
+	}
+	a.call("GET", "/healthz", "").want(t, 200)
+}
+
+func TestPutQueueTwice(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.call("PUT", "/v1/queues/q", `{"timeout":"90s","backoff":{"base":"100ms"}}`).want(t, 201)
+	var q wire.Queue
+	a.call("PUT", "/v1/queues/q", `{"timeout":"1m30s","max_attempts":20}`).want(t, 200).into(t, &q)
+	if q.Options.Timeout != "1m30s" || q.Options.Backoff.Base != "100ms" || q.Options.MaxPayload != 1<<20 {
+		t.Errorf("%+v", q)
+	}
+	a.call("PUT", "/v1/queues/q", `{"timeout":"1m"}`).wantProblem(t, 409, posthaste.Conflict, "timeout")
+	a.call("DELETE", "/v1/queues/q", ``).want(t, 204)
+	a.call("GET", "/v1/queues/q", ``).wantProblem(t, 404, posthaste.NotFound, "queue")
+}
+
+func TestEmails(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("emails")
+	a.queue("orders")
+	var ids []posthaste.MessageID
+	for range 5 {
+		var one sentOne
+		a.call("POST", "/v1/emails", `{"from":"a@example.com","to":["Grace <Grace@Example.com>"],"subject":"Hej","text":"x","reference":"r"}`).want(t, 201).into(t, &one)
+		ids = append(ids, one.ID)
+	}
+	var got []wire.Delivery
+	a.call("POST", "/v1/queues/emails/receive?max=4", "").want(t, 200).into(t, &got)
+	receipt := `{"message_id":"<1@example.com>","server":"mx:25","recipients":{"grace@example.com":{"status":"%s","code":250,"text":"ok","attempt":1,"at":"2030-01-01T00:00:00Z"}}}`
+	a.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+got[0].ID.String()+`","receipt":`+fmt.Sprintf(receipt, "accepted")+`}]}`).want(t, 200)
+	a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+got[1].ID.String()+`","error":"550","permanent":true,"receipt":`+fmt.Sprintf(receipt, "refused")+`}]}`).want(t, 200)
+	a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+got[2].ID.String()+`","error":"450","retry_after":"1h"}]}`).want(t, 200)
+	for i, want := range []string{"sent", "error", "scheduled", "claimed", "scheduled"} {
+		var e emailInfo
+		a.call("GET", "/v1/emails/"+ids[i].String(), "").want(t, 200).into(t, &e)
+		if string(e.Status) != want || e.Subject != "Hej" || e.From != "a@example.com" || e.Reference != "r" || len(e.To) != 1 {
+			t.Errorf("%d: %+v, want %s", i, e, want)
+		}
+		if i < 2 && (e.Answers["grace@example.com"].Code != 250 || e.MessageID != "<1@example.com>" || len(e.Attempts) != 1) {
+			t.Errorf("%d: answers %+v", i, e)
+		}
+	}
+	for query, want := range map[string][]posthaste.MessageID{
+		"reference=r":                       {ids[4], ids[3], ids[2], ids[1], ids[0]},
+		"recipient=grace@example.com":       {ids[4], ids[3], ids[2], ids[1], ids[0]},
+		"recipient=nobody@example.com":      nil,
+		"status=sent":                       {ids[0]},
+		"status=scheduled":                  {ids[4], ids[2]},
+		"status=scheduled&limit=1":          {ids[4]},
+		"status=error&reference=other":      nil,
+		"limit=2&before=" + ids[3].String(): {ids[2], ids[1]},
+	} {
+		var list []emailInfo
+		a.call("GET", "/v1/emails?"+query, "").want(t, 200).into(t, &list)
+		var found []posthaste.MessageID
+		for _, e := range list {
+			found = append(found, e.ID)
+		}
+		if fmt.Sprint(found) != fmt.Sprint(want) {
+			t.Errorf("%s: %v instead of %v", query, found, want)
+		}
+	}
+	var other sentOne
+	a.call("POST", "/v1/queues/orders/messages", `{}`).want(t, 201).into(t, &other)
+	a.call("GET", "/v1/emails/"+other.ID.String(), "").wantProblem(t, 404, posthaste.NotFound, "id")
+}
+
+func TestFaultsOfAMailAreAllTold(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	p := a.call("POST", "/v1/emails", `{"from":"nobody","to":["@"],"text":"x"}`).want(t, http.StatusBadRequest).problem(t)
+	if len(p.Faults) != 2 || p.Faults[0].Field != "from" || p.Faults[1].Field != "to[0]" {
+		t.Errorf("%+v", p.Faults)
+	}
+}

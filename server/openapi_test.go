@@ -1,0 +1,192 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+func jsonLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func TestOpenAPIIsValid(t *testing.T) {
+	t.Parallel()
+	data, err := describe("1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context(), openapi3.IsOpenAPI31OrLater()); err != nil {
+		t.Fatal(err)
+	}
+	if doc.OpenAPI != "3.1.0" || doc.Info.Version != "1.2.3" {
+		t.Fatalf("OpenAPI %s, version %s", doc.OpenAPI, doc.Info.Version)
+	}
+}
+
+// Every route is described, and everything described is a route.
+func TestOpenAPIHasEveryRoute(t *testing.T) {
+	t.Parallel()
+	doc, err := spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routed, described []string
+	for _, r := range newAPI(t).server.routes() {
+		routed = append(routed, r.method+" "+r.path)
+		operation := doc.Paths.Value(r.path)
+		if operation == nil || operation.GetOperation(r.method) == nil {
+			continue
+		}
+		open := operation.GetOperation(r.method).Security != nil
+		if open != (r.scope == "") {
+			t.Errorf("%s %s needs %q, and the description says otherwise", r.method, r.path, r.scope)
+		}
+		words := operation.GetOperation(r.method).Description
+		if r.scope != "" && r.scope != ScopeAny && !strings.Contains(operation.GetOperation(r.method).Summary, "not supported yet") &&
+			!strings.Contains(words, "scope "+string(r.scope)) {
+			t.Errorf("%s %s needs the scope %q, and the description does not say so", r.method, r.path, r.scope)
+		}
+	}
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			described = append(described, method+" "+path)
+		}
+	}
+	slices.Sort(routed)
+	slices.Sort(described)
+	if !slices.Equal(routed, described) {
+		t.Fatalf("routes and description differ:\n%s\n%s", strings.Join(routed, "\n"), strings.Join(described, "\n"))
+	}
+}
+
+// Every operation is asked once for real; the harness holds both sides of each
+// exchange against the description. The end looks that none was forgotten.
+func TestOpenAPIMatchesEveryOperation(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	asked := map[string]bool{}
+	ask := func(status int, method, path, body string) reply {
+		t.Helper()
+		doc, _ := spec()
+		template, _ := templateOf(doc, path[:len(path)-len(path[strings.IndexByte(path+"?", '?'):])])
+		asked[method+" "+template] = true
+		return a.call(method, path, body).want(t, status)
+	}
+	var one sentOne
+	var got []wire.Delivery
+
+	ask(201, "PUT", "/v1/queues/orders", `{"max_attempts":1,"backoff":{"base":"2s","max":"1 minute"},"timeout":"00:01:00","max_payload":4096,"lanes":2}`)
+	ask(200, "PUT", "/v1/queues/orders", `{"max_attempts":1}`)
+	ask(201, "PUT", "/v1/queues/emails", ``)
+	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":{"a":1},"key":"k","kind":"made","headers":{"h":"v"},"reference":"r-1","terms":["t"],"wake":false}`).into(t, &one)
+	ask(201, "POST", "/v1/queues/orders/messages", `[{"payload":"AAEC","content_type":"image/png"},{"delay":"1h"},{"send_at":"2030-01-01T00:00:00Z"}]`)
+	ask(200, "GET", "/v1/messages/"+one.ID.String(), "")
+	ask(200, "GET", "/v1/messages?queue=orders&reference=r-1&term=t&state=ready&limit=5&before=99", "")
+	ask(200, "GET", "/v1/queues", "")
+	ask(200, "GET", "/v1/queues/orders", "")
+	ask(200, "POST", "/v1/queues/orders/receive?max=10&lease=30s&wait=1s", "").into(t, &got)
+	if len(got) != 2 {
+		t.Fatalf("received %d", len(got))
+	}
+	first, second := got[0].ID.String(), got[1].ID.String()
+	ask(200, "POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+first+`","lease":"1m"}]}`)
+	ask(200, "POST", "/v1/deliveries/release", `{"deliveries":[{"id":"`+second+`"}]}`)
+	ask(200, "POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+first+`","error":"no","permanent":true,"receipt":{"x":1}}]}`)
+	ask(200, "GET", "/v1/dead-letters?queue=orders&id="+one.ID.String()+"&limit=1&before=99", "")
+	ask(200, "POST", "/v1/dead-letters/replay", `{"ids":["`+one.ID.String()+`"]}`)
+	ask(200, "POST", "/v1/queues/orders/receive?max=10", "").into(t, &got)
+	var ack []string
+	for _, d := range got {
+		ack = append(ack, `{"id":"`+d.ID.String()+`","receipt":[1]}`)
+	}
+	ask(200, "POST", "/v1/deliveries/ack", `{"deliveries":[`+strings.Join(ack, ",")+`]}`)
+	a.die("orders")
+	var dead []wire.DeadLetter
+	ask(200, "GET", "/v1/dead-letters", "").into(t, &dead)
+	ask(200, "POST", "/v1/dead-letters/discard", `{"ids":["`+dead[0].ID.String()+`","424242"]}`)
+	if _, err := a.engine.Register(t.Context(), posthaste.WorkerInfo{Name: "here/1", Lease: time.Minute, Version: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	ask(200, "GET", "/v1/workers", "")
+	ask(201, "POST", "/v1/emails", someEmail).into(t, &one)
+	ask(200, "GET", "/v1/emails/"+one.ID.String(), "")
+	ask(200, "GET", "/v1/emails?reference=r-7&recipient=grace@example.com&status=scheduled&limit=3&before=999", "")
+	ask(501, "DELETE", "/v1/messages/1", "")
+	ask(501, "POST", "/v1/queues/orders/pause", "")
+	ask(501, "POST", "/v1/queues/orders/resume", "")
+	ask(200, "GET", "/healthz", "")
+	ask(200, "GET", "/readyz", "")
+	ask(200, "GET", "/metrics", "")
+	var doc map[string]any
+	ask(200, "GET", "/openapi.json", "").into(t, &doc)
+	ask(204, "DELETE", "/v1/queues/orders", "")
+
+	for _, r := range a.server.routes() {
+		if !asked[r.method+" "+r.path] {
+			t.Errorf("%s %s was not asked", r.method, r.path)
+		}
+	}
+	if doc["openapi"] != "3.1.0" {
+		t.Error("/openapi.json is not OpenAPI 3.1")
+	}
+}
+
+// The description would notice if an answer changed.
+func TestOpenAPINoticesDrift(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	for path, bodies := range map[string][]string{
+		"/v1/queues":         {`[{"name":"x"}]`, `{}`, `[1]`},
+		"/v1/queues/orders":  {`{"name":"x"}`},
+		"/v1/workers":        {`[{"id":7,"name":"x","started_at":"2030-01-01T00:00:00Z","heartbeat_at":"2030-01-01T00:00:00Z"}]`},
+		"/v1/messages":       {`[{"id":"1","queue":"q","content_type":"a/b","created_at":"2030-01-01T00:00:00Z","subscriptions":[],"more":1}]`},
+		"/v1/emails/1":       {`{"id":"1","status":"lost","recipients":[],"created_at":"2030-01-01T00:00:00Z","attempts":[],"answers":{}}`},
+		"/v1/queues/a/b/c/d": {`{}`},
+	} {
+		for _, body := range bodies {
+			r := a.request(t.Context(), "GET", path, "")
+			got := reply{status: 200, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(body)}
+			if holdAgainstSpec(r, "", got) == nil {
+				t.Errorf("%s of %s passes", body, path)
+			}
+		}
+	}
+	r := a.request(t.Context(), "GET", "/v1/queues", "")
+	good := a.call("GET", "/v1/queues", "").want(t, 200)
+	good.header.Set("Content-Type", "text/html")
+	if holdAgainstSpec(r, "", good) == nil {
+		t.Error("another content type passes")
+	}
+}
+
+// die makes a dead letter.
+func (a *api) die(queue string) posthaste.MessageID {
+	a.t.Helper()
+	var sent sentOne
+	a.call("POST", "/v1/queues/"+queue+"/messages", `{"payload":1}`).want(a.t, 201).into(a.t, &sent)
+	var got []wire.Delivery
+	a.call("POST", "/v1/queues/"+queue+"/receive", "").want(a.t, 200).into(a.t, &got)
+	body, _ := json.Marshal(map[string]any{"deliveries": []any{map[string]any{"id": got[0].ID, "error": "bad", "permanent": true}}})
+	a.call("POST", "/v1/deliveries/fail", string(body)).want(a.t, 200)
+	return sent.ID
+}
+
+const someEmail = `{"from":"Ada <ada@example.com>","to":["grace@example.com"],"cc":["c@example.com"],"bcc":["b@example.com"],
+	"reply_to":"r@example.com","subject":"Hello","text":"Hi","html":"<p>Hi</p>","headers":{"X-Order":"7"},
+	"attachments":[{"filename":"a.txt","content_type":"text/plain","content":"aGk="}],"reference":"r-7","send_at":"2031-01-01T00:00:00Z"}`
