@@ -11,13 +11,13 @@
 --           held now, so later sends notify. Look again in growing intervals.
 --   dozed   the same, and another session holds the doze key and looks.
 --   again   a passing send held the doze key: ask again in 2 ms.
--- Errors: PH404 with the field queue. Tables: reads queues.
+-- Errors: PH404 with the field queue. Tables: reads queue_settings.
 -- Locks: bell key and doze key, exclusive, without waiting, for the session;
 --   both probed shared, and given back within the same expression.
 create or replace function posthaste.arm(p_queue text, p_dozing boolean default false, out queue_id int, out armed text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  select q.id into queue_id from posthaste.queues q where q.name = p_queue and q.dropped_at is null;
+  select q.id into queue_id from posthaste.queue_settings q where q.name = p_queue and q.dropped_at is null;
   if queue_id is null then
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', p_queue),
       hint = format('create it: select posthaste.create_queue(%L)', p_queue);

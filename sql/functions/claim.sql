@@ -15,7 +15,7 @@ create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_q
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
-  v_worker posthaste.workers;
+  v_worker posthaste.registrations;
   v_sub record;
   v_lane record;
   l posthaste.live;
@@ -30,7 +30,7 @@ begin
   -- Declaring a worker lost takes this key exclusively, so that no claim of it
   -- can commit afterwards.
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
-  select * into v_worker from posthaste.workers where id = p_worker;
+  select * into v_worker from posthaste.registrations where id = p_worker;
   if v_worker.id is null or v_worker.lost_at is not null or v_worker.ended_at is not null then
     raise exception using errcode = 'PH410', message = format('worker %s is not registered any more', p_worker),
       hint = 'register anew; what it held is handed out elsewhere';

@@ -10,13 +10,13 @@ create or replace function posthaste.copy_begin(p_queue text, p_count int, p_lon
   out queue_id int, out lanes int, out positions bigint[])
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  q posthaste.queues;
+  q posthaste.queue_settings;
 begin
   if p_count is null or p_count not between 1 and 100000 then
     raise exception using errcode = 'PH400', column = 'count', message = 'count must be 1 to 100000';
   end if;
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(p_queue)));
-  select * into q from posthaste.queues x where x.name = p_queue and x.dropped_at is null;
+  select * into q from posthaste.queue_settings x where x.name = p_queue and x.dropped_at is null;
   if q.id is null then
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', p_queue),
       hint = format('create it: select posthaste.create_queue(%L)', p_queue);

@@ -3,14 +3,14 @@
 -- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'}, timeout
 -- ('30 seconds'), max_payload in bytes (1048576, at most 33554432), lanes (1).
 -- Errors: PH400 with the field, PH409 if it exists with other options, PH501.
--- Inserts: queues, subscriptions.
+-- Inserts: queue_settings, subscriptions.
 create or replace function posthaste.create_queue(name text, options jsonb default '{}')
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_name text := create_queue.name;
   o jsonb := coalesce(create_queue.options, '{}');
-  q posthaste.queues;
+  q posthaste.queue_settings;
   b jsonb;
   v_id int;
 begin
@@ -35,9 +35,9 @@ begin
   q.max_payload := coalesce(posthaste.option_int(o, 'max_payload', 1, 33554432), 1048576);
   q.lanes := coalesce(posthaste.option_int(o, 'lanes', 1, 64), 1);
   perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(v_name)));
-  select id into v_id from posthaste.queues x where x.name = v_name and x.dropped_at is null;
+  select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
   if v_id is not null then
-    if exists (select from posthaste.queues x where x.id = v_id
+    if exists (select from posthaste.queue_settings x where x.id = v_id
                   and (x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_payload, x.lanes)
                       is distinct from (q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.lanes)) then
       raise exception using errcode = 'PH409', column = 'name', message = format('queue %L exists with other options', v_name),
@@ -45,7 +45,7 @@ begin
     end if;
     return;
   end if;
-  insert into posthaste.queues (name, max_attempts, backoff_base, backoff_max, timeout, max_payload, lanes)
+  insert into posthaste.queue_settings (name, max_attempts, backoff_base, backoff_max, timeout, max_payload, lanes)
   values (v_name, q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.lanes) returning id into v_id;
   insert into posthaste.subscriptions (queue_id, number, name, since) values (v_id, 0, 'default', posthaste.first_snapshot());
   insert into posthaste.counters (queue_id, subscription) values (v_id, 0);

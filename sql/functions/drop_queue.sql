@@ -2,7 +2,7 @@
 -- senders, waits for those in flight; from then on its entries and claims count
 -- as settled, and its space comes back with the ring.
 -- Errors: PH404. Locks: the queue's key, exclusive (senders hold it shared).
--- Updates: queues. Deletes: dead_letter_entries, counters.
+-- Updates: queue_settings. Deletes: dead_letter_entries, counters.
 create or replace function posthaste.drop_queue(name text)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10,7 +10,7 @@ declare
   v_id int;
 begin
   perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(drop_queue.name)));
-  update posthaste.queues q set dropped_at = clock_timestamp()
+  update posthaste.queue_settings q set dropped_at = clock_timestamp()
    where q.name = drop_queue.name and q.dropped_at is null returning q.id into v_id;
   if v_id is null then
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.name);

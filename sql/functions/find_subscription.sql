@@ -1,10 +1,10 @@
 -- posthaste.find_subscription: resolves names of a queue and a subscription.
 -- Errors: PH404 with the field queue or subscription.
--- Reads: queues, subscriptions.
-create or replace function posthaste.find_subscription(p_queue text, p_subscription text, out q posthaste.queues, out number int)
+-- Reads: queue_settings, subscriptions.
+create or replace function posthaste.find_subscription(p_queue text, p_subscription text, out q posthaste.queue_settings, out number int)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-  select * into q from posthaste.queues where name = p_queue and dropped_at is null;
+  select * into q from posthaste.queue_settings where name = p_queue and dropped_at is null;
   if q.id is null then
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', p_queue),
       hint = format('create it: select posthaste.create_queue(%L)', p_queue);

@@ -7,7 +7,7 @@
 -- Returns: place, what it became, when the next attempt may start.
 -- A failed or lost message is dead once failures and losses while alone reach
 -- max_attempts. A released one keeps its attempt.
--- Inserts: outcomes, entries, dead_letter_entries. Reads: claims, entries, queues.
+-- Inserts: outcomes, entries, dead_letter_entries. Reads: claims, entries, queue_settings.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
   p_waits double precision[], p_receipts jsonb[], p_durations real[])
 returns table (place int, outcome text, due_at timestamptz)
@@ -16,11 +16,11 @@ declare
   v_queue int := c.reader >> 20;
   v_subscription smallint := (c.reader >> 10) & 1023;
   v_lane smallint := (c.reader >> 1) & 511;
-  q posthaste.queues;
+  q posthaste.queue_settings;
   v_now timestamptz := clock_timestamp();
-  v_worker text := (select w.name from posthaste.workers w where w.id = c.holder);
+  v_worker text := (select w.name from posthaste.registrations w where w.id = c.holder);
 begin
-  select * into q from posthaste.queues where id = v_queue;
+  select * into q from posthaste.queue_settings where id = v_queue;
   return query
     with asked as (
       select u.place, u.wanted, u.error, u.wait, u.receipt, u.duration

@@ -13,7 +13,7 @@ declare
   v_lanes int[];
   v_most int[];
   v_name text;
-  q posthaste.queues;
+  q posthaste.queue_settings;
   v_of int[];
   v_bad record;
   v_ids bigint[];
@@ -27,7 +27,7 @@ begin
   foreach v_name in array v_names loop
     -- Dropping takes this key exclusively: it waits for the senders in flight.
     perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(v_name)));
-    select * into q from posthaste.queues x where x.name = v_name and x.dropped_at is null;
+    select * into q from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
     if q.id is null then
       raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', v_name),
         hint = format('create it: select posthaste.create_queue(%L)', v_name);

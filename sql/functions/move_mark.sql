@@ -2,7 +2,7 @@
 -- closed ones, at most 10,000 at a time, and never past a claim in flight: it
 -- needs the worker's key exclusively, and does nothing where a claim holds it.
 -- Returns: whether the worker has an open claim (null: not looked).
--- Locks: the worker's key, exclusive. Updates: workers.
+-- Locks: the worker's key, exclusive. Updates: registrations.
 create or replace function posthaste.move_mark(p_worker bigint)
 returns boolean language plpgsql volatile 
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -18,7 +18,7 @@ begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(5, p_worker)) then
     return null;
   end if;
-  select oldest_open into v_mark from posthaste.workers where id = p_worker;
+  select oldest_open into v_mark from posthaste.registrations where id = p_worker;
   v_new := v_mark;
   -- Read row by row: behind an open claim there may be hours of closed ones.
   for c in select k.* from posthaste.claims k
@@ -36,7 +36,7 @@ begin
     exit when v_seen = 10000;
   end loop;
   if v_new > v_mark then
-    update posthaste.workers set oldest_open = v_new where id = p_worker;
+    update posthaste.registrations set oldest_open = v_new where id = p_worker;
   end if;
   return v_open;
 end $$;

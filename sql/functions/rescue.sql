@@ -12,7 +12,7 @@ begin
     return v_lost;
   end if;
   for v_subscriber in
-    select s.queue_id::bigint << 10 | s.number from posthaste.subscriptions s join posthaste.queues q on q.id = s.queue_id
+    select s.queue_id::bigint << 10 | s.number from posthaste.subscriptions s join posthaste.queue_settings q on q.id = s.queue_id
      where q.dropped_at is null and s.dropped_at is null order by 1
   loop
     v_lost := posthaste.rescue_leases(v_subscriber);

@@ -10,7 +10,7 @@ create or replace function posthaste.rescue_claim(p_claim bigint)
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
   c posthaste.claims;
-  w posthaste.workers;
+  w posthaste.registrations;
   v_open int[];
   v_place int;
   v_bits bit varying;
@@ -27,7 +27,7 @@ begin
     return 0;
   end if;
   if c.holder is not null then
-    select * into w from posthaste.workers where id = c.holder;
+    select * into w from posthaste.registrations where id = c.holder;
     if w.id is not null and w.lost_at is null and w.ended_at is null then
       return 0;
     end if;

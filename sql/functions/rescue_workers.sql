@@ -2,26 +2,26 @@
 -- of a worker that is gone.
 -- Returns: how many deliveries were lost, 0 if there is nothing left to do now.
 -- Locks: the worker's key, exclusive, where one is declared lost; one claim.
--- Updates: workers.
+-- Updates: registrations.
 create or replace function posthaste.rescue_workers()
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
-  w posthaste.workers;
+  w posthaste.registrations;
   c posthaste.claims;
   v_lost int;
   v_all boolean;
 begin
-  for w in select * from posthaste.workers x where posthaste.worker_overdue(x) order by x.id loop
+  for w in select * from posthaste.registrations x where posthaste.worker_overdue(x) order by x.id loop
     -- A claim in flight holds the key: then look again later.
     if pg_try_advisory_xact_lock(posthaste.lock_key(5, w.id)) then
-      update posthaste.workers x set lost_at = clock_timestamp() where x.id = w.id and posthaste.worker_overdue(x);
+      update posthaste.registrations x set lost_at = clock_timestamp() where x.id = w.id and posthaste.worker_overdue(x);
     end if;
   end loop;
-  for w in select * from posthaste.workers x where x.lost_at is not null or x.ended_at is not null order by x.id loop
+  for w in select * from posthaste.registrations x where x.lost_at is not null or x.ended_at is not null order by x.id loop
     -- One rescuer a worker.
     continue when not pg_try_advisory_xact_lock(posthaste.lock_key(9, w.id));
     v_all := true;
-    for c in select * from posthaste.worker_claims(w.id, (select x.oldest_open from posthaste.workers x where x.id = w.id)) loop
+    for c in select * from posthaste.worker_claims(w.id, (select x.oldest_open from posthaste.registrations x where x.id = w.id)) loop
       continue when not posthaste.claim_open(c);
       v_lost := posthaste.rescue_claim(c.id);
       if v_lost > 0 then
@@ -30,7 +30,7 @@ begin
       v_all := v_all and v_lost = 0;
     end loop;
     if v_all and coalesce(posthaste.move_mark(w.id), true) = false then
-      delete from posthaste.workers x
+      delete from posthaste.registrations x
        where x.id = w.id and greatest(x.lost_at, x.ended_at) < clock_timestamp() - interval '1 day';
     end if;
   end loop;

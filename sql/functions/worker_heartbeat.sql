@@ -3,7 +3,7 @@
 -- Returns: per queue, in order: ready, next_due (seconds); and in each row
 -- maintain (messages flowed since the last round of maintenance) and rescue
 -- (a worker is overdue). One row at least. A queue that is gone has ready null.
--- Errors: PH410 the worker was declared lost. Updates: workers.
+-- Errors: PH410 the worker was declared lost. Updates: registrations.
 create or replace function posthaste.worker_heartbeat(p_worker bigint, p_queues text[], p_subscriptions text[])
 returns table (ready boolean, next_due double precision, maintain boolean, rescue boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -12,7 +12,7 @@ declare
   v_rescue boolean;
   v record;
 begin
-  update posthaste.workers w set heartbeat_at = clock_timestamp()
+  update posthaste.registrations w set heartbeat_at = clock_timestamp()
    where w.id = p_worker and w.lost_at is null and w.ended_at is null;
   if not found then
     raise exception using errcode = 'PH410', message = format('worker %s is not registered any more', p_worker),
@@ -20,11 +20,11 @@ begin
   end if;
   perform posthaste.move_mark(p_worker);
   v_maintain := (select p.last_value from posthaste.positions p) <> (select k.last_value from posthaste.counted k);
-  v_rescue := exists (select from posthaste.workers w where w.lost_at is not null or w.ended_at is not null
+  v_rescue := exists (select from posthaste.registrations w where w.lost_at is not null or w.ended_at is not null
                          or posthaste.worker_overdue(w));
   for v in select q.id, q.lanes, s.number
              from unnest(p_queues, p_subscriptions) with ordinality u (queue, subscription, n)
-             left join posthaste.queues q on q.name = u.queue and q.dropped_at is null
+             left join posthaste.queue_settings q on q.name = u.queue and q.dropped_at is null
              left join posthaste.subscriptions s on s.queue_id = q.id and s.name = coalesce(nullif(u.subscription, ''), 'default') and s.dropped_at is null
             order by u.n loop
     ready := null;

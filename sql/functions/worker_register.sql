@@ -1,6 +1,6 @@
 -- posthaste.worker_register: makes a worker known.
 -- Arguments: a name for people, the program's version, how long it lives without a heartbeat.
--- Returns: its id. Errors: PH400, PH503. Inserts: workers.
+-- Returns: its id. Errors: PH400, PH503. Inserts: registrations.
 create or replace function posthaste.worker_register(p_name text, p_version text, p_lease interval)
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -10,6 +10,6 @@ begin
     raise exception using errcode = 'PH400', column = 'lease', message = format('a worker''s lease must be 100 ms to 1 h, and is %s', p_lease);
   end if;
   perform posthaste.check_identity();
-  insert into posthaste.workers (name, version, lease) values (left(p_name, 255), left(p_version, 64), p_lease) returning id into v_id;
+  insert into posthaste.registrations (name, version, lease) values (left(p_name, 255), left(p_version, 64), p_lease) returning id into v_id;
   return v_id;
 end $$;

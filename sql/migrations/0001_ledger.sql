@@ -22,7 +22,7 @@ create table posthaste.settings (
 );
 insert into posthaste.settings default values;
 
-create table posthaste.queues (
+create table posthaste.queue_settings (
   id           int primary key generated always as identity (maxvalue 1048575),
   name         text        not null check (name ~ '^[a-z0-9_.-]{1,63}$'),
   max_attempts int         not null default 20 check (max_attempts between 1 and 1000),
@@ -38,10 +38,10 @@ create table posthaste.queues (
   created_at   timestamptz not null default clock_timestamp(),
   dropped_at   timestamptz
 );
-create unique index queues_name on posthaste.queues (name) where dropped_at is null;
+create unique index queue_settings_name on posthaste.queue_settings (name) where dropped_at is null;
 
 create table posthaste.subscriptions (
-  queue_id   int         not null references posthaste.queues,
+  queue_id   int         not null references posthaste.queue_settings,
   number     smallint    not null check (number between 0 and 1023),
   name       text        not null check (name ~ '^[a-z0-9_.-]{1,63}$'),
   since      pg_snapshot not null,
@@ -219,7 +219,7 @@ create index leases_until on posthaste.leases (subscriber, until);
 create index leases_claim on posthaste.leases (claim);
 
 -- oldest_open is the mark below which none of the worker's claims is open.
-create table posthaste.workers (
+create table posthaste.registrations (
   id           bigint primary key generated always as identity,
   name         text        not null,
   version      text        not null,
@@ -251,7 +251,7 @@ create table posthaste.cancelled (
 create table posthaste.dead_letter_entries (
   message_id   bigint      not null,
   subscription smallint    not null,
-  queue_id     int         not null references posthaste.queues,
+  queue_id     int         not null references posthaste.queue_settings,
   lane         smallint    not null,
   pos          bigint      not null,
   ord          xid8,
