@@ -1,0 +1,119 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+func withTokens(t *testing.T) func(*Config, *hooked) {
+	return func(c *Config, _ *hooked) {
+		for _, scope := range []Scope{ScopeSend, ScopeReceive, ScopeAdmin} {
+			token, err := NewToken(string(scope)+"er", string(scope)+"-secret", scope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Tokens = append(c.Tokens, token)
+		}
+		c.Mount = map[string]http.Handler{"/caught": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.URL.Path)) })}
+	}
+}
+
+// Every route lets in the tokens of its scope and no other.
+func TestScopesOfEveryRoute(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, withTokens(t))
+	routes := append(a.server.routes(), route{method: "GET", path: "/caught", scope: ScopeAdmin}, route{method: "GET", path: "/caught/1", scope: ScopeAdmin})
+	for _, r := range routes {
+		path := strings.NewReplacer("{queue}", "orders", "{id}", "1").Replace(r.path)
+		for _, token := range []string{"", "wrong-secret", "send-secret", "receive-secret", "admin-secret"} {
+			a := *a
+			a.token = token
+			got, err := a.client.Do(a.request(t.Context(), r.method, path, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Body.Close()
+			known := token != "" && token != "wrong-secret"
+			allowed := r.scope == "" || known && (r.scope == ScopeAny || token == "admin-secret" || token == string(r.scope)+"-secret")
+			switch {
+			case allowed && (got.StatusCode == 401 || got.StatusCode == 403),
+				!allowed && known && got.StatusCode != 403,
+				!allowed && !known && got.StatusCode != 401,
+				!allowed && !strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer"):
+				t.Errorf("%s %s with %q: %d", r.method, r.path, token, got.StatusCode)
+			}
+		}
+	}
+	if strings.Contains(a.log.String(), "-secret") {
+		t.Error("a secret is in the log")
+	}
+}
+
+func TestUnauthorizedStoresNothing(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, withTokens(t))
+	a.queue("orders")
+	a.call("POST", "/v1/queues/orders/messages", `{}`).wantProblem(t, 401, posthaste.Denied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{}`, "Authorization", "Basic c2VuZC1zZWNyZXQ=").wantProblem(t, 401, posthaste.Denied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{}`, "Authorization", "Bearer receive-secret").wantProblem(t, 403, posthaste.Denied, "Authorization")
+	queues, err := a.engine.Queues(t.Context())
+	if err != nil || queues[0].Subscriptions[0].Sent != 0 {
+		t.Fatalf("%+v %v", queues, err)
+	}
+	a.call("POST", "/v1/queues/orders/messages", `{}`, "Authorization", "bearer send-secret").want(t, 201)
+}
+
+func TestTokensAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{"", "with space", "tab\t", "ümlaut"} {
+		if _, err := NewToken("x", secret, ScopeSend); posthaste.CodeOf(err) != posthaste.Invalid {
+			t.Errorf("%q: %v", secret, err)
+		}
+	}
+	if _, err := NewToken("x", "secret"); err == nil {
+		t.Error("a token without scopes passes")
+	}
+	if _, err := NewToken("x", "secret", "root"); err == nil {
+		t.Error("an unknown scope passes")
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("a server without an engine passes")
+	}
+}
+
+// Pages of other sites, and names made to point here, reach nothing.
+func TestBrowsersOfOtherSites(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	a.sendSome(1)
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
+		a.call("POST", "/v1/queues/orders/receive", "", headers...).wantProblem(t, 403, posthaste.Denied, "Origin")
+	}
+	r := a.request(t.Context(), "GET", "/v1/queues", "")
+	for host, want := range map[string]int{"evil.example": 403, "evil.example:8484": 403, "localhost:1": 200, "127.0.0.1": 200, "[::1]:8484": 200, "[::1]": 200} {
+		r.Host = host
+		got, err := a.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != want {
+			t.Errorf("Host %s: %d", host, got.StatusCode)
+		}
+	}
+	b := newAPI(t, withTokens(t))
+	r = b.request(t.Context(), "GET", "/healthz", "")
+	r.Host = "posthaste.example"
+	got, err := b.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != 200 {
+		t.Errorf("with tokens any name will do: %d", got.StatusCode)
+	}
+}

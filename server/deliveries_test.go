@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// 409 names each that was no longer the caller's; the others are settled.
+func TestDS7SettlingTwiceOverHTTP(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	a.sendSome(3)
+	var got []wire.Delivery
+	a.call("POST", "/v1/queues/orders/receive?max=3", "").want(t, 200).into(t, &got)
+	first, second, third := got[0].ID.String(), got[1].ID.String(), got[2].ID.String()
+	a.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+first+`"}]}`).want(t, 200)
+
+	p := a.call("POST", "/v1/deliveries/fail", fmt.Sprintf(`{"deliveries":[{"id":"%s","error":"x"},{"id":"%s","error":"y","permanent":true},{"id":"99999","error":"z"}]}`, first, second)).
+		wantProblem(t, 409, posthaste.Conflict, "deliveries")
+	if !slices.Equal(p.IDs, []string{first, "99999"}) || len(p.Deliveries) != 3 || p.Deliveries[0].Settled || !p.Deliveries[1].Settled || p.Deliveries[1].Outcome != posthaste.Dead {
+		t.Fatalf("%+v", p)
+	}
+	for _, action := range []string{"ack", "release"} {
+		p := a.call("POST", "/v1/deliveries/"+action, `{"deliveries":[{"id":"`+second+`"}]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+		if !slices.Equal(p.IDs, []string{second}) {
+			t.Fatalf("%+v", p)
+		}
+	}
+	p = a.call("POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+second+`","lease":"1m"},{"id":"`+third+`","lease":"2m"}]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+	if !slices.Equal(p.IDs, []string{second}) {
+		t.Fatalf("%+v", p)
+	}
+	for id, want := range map[posthaste.MessageID]posthaste.State{got[0].MessageID: posthaste.StateDone, got[1].MessageID: posthaste.StateDead, got[2].MessageID: posthaste.StateRunning} {
+		var m wire.Message
+		a.call("GET", "/v1/messages/"+id.String(), "").want(t, 200).into(t, &m)
+		if m.Subscriptions[0].State != want {
+			t.Errorf("message %s is %s instead of %s", id, m.Subscriptions[0].State, want)
+		}
+	}
+}
+
+// What the engine is told is what was asked.
+func TestSettlementsAsAsked(t *testing.T) {
+	t.Parallel()
+	var asked []posthaste.Settlement
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.settle = func(_ context.Context, s []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+			asked = s
+			results := make([]posthaste.SettleResult, len(s))
+			for i := range s {
+				results[i] = posthaste.SettleResult{Delivery: s[i].Delivery, Settled: true, Outcome: s[i].Outcome}
+			}
+			if s[0].Error == "refuse" {
+				results[0] = posthaste.SettleResult{Delivery: s[0].Delivery, Err: posthaste.Invalidf("receipt", "not so")}
+			}
+			return results, nil
+		}
+	})
+	for _, c := range []struct{ action, delivery, want string }{
+		{"ack", `{"id":"7"}`, `{7 done  0s  0s}`},
+		{"ack", `{"id":"7","receipt":{"a":[1]}}`, `{7 done  0s {"a":[1]} 0s}`},
+		{"ack", `{"id":"7","receipt":null}`, `{7 done  0s  0s}`},
+		{"fail", `{"id":"7","error":"no"}`, `{7 retried no 0s  0s}`},
+		{"fail", `{"id":"7","error":"no","retry_after":"1.5h","permanent":false}`, `{7 retried no 1h30m0s  0s}`},
+		{"fail", `{"id":"7","error":"no","permanent":true,"receipt":"x"}`, `{7 dead no 0s "x" 0s}`},
+		{"release", `{"id":"7"}`, `{7 released  0s  0s}`},
+	} {
+		a.call("POST", "/v1/deliveries/"+c.action, `{"deliveries":[`+c.delivery+`]}`).want(t, 200)
+		if got := fmt.Sprintf("%s", asked); got != "["+c.want+"]" {
+			t.Errorf("%s %s: %s", c.action, c.delivery, got)
+		}
+	}
+	p := a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"refuse"},{"id":"8","error":"x"}]}`).wantProblem(t, 400, posthaste.Invalid, "receipt")
+	if !slices.Equal(p.IDs, []string{"7"}) || p.Deliveries[0].Error == "" || !p.Deliveries[1].Settled {
+		t.Errorf("%+v", p)
+	}
+}

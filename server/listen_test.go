@@ -1,0 +1,171 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/memory"
+)
+
+func TestCheckListen(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		addr  string
+		token bool
+		want  posthaste.Code
+	}{
+		{"127.0.0.1:8484", false, ""}, {"127.9.9.9:0", false, ""}, {"[::1]:8484", false, ""}, {"localhost:8484", false, ""},
+		{":8484", false, posthaste.Refused}, {"0.0.0.0:8484", false, posthaste.Refused}, {"[::]:8484", false, posthaste.Refused},
+		{"192.0.2.1:80", false, posthaste.Refused}, {"0.0.0.0:8484", true, ""}, {"8484", true, posthaste.Invalid}, {"", false, posthaste.Invalid},
+	} {
+		err := CheckListen(c.addr, c.token)
+		if posthaste.CodeOf(err) != c.want {
+			t.Errorf("%q, token %v: %v", c.addr, c.token, err)
+		}
+		if c.want == posthaste.Refused && (!strings.Contains(err.Error(), "--token") || !strings.Contains(err.Error(), "--listen")) {
+			t.Errorf("%q: the message names no flag: %v", c.addr, err)
+		}
+	}
+}
+
+type served struct {
+	*api
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func serve(t *testing.T, grace time.Duration, engine *hooked) *served {
+	t.Helper()
+	engine.Engine = memory.Open()
+	server, err := New(Config{Engine: engine, LookInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &served{&api{t: t, engine: engine, server: server, url: "http://" + listener.Addr().String(), client: &http.Client{}}, stop, make(chan error, 1)}
+	go func() { s.ended <- server.Serve(ctx, listener, grace) }()
+	t.Cleanup(stop)
+	s.queue("orders")
+	return s
+}
+
+// Stopping answers those who wait at once, and lets finish what runs.
+func TestServeStopsGracefully(t *testing.T) {
+	t.Parallel()
+	sending, finish := make(chan struct{}), make(chan struct{})
+	engine := &hooked{}
+	engine.send = func(ctx context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
+		close(sending)
+		<-finish
+		return engine.Engine.Send(ctx, m...)
+	}
+	s := serve(t, time.Minute, engine)
+	waits := s.receiveLater(t.Context(), "wait=5m")
+	eventually(t, "it waits", func() bool { return s.server.gatherer.tried("orders") == 1 })
+	sent := make(chan int, 1)
+	go func() {
+		got, _ := s.try(t.Context(), "POST", "/v1/queues/orders/messages", `{}`)
+		sent <- got.status
+	}()
+	<-sending
+	s.stop()
+	if r := <-waits; r.err != nil || len(r.got) != 0 {
+		t.Fatalf("%+v", r)
+	}
+	close(finish)
+	if status := <-sent; status != 201 {
+		t.Fatalf("the request that ran was answered %d", status)
+	}
+	if err := <-s.ended; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.try(t.Context(), "GET", "/healthz", ""); err == nil {
+		t.Fatal("it still answers")
+	}
+	s.server.Close()
+}
+
+func TestServeCutsOffWhatOutlivesTheGrace(t *testing.T) {
+	t.Parallel()
+	sending := make(chan struct{})
+	engine := &hooked{}
+	engine.send = func(ctx context.Context, _ ...posthaste.Message) ([]posthaste.MessageID, error) {
+		close(sending)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s := serve(t, 10*time.Millisecond, engine)
+	go func() { _, _ = s.try(t.Context(), "POST", "/v1/queues/orders/messages", `{}`) }()
+	<-sending
+	s.stop()
+	if err := <-s.ended; posthaste.CodeOf(err) != posthaste.Refused {
+		t.Fatal(err)
+	}
+}
+
+func TestHA5Readiness(t *testing.T) {
+	t.Parallel()
+	var ready func(ctx context.Context) error
+	a := newAPI(t, func(_ *Config, h *hooked) { h.ready = func(ctx context.Context) error { return ready(ctx) } })
+	for _, c := range []struct {
+		ready  func(context.Context) error
+		status int
+		code   posthaste.Code
+	}{
+		{func(context.Context) error { return nil }, 200, ""},
+		{func(context.Context) error { return &posthaste.Error{Code: posthaste.SchemaOld, Message: "old"} }, 503, posthaste.SchemaOld},
+		{func(context.Context) error { return errors.New("dial tcp: password") }, 503, posthaste.Unavailable},
+		{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 503, posthaste.Unavailable},
+		{func(context.Context) error { return nil }, 200, ""},
+	} {
+		ready = c.ready
+		start := time.Now()
+		got := a.call("GET", "/readyz", "").want(t, c.status)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("answered after %s", took)
+		}
+		if c.status == 503 {
+			if p := got.problem(t); p.Code != c.code || strings.Contains(p.Detail, "password") || got.header.Get("Retry-After") == "" {
+				t.Errorf("%s", got.body)
+			}
+		}
+		a.call("GET", "/healthz", "").want(t, 200)
+	}
+}
+
+// A client that does not finish its header does not keep its connection.
+func TestSlowHeaderIsCutOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes the 10 s a header may take")
+	}
+	t.Parallel()
+	s := serve(t, time.Minute, &hooked{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.ReadAll(conn); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+		t.Fatal("the connection stays open")
+	}
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

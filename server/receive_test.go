@@ -1,0 +1,354 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// patience bounds waiting for what must happen; it decides no test's result
+// unless something is broken.
+const patience = 20 * time.Second
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("in %s not: %s", patience, what)
+		}
+	}
+}
+
+func (g *gatherer) waiting(queue string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gatherings[queue] == nil {
+		return 0
+	}
+	return len(g.gatherings[queue].waiters)
+}
+
+// tried counts the receivers that wait and whose queue was found empty.
+func (g *gatherer) tried(queue string) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gathered := g.gatherings[queue]; gathered != nil {
+		for _, w := range gathered.waiters {
+			if w.tried {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+type receivedLater struct {
+	got []wire.Delivery
+	err error
+}
+
+func (a *api) receiveLater(ctx context.Context, query string) <-chan receivedLater {
+	done := make(chan receivedLater, 1)
+	go func() {
+		got, err := a.try(ctx, "POST", "/v1/queues/orders/receive?"+query, "")
+		var r receivedLater
+		if r.err = err; err == nil {
+			if got.status != 200 {
+				r.err = fmt.Errorf("status %d: %s", got.status, got.body)
+			} else {
+				r.err = json.Unmarshal(got.body, &r.got)
+			}
+		}
+		done <- r
+	}()
+	return done
+}
+
+func (a *api) sendSome(n int) {
+	a.t.Helper()
+	messages := make([]posthaste.Message, n)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: "orders", Payload: i}
+	}
+	if _, err := a.engine.Engine.Send(a.t.Context(), messages...); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func TestDS3ReceiveInOrderOverHTTP(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	a.sendSome(3)
+	var order []string
+	for _, want := range []int{2, 1, 0} {
+		var got []wire.Delivery
+		a.call("POST", "/v1/queues/orders/receive?max=2", "").want(t, 200).into(t, &got)
+		if len(got) != want {
+			t.Fatalf("%d instead of %d", len(got), want)
+		}
+		for _, d := range got {
+			order = append(order, string(d.Payload))
+		}
+	}
+	if fmt.Sprint(order) != "[0 1 2]" {
+		t.Fatal(order)
+	}
+}
+
+func TestDS3ReceiveWaitsUntilItsWaitIsOver(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	start := time.Now()
+	r := <-a.receiveLater(t.Context(), "wait=150ms")
+	if took := time.Since(start); r.err != nil || len(r.got) != 0 || took < 150*time.Millisecond {
+		t.Fatalf("%+v after %s", r, took)
+	}
+	if a.call("POST", "/v1/queues/orders/receive?wait=1ms", "").want(t, 200); a.server.gatherer.waiting("orders") != 0 {
+		t.Fatal("somebody still waits")
+	}
+}
+
+// The look interval of these tests is an hour: only the doorbell can wake.
+func TestDS3ReceiveIsWokenByAMessage(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	for range 20 {
+		later := a.receiveLater(t.Context(), "wait=1m")
+		eventually(t, "the receiver waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
+		a.sendSome(1)
+		if r := <-later; r.err != nil || len(r.got) != 1 {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
+// Receivers that come while a claim is under way share the next one.
+func TestReceiversShareClaims(t *testing.T) {
+	t.Parallel()
+	const receivers = 16
+	var mu sync.Mutex
+	var asked []int
+	held, release := make(chan struct{}), make(chan struct{})
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+			mu.Lock()
+			asked = append(asked, r.Max)
+			first := len(asked) == 1
+			mu.Unlock()
+			if first {
+				close(held)
+				<-release
+			}
+			return h.Engine.Receive(ctx, r)
+		}
+	})
+	a.queue("orders")
+	waits := []<-chan receivedLater{a.receiveLater(t.Context(), "max=2&wait=1m")}
+	<-held
+	for range receivers - 1 {
+		waits = append(waits, a.receiveLater(t.Context(), "max=2&wait=1m"))
+	}
+	eventually(t, "all have gathered", func() bool { return a.server.gatherer.waiting("orders") == receivers })
+	a.sendSome(2 * receivers)
+	close(release)
+	seen := map[posthaste.MessageID]bool{}
+	for _, wait := range waits {
+		r := <-wait
+		if r.err != nil || len(r.got) != 2 {
+			t.Fatalf("%+v", r)
+		}
+		for _, d := range r.got {
+			seen[d.MessageID] = true
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(seen) != 2*receivers || len(asked) != 2 || asked[0] != 2 || asked[1] != 2*(receivers-1) {
+		t.Fatalf("%d messages by claims of %v", len(seen), asked)
+	}
+}
+
+// More receivers than one claim can serve, and leases of several lengths.
+func TestReceiversOfManySizes(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	var waits []<-chan receivedLater
+	for i := range 30 {
+		waits = append(waits, a.receiveLater(t.Context(), fmt.Sprintf("max=1000&wait=1m&lease=%ds", 10+i%3)))
+	}
+	eventually(t, "all wait", func() bool { return a.server.gatherer.waiting("orders") == 30 })
+	seen := map[posthaste.MessageID]bool{}
+	for range waits {
+		a.sendSome(1)
+	}
+	// Any of them may be given several; the rest get what comes.
+	for answered := 0; answered < len(waits); {
+		for i, wait := range waits {
+			select {
+			case r := <-wait:
+				if r.err != nil || len(r.got) == 0 {
+					t.Fatalf("%+v", r)
+				}
+				for _, d := range r.got {
+					if seen[d.MessageID] {
+						t.Fatal("twice")
+					}
+					seen[d.MessageID] = true
+				}
+				waits[i] = nil
+				answered++
+			default:
+			}
+		}
+		if n := a.server.gatherer.waiting("orders"); n > 0 {
+			a.sendSome(1)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A caller that leaves while its claim is under way leaves nothing behind: the
+// next one gets the messages at once, as first attempts.
+func TestReceiverThatLeavesStrandsNothing(t *testing.T) {
+	t.Parallel()
+	held, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+			got, err := h.Engine.Receive(ctx, r)
+			once.Do(func() { close(held); <-release })
+			return got, err
+		}
+	})
+	a.queue("orders")
+	a.sendSome(5)
+	ctx, leave := context.WithCancel(t.Context())
+	later := a.receiveLater(ctx, "max=5&wait=1m")
+	<-held
+	leave()
+	if r := <-later; !errors.Is(r.err, context.Canceled) {
+		t.Fatalf("%+v", r)
+	}
+	eventually(t, "the server notices", func() bool { return a.server.gatherer.waiting("orders") == 0 })
+	close(release)
+	got := map[posthaste.MessageID]bool{}
+	for len(got) < 5 {
+		r := <-a.receiveLater(t.Context(), "max=5&wait=1m")
+		if r.err != nil || len(r.got) == 0 {
+			t.Fatalf("%+v", r)
+		}
+		for _, d := range r.got {
+			if d.Attempt != 1 {
+				t.Errorf("attempt %d", d.Attempt)
+			}
+			got[d.MessageID] = true
+		}
+	}
+}
+
+func TestReceiverThatLeavesWhileNothingComes(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	ctx, leave := context.WithCancel(t.Context())
+	later := a.receiveLater(ctx, "wait=1m")
+	eventually(t, "it waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
+	leave()
+	<-later
+	eventually(t, "nobody waits, and nothing runs", func() bool {
+		a.server.gatherer.mu.Lock()
+		defer a.server.gatherer.mu.Unlock()
+		return len(a.server.gatherer.gatherings) == 0
+	})
+	a.sendSome(1)
+	if r := <-a.receiveLater(t.Context(), ""); r.err != nil || len(r.got) != 1 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// brokenPipe is a connection that takes no answer.
+type brokenPipe struct{ *httptest.ResponseRecorder }
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestAnswerThatIsNotTakenIsHandedBack(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	a.sendSome(2)
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/v1/queues/orders/receive?max=2", http.NoBody)
+	a.server.ServeHTTP(brokenPipe{httptest.NewRecorder()}, r)
+	var got []wire.Delivery
+	a.call("POST", "/v1/queues/orders/receive?max=2", "").want(t, 200).into(t, &got)
+	if len(got) != 2 || got[0].Attempt != 1 {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// What cannot be handed back at first is tried again.
+func TestHandingBackIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	failures := 2
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.settle = func(ctx context.Context, s []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+			if failures--; failures >= 0 {
+				return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+			}
+			return h.Engine.Settle(ctx, s)
+		}
+	})
+	a.queue("orders")
+	a.sendSome(1)
+	got, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1, Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.server.gatherer.release(got)
+	if r := <-a.receiveLater(t.Context(), ""); r.err != nil || len(r.got) != 1 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestReceiveTellsErrorsToAllWhoWait(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	var waits []<-chan receivedLater
+	for range 3 {
+		waits = append(waits, a.receiveLater(t.Context(), "wait=1m"))
+	}
+	eventually(t, "they wait", func() bool { return a.server.gatherer.tried("orders") == 3 })
+	if err := a.engine.QueueDrop(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	a.server.gatherer.bell.Wake("orders")
+	for _, wait := range waits {
+		if r := <-wait; r.err == nil {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
+// What nobody rings for, such as a message that falls due, is found by the look.
+func TestReceiveFindsWhatFallsDue(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(c *Config, _ *hooked) { c.LookInterval = 5 * time.Millisecond })
+	a.queue("orders")
+	a.call("POST", "/v1/queues/orders/messages", `{"delay":"50ms","wake":false}`).want(t, 201)
+	if r := <-a.receiveLater(t.Context(), "wait=1m"); r.err != nil || len(r.got) != 1 {
+		t.Fatalf("%+v", r)
+	}
+}
