@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,7 @@ type Engine struct {
 	pool    *pgxpool.Pool
 	owned   bool // Open made the pool, so Close closes it
 	polling bool
+	due     sync.Map // dueKey → time.Time: when to look at the due track again
 	log     *slog.Logger
 }
 

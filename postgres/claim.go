@@ -1,0 +1,247 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// dueInterval is how often a busy reader looks at what falls due: far below
+// the second within which it must start, and seldom enough to cost nothing.
+const dueInterval = 5 * time.Millisecond
+
+var (
+	claimStatement = statement{
+		name: "posthaste_claim",
+		sql:  "select handed, wants_idle, next_due, timeout from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8)",
+		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID},
+	}
+	fetchStatement = statement{
+		name: "posthaste_fetch",
+		sql: "select delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
+			" from posthaste.fetch($1, $2)",
+		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID},
+	}
+)
+
+// Register implements [posthaste.Claims].
+func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var id posthaste.WorkerID
+	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8))",
+		info.Name, info.Version, info.Lease.Seconds()).Scan((*int64)(&id))
+	// A registration whose answer got lost is a worker without claims.
+	return id, readError(err)
+}
+
+// Unregister implements [posthaste.Claims].
+func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := e.pool.Exec(ctx, "select posthaste.worker_unregister($1)", int64(worker))
+	return readError(err)
+}
+
+// Heartbeat implements [posthaste.Claims] by one statement.
+func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	queues := make([]string, len(beat.Queues))
+	subscriptions := make([]string, len(beat.Queues))
+	for i, q := range beat.Queues {
+		queues[i], subscriptions[i] = q.Queue, q.Subscription
+	}
+	var reply posthaste.HeartbeatReply
+	rows, err := e.pool.Query(ctx, "select coalesce(ready, false), next_due, maintain, rescue from posthaste.worker_heartbeat($1, $2, $3)",
+		int64(beat.Worker), queues, subscriptions)
+	if err != nil {
+		return reply, readError(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var look posthaste.LookReply
+		var next *float64
+		if err := rows.Scan(&look.Found, &next, &reply.Maintain, &reply.Rescue); err != nil {
+			return reply, readError(err)
+		}
+		look.NextDue = dueIn(next)
+		reply.Looks = append(reply.Looks, look)
+	}
+	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
+	return reply, readError(rows.Err())
+}
+
+func dueIn(seconds *float64) time.Duration {
+	if seconds == nil {
+		return -1
+	}
+	return time.Duration(*seconds * float64(time.Second))
+}
+
+// Claim implements [posthaste.Claims]: it claims and reads what was claimed in
+// one round trip, the reading outside the readers' locks.
+func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
+	var reply posthaste.ClaimReply
+	subscription := req.Subscription
+	if subscription == "" {
+		subscription = posthaste.DefaultSubscription
+	}
+	var handed int
+	var timeout time.Duration
+	due := e.looksDue(req)
+	err := e.call(ctx, func(i int, v [][]byte) error {
+		if i == 0 {
+			handed, reply.WantsIdle = readInt4(v[0]), readBool(v[1])
+			reply.NextDue = -1
+			if v[2] != nil {
+				reply.NextDue = time.Duration(readFloat8(v[2]) * float64(time.Second))
+			}
+			timeout = time.Duration(readFloat8(v[3]) * float64(time.Second))
+			reply.Deliveries = make([]posthaste.RawDelivery, 0, handed)
+			return nil
+		}
+		d, err := readDelivery(v)
+		if err != nil {
+			return err
+		}
+		d.Queue, d.Subscription, d.Timeout = req.Queue, subscription, timeout
+		reply.Deliveries = append(reply.Deliveries, d)
+		return nil
+	},
+		bound{&claimStatement, [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue), textParam(subscription),
+			int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due)}},
+		bound{&fetchStatement, [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number)}})
+	if err == nil && len(reply.Deliveries) != handed {
+		err = fmt.Errorf("claim %d of worker %d handed out %d deliveries, and %d were read", req.Number, req.Worker, handed, len(reply.Deliveries))
+	}
+	if err != nil {
+		return posthaste.ClaimReply{}, claimError(err)
+	}
+	e.sawDue(req, due, reply.Deliveries)
+	return reply, nil
+}
+
+// claimError says of a lost answer that it is unsure, and of a slice that was
+// reclaimed between claim and fetch that there is nothing to hand out.
+func claimError(err error) error {
+	err = writeError(err)
+	var e *posthaste.Error
+	if errors.As(err, &e) && e.Code == posthaste.Conflict {
+		return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: e.Message, Hint: e.Hint, Cause: err}
+	}
+	return err
+}
+
+// looksDue decides whether a claim looks at the due track: not in every claim
+// of a busy reader, always when the last one found nothing fresh or something
+// due. The process's clock decides no more than how often.
+func (e *Engine) looksDue(req posthaste.ClaimRequest) bool {
+	v, ok := e.due.Load(dueKey{req.Worker, req.QueueRef})
+	return !ok || time.Now().After(v.(time.Time))
+}
+
+func (e *Engine) sawDue(req posthaste.ClaimRequest, looked bool, deliveries []posthaste.RawDelivery) {
+	key := dueKey{req.Worker, req.QueueRef}
+	switch {
+	case len(deliveries) == 0 || !deliveries[0].DueAt.IsZero() || !deliveries[len(deliveries)-1].DueAt.IsZero():
+		e.due.Delete(key)
+	case looked:
+		e.due.Store(key, time.Now().Add(dueInterval))
+	}
+}
+
+type dueKey struct {
+	worker posthaste.WorkerID
+	queue  posthaste.QueueRef
+}
+
+// readDelivery reads a row of posthaste.fetch. The values are only lent.
+func readDelivery(v [][]byte) (posthaste.RawDelivery, error) {
+	d := posthaste.RawDelivery{
+		ID:          posthaste.DeliveryID(readInt8(v[0])),
+		MessageID:   posthaste.MessageID(readInt8(v[1])),
+		Attempt:     readInt2(v[2]),
+		Key:         string(v[3]),
+		Kind:        string(v[4]),
+		Payload:     append(make([]byte, 0, len(v[6])), v[6]...),
+		ContentType: posthaste.ContentTypeJSON,
+		Reference:   string(v[8]),
+		CreatedAt:   readTime(v[9]),
+		DueAt:       readTime(v[10]),
+		Alone:       readBool(v[12]),
+	}
+	if v[7] != nil {
+		d.ContentType = contentType(v[7])
+	}
+	if v[5] != nil {
+		if err := json.Unmarshal(readJSON(v[5]), &d.Headers); err != nil {
+			return d, fmt.Errorf("headers of message %d: %w", d.MessageID, err)
+		}
+	}
+	if v[11] != nil {
+		if err := json.Unmarshal(readJSON(v[11]), &d.Story); err != nil {
+			return d, fmt.Errorf("story of message %d: %w", d.MessageID, err)
+		}
+	}
+	return d, nil
+}
+
+// contentType saves an allocation for the most common one.
+func contentType(v []byte) string {
+	if string(v) == posthaste.ContentTypeBytes {
+		return posthaste.ContentTypeBytes
+	}
+	return string(v)
+}
+
+// Unsettled implements [posthaste.Claims].
+func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo int64) ([]posthaste.DeliveryID, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	rows, err := e.pool.Query(ctx, "select posthaste.worker_unsettled($1, $2)", int64(worker), upTo)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer rows.Close()
+	var ids []posthaste.DeliveryID
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, readError(err)
+		}
+		ids = append(ids, posthaste.DeliveryID(id))
+	}
+	return ids, readError(rows.Err())
+}
+
+// Receive implements [posthaste.Claims].
+func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+	subscription := req.Subscription
+	if subscription == "" {
+		subscription = posthaste.DefaultSubscription
+	}
+	var out []posthaste.RawDelivery
+	err := e.call(ctx, func(_ int, v [][]byte) error {
+		d, err := readDelivery(v)
+		d.Queue, d.Subscription = req.Queue, subscription
+		d.Timeout = req.Lease
+		out = append(out, d)
+		return err
+	}, bound{&receiveStatement, [][]byte{textParam(req.Queue), int4Param(int32(min(max(req.Max, -1), 1<<30))), int8Param(req.Lease.Microseconds()),
+		textParam(subscription)}})
+	return out, writeError(err)
+}
+
+var receiveStatement = statement{
+	name: "posthaste_receive",
+	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false" +
+		" from posthaste.receive($1, $2, $3 * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))",
+	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int8OID, pgtype.TextOID},
+}

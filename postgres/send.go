@@ -1,0 +1,203 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// copyFrom is from how many messages on COPY is cheaper than the function that
+// takes arrays (measured: docs/performance.md).
+const copyFrom = 64
+
+// maxRows bounds one statement of either way; larger sends take several in the
+// same transaction.
+const maxRows = 10_000
+
+var sendRows = statement{
+	name: "posthaste_send_rows",
+	sql:  "select posthaste.send_rows($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)",
+	oids: []uint32{pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.JSONBArrayOID,
+		pgtype.TextArrayOID, pgtype.JSONBArrayOID, pgtype.Float8ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.BoolOID},
+}
+
+// row is a message as it is stored: everything encoded and checked.
+type row struct {
+	*posthaste.Message
+	body        []byte
+	contentType string
+	headers     []byte
+	trace       string
+}
+
+// encode checks what the ledger's functions would refuse or, for COPY, would
+// have to: all limits but the queue's own.
+func encode(messages []posthaste.Message) ([]row, error) {
+	rows := make([]row, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		r := &rows[i]
+		r.Message = m
+		var err error
+		if r.body, r.contentType, err = m.Body(); err != nil {
+			return nil, naming(err, i, len(messages))
+		}
+		if err := m.Check(); err != nil {
+			return nil, naming(err, i, len(messages))
+		}
+		if r.contentType == posthaste.ContentTypeJSON {
+			// What Body marshalled itself is valid.
+			if given(m.Payload) && !json.Valid(r.body) {
+				return nil, naming(posthaste.Invalidf("payload", "payload is not valid JSON, though its content type says so"), i, len(messages))
+			}
+			r.contentType = ""
+		}
+		if len(m.Headers) > 0 {
+			if r.headers, err = json.Marshal(m.Headers); err != nil {
+				return nil, posthaste.Invalidf("headers", "headers cannot be encoded: %v", err)
+			}
+			r.trace = m.Headers["traceparent"]
+			if len(r.trace) > posthaste.MaxWordBytes {
+				r.trace = ""
+			}
+		}
+	}
+	return rows, nil
+}
+
+func given(payload any) bool {
+	switch payload.(type) {
+	case []byte, json.RawMessage:
+		return true
+	}
+	return false
+}
+
+func naming(err error, i, n int) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("message %d: %w", i+1, err)
+}
+
+// Send implements [posthaste.Engine]. Many messages of one queue travel by
+// COPY, few or mixed ones in arrays to one function; either way in one
+// transaction.
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	rows, err := encode(messages)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer conn.Release()
+	if len(rows) <= maxRows && !copyable(rows) {
+		ids, err := e.sendArrays(ctx, conn.Conn(), rows)
+		return ids, writeError(err)
+	}
+	if len(rows) <= maxRows {
+		ids, err := e.copyOnce(ctx, conn.Conn(), rows)
+		return ids, writeError(err)
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	ids, err := e.sendIn(ctx, conn.Conn(), rows)
+	if err != nil {
+		return nil, readError(err) // nothing was committed
+	}
+	return ids, writeError(tx.Commit(ctx))
+}
+
+// sendIn sends rows in the transaction that is open on conn.
+func (e *Engine) sendIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]posthaste.MessageID, error) {
+	ids := make([]posthaste.MessageID, 0, len(rows))
+	for len(rows) > 0 {
+		part := rows[:min(len(rows), maxRows)]
+		rows = rows[len(part):]
+		send := e.sendArrays
+		if copyable(part) {
+			send = e.copyIn
+		}
+		some, err := send(ctx, conn, part)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, some...)
+	}
+	return ids, nil
+}
+
+// sendArrays sends rows by one call of posthaste.send_rows.
+func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]posthaste.MessageID, error) {
+	var ids []posthaste.MessageID
+	err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
+		for _, id := range readInt8Array(values[0]) {
+			ids = append(ids, posthaste.MessageID(id))
+		}
+		return nil
+	}, bound{&sendRows, rowParams(rows)})
+	if err == nil && len(ids) != len(rows) {
+		err = fmt.Errorf("posthaste.send_rows answered %d ids for %d messages", len(ids), len(rows))
+	}
+	return ids, err
+}
+
+func rowParams(rows []row) [][]byte {
+	columns := make([][][]byte, 11)
+	cells := make([][]byte, 11*len(rows))
+	for i := range columns {
+		columns[i] = cells[i*len(rows) : (i+1)*len(rows)]
+	}
+	optional := func(s string) []byte {
+		if s == "" {
+			return nil
+		}
+		return []byte(s)
+	}
+	wake := false
+	for i := range rows {
+		r := &rows[i]
+		columns[0][i] = []byte(r.Queue)
+		if columns[1][i] = r.body; r.body == nil {
+			columns[1][i] = []byte{}
+		}
+		columns[2][i] = optional(r.contentType)
+		columns[3][i] = optional(r.Key)
+		columns[4][i] = optional(r.Kind)
+		if r.headers != nil {
+			columns[5][i] = append([]byte{1}, r.headers...)
+		}
+		columns[6][i] = optional(r.Reference)
+		if len(r.Terms) > 0 {
+			terms, _ := json.Marshal(r.Terms) // strings always encode
+			columns[7][i] = append([]byte{1}, terms...)
+		}
+		if r.Delay > 0 {
+			columns[8][i] = float8(r.Delay.Seconds())
+		}
+		if !r.SendAt.IsZero() {
+			columns[9][i] = timeParam(r.SendAt)
+		}
+		columns[10][i] = optional(r.trace)
+		wake = wake || !r.NoWake
+	}
+	elements := []uint32{pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONBOID,
+		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID}
+	params := make([][]byte, 0, 12)
+	for i, element := range elements {
+		params = append(params, arrayParam(element, columns[i]))
+	}
+	return append(params, boolParam(wake))
+}

@@ -1,0 +1,223 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// The way of a message speaks the extended protocol by hand: binary values
+// without reflection, and pipelines with a Sync of their own for each
+// statement, which pgx's Batch does not offer.
+
+// statement is one SQL function call with its parameters' types.
+type statement struct {
+	name string
+	sql  string
+	oids []uint32
+}
+
+// bound is a statement with its parameters in binary form.
+type bound struct {
+	statement *statement
+	params    [][]byte
+}
+
+var binaryFormat = []int16{pgtype.BinaryFormatCode}
+
+// pipeline runs the statements one after the other in a single round trip,
+// each in a transaction of its own, and hands each row of statement i to
+// row(i, values), which must not keep values. A failing statement does not
+// keep the later ones from running; the first error is returned.
+func (e *Engine) pipeline(ctx context.Context, conn *pgx.Conn, row func(i int, values [][]byte) error, calls ...bound) error {
+	if !e.polling {
+		for _, c := range calls {
+			if _, err := conn.Prepare(ctx, c.statement.name, c.statement.sql); err != nil {
+				return err
+			}
+		}
+	}
+	p := conn.PgConn().StartPipeline(ctx)
+	for _, c := range calls {
+		if e.polling {
+			// The unnamed statement: poolers in transaction mode know no other.
+			p.SendQueryParams(c.statement.sql, c.params, c.statement.oids, binaryFormat, binaryFormat)
+		} else {
+			p.SendQueryPrepared(c.statement.name, c.params, binaryFormat, binaryFormat)
+		}
+		p.SendPipelineSync()
+	}
+	if err := p.Flush(); err != nil {
+		return errors.Join(err, p.Close())
+	}
+	var first error
+	for i := 0; i < len(calls); {
+		results, err := p.GetResults()
+		if err != nil {
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) {
+				return errors.Join(err, p.Close())
+			}
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		switch r := results.(type) {
+		case *pgconn.ResultReader:
+			for r.NextRow() {
+				if first != nil {
+					continue
+				}
+				first = row(i, r.Values())
+			}
+			if _, err := r.Close(); err != nil && first == nil {
+				first = err
+			}
+		case *pgconn.PipelineSync:
+			i++
+		}
+	}
+	return errors.Join(first, p.Close())
+}
+
+// call acquires a connection and runs the statements on it as pipeline does.
+func (e *Engine) call(ctx context.Context, row func(i int, values [][]byte) error, calls ...bound) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return e.pipeline(ctx, conn.Conn(), row, calls...)
+}
+
+// Parameters in binary form.
+
+func int8Param(v int64) []byte  { return binary.BigEndian.AppendUint64(nil, uint64(v)) }
+func int4Param(v int32) []byte  { return binary.BigEndian.AppendUint32(nil, uint32(v)) }
+func float8(v float64) []byte   { return binary.BigEndian.AppendUint64(nil, math.Float64bits(v)) }
+func float4(v float32) []byte   { return binary.BigEndian.AppendUint32(nil, math.Float32bits(v)) }
+func textParam(s string) []byte { return append([]byte{}, s...) }
+
+func boolParam(v bool) []byte {
+	if v {
+		return []byte{1}
+	}
+	return []byte{0}
+}
+
+// timestamptz counts microseconds since 2000.
+var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func timeParam(t time.Time) []byte { return int8Param(microseconds(t)) }
+
+func microseconds(t time.Time) int64 { return t.UnixMicro() - epoch2000.UnixMicro() }
+
+// bitsParam is a bit varying of which the bytes hold the bits from the left.
+func bitsParam(length int, bits []byte) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(bits)), uint32(length))
+	return append(b, bits...)
+}
+
+// arrayParam is a one-dimensional array; a nil element is null.
+func arrayParam(element uint32, elements [][]byte) []byte {
+	size := 20
+	hasNull := uint32(0)
+	for _, e := range elements {
+		size += 4 + len(e)
+		if e == nil {
+			hasNull = 1
+		}
+	}
+	b := make([]byte, 0, size)
+	if len(elements) == 0 {
+		b = binary.BigEndian.AppendUint32(b, 0)
+		b = binary.BigEndian.AppendUint32(b, 0)
+		return binary.BigEndian.AppendUint32(b, element)
+	}
+	b = binary.BigEndian.AppendUint32(b, 1)
+	b = binary.BigEndian.AppendUint32(b, hasNull)
+	b = binary.BigEndian.AppendUint32(b, element)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(elements)))
+	b = binary.BigEndian.AppendUint32(b, 1)
+	for _, e := range elements {
+		if e == nil {
+			b = binary.BigEndian.AppendUint32(b, math.MaxUint32)
+			continue
+		}
+		b = binary.BigEndian.AppendUint32(b, uint32(len(e)))
+		b = append(b, e...)
+	}
+	return b
+}
+
+// Values in binary form. A nil value is null and reads as zero.
+
+func readInt8(v []byte) int64 {
+	if len(v) != 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(v))
+}
+
+func readInt4(v []byte) int {
+	if len(v) != 4 {
+		return 0
+	}
+	return int(int32(binary.BigEndian.Uint32(v)))
+}
+
+func readInt2(v []byte) int {
+	if len(v) != 2 {
+		return 0
+	}
+	return int(int16(binary.BigEndian.Uint16(v)))
+}
+
+func readFloat8(v []byte) float64 {
+	if len(v) != 8 {
+		return 0
+	}
+	return math.Float64frombits(binary.BigEndian.Uint64(v))
+}
+
+func readBool(v []byte) bool { return len(v) == 1 && v[0] == 1 }
+
+func readTime(v []byte) time.Time {
+	if len(v) != 8 {
+		return time.Time{}
+	}
+	return time.UnixMicro(readInt8(v) + epoch2000.UnixMicro()).UTC()
+}
+
+// readJSON strips jsonb's version byte.
+func readJSON(v []byte) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	return v[1:]
+}
+
+// readInt8Array reads a one-dimensional array without nulls.
+func readInt8Array(v []byte) []int64 {
+	if len(v) < 20 {
+		return nil
+	}
+	n := int(binary.BigEndian.Uint32(v[12:]))
+	if len(v) < 20+12*n {
+		return nil
+	}
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = int64(binary.BigEndian.Uint64(v[20+12*i+4:]))
+	}
+	return out
+}
