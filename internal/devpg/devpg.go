@@ -1,0 +1,362 @@
+//go:build unix
+
+package devpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Config says which PostgreSQL to run and how. The zero value of each field
+// but DataDir has a default.
+type Config struct {
+	// Version is "14" or "18". Empty means that of the cluster in DataDir, or
+	// "18" where there is none yet. With BinDir it must be empty or the major
+	// version of those binaries.
+	Version string
+	// DataDir holds the cluster, or the note where it lies instead. It is
+	// made if missing. Required unless Ephemeral.
+	DataDir string
+	// Port on 127.0.0.1; 0 takes a free one, which a Restart keeps.
+	Port int
+	// User is the superuser made with the cluster, Password its password,
+	// Database a database of its own; each is "posthaste" by default.
+	User, Password, Database string
+	// Settings are server parameters, as in postgresql.conf. PostgreSQL's own
+	// defaults hold for all others: commits are durable.
+	Settings map[string]string
+	// BinDir holds initdb and postgres to use instead of fetching them.
+	BinDir string
+	// CacheDir keeps what was fetched; "posthaste" in the user's cache
+	// directory by default.
+	CacheDir string
+	// Repository is the Maven repository to fetch from. Empty means the
+	// environment's POSTHASTE_MAVEN_REPOSITORY or else the public one.
+	Repository string
+	// Log receives PostgreSQL's own log; nil drops it. Writes come from one
+	// goroutine.
+	Log io.Writer
+	// Progress is told how far Start is: total is 0 where it is unknown. It is
+	// called from the goroutine that called Start.
+	Progress func(stage string, done, total int64)
+	// Ephemeral makes a cluster to be thrown away: initdb does not sync it,
+	// and DataDir is removed at Stop, or by the guard when this process dies.
+	// An empty DataDir then means a new one in the temporary directory.
+	Ephemeral bool
+}
+
+// The stages that [Config.Progress] is told, in order. The first two are left
+// out when the binaries are there already, the third when the cluster is.
+const (
+	StageFetch  = "fetch"  // done and total are bytes of the archive
+	StageUnpack = "unpack" // done and total are bytes of the archive
+	StageInit   = "init"   // a new cluster is being made
+	StageStart  = "start"  // PostgreSQL starts, and recovers if it was killed
+)
+
+// stopPatience is how long a fast shutdown may take before harder means are
+// used: an immediate shutdown, and after as long again SIGKILL.
+const stopPatience = 20 * time.Second
+
+// Server is a running PostgreSQL. Its methods are safe for concurrent use.
+type Server struct {
+	config   Config
+	binaries binaries
+	place    *place
+	port     int
+
+	mu     sync.Mutex // held while PostgreSQL is being started or stopped
+	daemon *daemon    // nil when stopped
+	guard  *guard     // nil before the first start and after Stop
+	closed bool       // an ephemeral cluster was removed
+}
+
+// Start starts PostgreSQL in c.DataDir, making the cluster and the database if
+// they are missing, and returns when it accepts connections. A wrong config, a
+// port that is taken and a DataDir in use by another live process are
+// [*posthaste.Error]s. If ctx ends first, nothing is left running.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if c.DataDir == "" {
+		if c.DataDir, err = os.MkdirTemp("", "posthaste-postgres-"); err != nil {
+			return nil, fmt.Errorf("no directory for the cluster: %w", err)
+		}
+	}
+	p, err := openPlace(c.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: c, place: p, port: c.Port}
+	if err := s.prepare(ctx); err != nil {
+		s.letGo()
+		return nil, err
+	}
+	if err := s.Restart(ctx); err != nil {
+		s.letGo()
+		return nil, err
+	}
+	if err := s.createDatabase(ctx); err != nil {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		return nil, errors.Join(err, s.Stop(stop))
+	}
+	return s, nil
+}
+
+func (c Config) withDefaults() (Config, error) {
+	for _, f := range []*string{&c.User, &c.Password, &c.Database} {
+		if *f == "" {
+			*f = "posthaste"
+		}
+	}
+	if c.Progress == nil {
+		c.Progress = func(string, int64, int64) {}
+	}
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	if c.DataDir == "" && !c.Ephemeral {
+		return c, posthaste.Invalidf("data_dir", "a data directory is required")
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		return c, posthaste.Invalidf("port", "port %d is not between 0 and 65535", c.Port)
+	}
+	if c.BinDir == "" && c.Version != "" && releases[c.Version] == "" {
+		return c, posthaste.Invalidf("version", "there is no embedded PostgreSQL %q: the versions are 14 and 18", c.Version)
+	}
+	return c, nil
+}
+
+// prepare does all that comes before the first start of the server: binaries,
+// the cluster's place, what an earlier process left running, and initdb.
+func (s *Server) prepare(ctx context.Context) error {
+	version, err := s.place.version()
+	if err != nil {
+		return err
+	}
+	if s.config.Version == "" && s.config.BinDir == "" {
+		if s.config.Version = version; version == "" {
+			s.config.Version = "18"
+		}
+	}
+	who, err := s.place.owner()
+	if err != nil {
+		return err
+	}
+	if s.binaries, err = findBinaries(ctx, s.config, who); err != nil {
+		return err
+	}
+	if version != "" && s.binaries.major() != version {
+		return &posthaste.Error{Code: posthaste.Conflict, Field: "version",
+			Message: fmt.Sprintf("the cluster in %s was made by PostgreSQL %s and cannot be used by %s", s.place.cluster(), version, s.binaries.version),
+			Hint:    "use that version, or another data directory"}
+	}
+	if version == "" {
+		s.config.Progress(StageInit, 0, 0)
+		return s.place.create(ctx, s.binaries, who, s.config)
+	}
+	return stopLeftovers(ctx, s.place.cluster())
+}
+
+// Restart stops PostgreSQL if it runs, and starts it again with the same port
+// and settings. It is also the way back after Stop and Kill.
+func (s *Server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return &posthaste.Error{Code: posthaste.NotFound, Message: "the throw-away cluster was removed when it was stopped"}
+	}
+	if err := s.place.lock(); err != nil {
+		return err
+	}
+	if s.guard == nil {
+		g, err := startGuard(s.place, s.config.Ephemeral)
+		if err != nil {
+			return err
+		}
+		s.guard = g
+	}
+	if err := s.stop(ctx); err != nil {
+		return err
+	}
+	s.config.Progress(StageStart, 0, 0)
+	return s.start(ctx)
+}
+
+// start tries some ports if it may choose: one that was free a moment ago may
+// be taken when PostgreSQL wants it.
+func (s *Server) start(ctx context.Context) error {
+	for try := 1; ; try++ {
+		port := s.port
+		if port == 0 {
+			var err error
+			if port, err = freePort(); err != nil {
+				return err
+			}
+		} else if err := portFree(port); err != nil {
+			return err
+		}
+		d, err := startDaemon(ctx, s.binaries, s.place, s.guard, port, s.config)
+		if err == nil {
+			s.daemon, s.port = d, port
+			return nil
+		}
+		if s.port != 0 || try == 5 || portFree(port) == nil {
+			return err
+		}
+	}
+}
+
+// URL is how the superuser connects to the database. It holds the password.
+func (s *Server) URL() string { return s.url(s.config.Database) }
+
+func (s *Server) url(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(s.config.User, s.config.Password),
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port())), Path: "/" + database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// Port is where PostgreSQL listens on 127.0.0.1.
+func (s *Server) Port() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.port
+}
+
+// DataDir is where the cluster really lies.
+func (s *Server) DataDir() string { return s.place.cluster() }
+
+// Version is the exact version of the binaries, such as "18.3".
+func (s *Server) Version() string { return s.binaries.version }
+
+// Done returns a channel that is closed when PostgreSQL, as started last, has
+// ended for whatever reason.
+func (s *Server) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.daemon == nil {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return s.daemon.done
+}
+
+// Stop shuts PostgreSQL down: its clients are disconnected and everything is
+// written out. If ctx ends first it is shut down without that, which the next
+// start makes good by recovery. Afterwards the DataDir is free for others, and
+// an ephemeral cluster is gone. Stopping twice does nothing.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.config.Ephemeral {
+		err = s.kill()
+	} else {
+		err = s.stop(ctx)
+	}
+	s.letGo()
+	return err
+}
+
+// letGo gives up the guard and the lock, and the cluster too if it is ephemeral.
+func (s *Server) letGo() {
+	defer func() {
+		if s.guard != nil {
+			s.guard.release()
+			s.guard = nil
+		}
+	}()
+	if s.config.Ephemeral && !s.closed {
+		s.closed = true
+		s.place.remove()
+		return
+	}
+	s.place.unlock()
+}
+
+func (s *Server) stop(ctx context.Context) error {
+	if s.daemon == nil {
+		return nil
+	}
+	err := s.daemon.stop(ctx)
+	s.daemon = nil
+	return err
+}
+
+// Kill ends the postmaster and every backend with SIGKILL, as a crash would,
+// and returns when all are gone. The DataDir stays this server's, and Restart
+// recovers it.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kill()
+}
+
+func (s *Server) kill() error {
+	if s.daemon == nil {
+		return nil
+	}
+	err := s.daemon.kill()
+	s.daemon = nil
+	return err
+}
+
+func (s *Server) createDatabase(ctx context.Context) error {
+	if s.config.Database == "postgres" {
+		return nil
+	}
+	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		return &posthaste.Error{Code: posthaste.Denied, Message: "PostgreSQL started but refuses the configured user or password",
+			Hint: "a cluster keeps the user and password it was made with", Cause: err}
+	}
+	defer conn.Close(ctx)
+	var exists bool
+	err = conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", s.config.Database).Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	_, err = conn.Exec(ctx, "create database "+pgx.Identifier{s.config.Database}.Sanitize())
+	return err
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("no free port for PostgreSQL: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// portFree returns an error that names the port if PostgreSQL could not listen on it.
+func portFree(port int) error {
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err == nil {
+		return l.Close()
+	}
+	e := &posthaste.Error{Code: posthaste.Conflict, Field: "port", Cause: err,
+		Message: fmt.Sprintf("PostgreSQL cannot listen on 127.0.0.1:%d: %v", port, err)}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		e.Message = fmt.Sprintf("port %d on 127.0.0.1, wanted for PostgreSQL, is taken by another program", port)
+		e.Hint = "stop that program or choose another port"
+	}
+	return e
+}

@@ -1,0 +1,321 @@
+//go:build unix
+
+package devpg
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const (
+	clusterName = "postgres"      // the cluster, in its home
+	lockName    = "postgres.lock" // in DataDir and in the cluster's home
+	noteName    = "postgres.json" // in DataDir, once there is a cluster
+	systemDir   = "/var/lib/posthaste"
+)
+
+// place knows where a cluster lies: in its home, which is DataDir or, where
+// the user PostgreSQL runs as cannot reach that, a directory elsewhere.
+type place struct {
+	dataDir string
+	home    string
+	locks   []*os.File
+}
+
+// note is what the file in DataDir remembers.
+type note struct {
+	// Home is the cluster's home elsewhere; empty means DataDir, which may
+	// then be moved as a whole.
+	Home string `json:"home,omitempty"`
+}
+
+// openPlace makes dataDir if it is missing, locks it and finds its cluster.
+func openPlace(dataDir string) (*place, error) {
+	dataDir, err := filepath.Abs(dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	mode := fs.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o711 // for the user PostgreSQL runs as
+	}
+	if err := os.MkdirAll(dataDir, mode); err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "data_dir", Message: "the data directory cannot be made: " + err.Error(), Cause: err}
+	}
+	// PostgreSQL's processes are recognised by their working directory, which
+	// the system tells without symbolic links.
+	if dataDir, err = filepath.EvalSymlinks(dataDir); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	p := &place{dataDir: dataDir, home: dataDir}
+	if err := p.lock(); err != nil {
+		return nil, err
+	}
+	if err := p.readNote(); err != nil {
+		p.unlock()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *place) readNote() error {
+	raw, err := os.ReadFile(filepath.Join(p.dataDir, noteName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var n note
+	if err == nil {
+		err = json.Unmarshal(raw, &n)
+	}
+	if err != nil {
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "data_dir", Message: "the note on where the cluster lies cannot be read: " + err.Error(), Cause: err}
+	}
+	if n.Home == "" {
+		return nil
+	}
+	p.home = n.Home
+	if _, err := os.Stat(p.cluster()); err != nil {
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "data_dir", Cause: err,
+			Message: fmt.Sprintf("%s says that its PostgreSQL cluster lies in %s, where it is not found", p.dataDir, p.cluster()),
+			Hint:    "bring it back, or start over with an empty data directory"}
+	}
+	return p.lockIn(p.home)
+}
+
+func (p *place) cluster() string { return filepath.Join(p.home, clusterName) }
+
+// version is the cluster's major version, or "" where there is no cluster.
+func (p *place) version() (string, error) {
+	raw, err := os.ReadFile(filepath.Join(p.cluster(), "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return "", &posthaste.Error{Code: posthaste.Denied, Field: "data_dir", Cause: err,
+			Message: fmt.Sprintf("the PostgreSQL cluster in %s belongs to another user", p.cluster()),
+			Hint:    "start as the user who made it or as root, or use another data directory"}
+	}
+	if err != nil {
+		return "", fmt.Errorf("the cluster's version cannot be read: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// owner is who PostgreSQL runs as; nil means this process's own user.
+func (p *place) owner() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(p.cluster(), &st); err == nil && st.Uid != 0 {
+		return &syscall.Credential{Uid: st.Uid, Gid: st.Gid}, nil
+	}
+	for _, name := range []string{"posthaste", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, errU := strconv.ParseUint(u.Uid, 10, 32)
+		gid, errG := strconv.ParseUint(u.Gid, 10, 32)
+		if errU == nil && errG == nil && uid != 0 {
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, &posthaste.Error{Code: posthaste.Refused,
+		Message: "PostgreSQL refuses to run as root, and there is no user \"posthaste\" or \"nobody\" to run it as",
+		Hint:    "make a user posthaste, or start as an ordinary user"}
+}
+
+// create finds a home that who can reach, makes the cluster there and writes
+// the note. The cluster appears whole or not at all.
+func (p *place) create(ctx context.Context, b binaries, who *syscall.Credential, c Config) error {
+	if b.probe(ctx, p.dataDir, who) != nil {
+		home, err := homeElsewhere(ctx, b, who, c.Ephemeral)
+		if err != nil {
+			return err
+		}
+		p.home = home
+		if err := p.lockIn(home); err != nil {
+			return err
+		}
+	}
+	err := initCluster(ctx, b, who, p.cluster(), c)
+	if err == nil {
+		err = p.writeNote()
+	}
+	if err != nil && p.home != p.dataDir {
+		_ = os.RemoveAll(p.home)
+		p.home = p.dataDir
+	}
+	return err
+}
+
+func (p *place) writeNote() error {
+	var n note
+	if p.home != p.dataDir {
+		n.Home = p.home
+	}
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(p.dataDir, noteName)
+	if err := os.WriteFile(file+".new", append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("the place of the cluster cannot be noted: %w", err)
+	}
+	return os.Rename(file+".new", file)
+}
+
+// homeElsewhere makes a new directory that who can reach.
+func homeElsewhere(ctx context.Context, b binaries, who *syscall.Credential, ephemeral bool) (string, error) {
+	bases := []string{systemDir, os.TempDir()}
+	if ephemeral {
+		bases = bases[1:]
+	}
+	var errs []error
+	for _, base := range bases {
+		if base == systemDir {
+			if err := ownDir(base); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		home, err := os.MkdirTemp(base, "posthaste-cluster-")
+		if err == nil {
+			err = os.Chmod(home, 0o711)
+		}
+		if err == nil {
+			home, err = filepath.EvalSymlinks(home)
+		}
+		if err == nil {
+			if err = b.probe(ctx, home, who); err == nil {
+				return home, nil
+			}
+			_ = os.RemoveAll(home)
+		}
+		errs = append(errs, err)
+	}
+	return "", &posthaste.Error{Code: posthaste.Refused, Field: "data_dir", Cause: errors.Join(errs...),
+		Message: fmt.Sprintf("no place for the cluster that user %d, whom PostgreSQL has to run as, can reach: %v", who.Uid, errors.Join(errs...)),
+		Hint:    "use a data directory below folders that everyone can enter"}
+}
+
+// ownDir makes a directory for this user's use that others can pass through,
+// or checks that one found is safe from others.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s is not a directory that only its owner, this user, can write", dir)
+	}
+	return nil
+}
+
+// lock takes what is not held yet.
+func (p *place) lock() error {
+	if len(p.locks) > 0 {
+		return nil
+	}
+	if err := p.lockIn(p.dataDir); err != nil {
+		return err
+	}
+	if p.home != p.dataDir {
+		return p.lockIn(p.home)
+	}
+	return nil
+}
+
+func (p *place) lockIn(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return &posthaste.Error{Code: posthaste.Denied, Field: "data_dir", Message: "the data directory cannot be locked: " + err.Error(), Cause: err}
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder := make([]byte, 20)
+		n, _ := f.ReadAt(holder, 0)
+		f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("the data directory %s cannot be locked: %w", dir, err)
+		}
+		return &posthaste.Error{Code: posthaste.Conflict, Field: "data_dir",
+			Message: fmt.Sprintf("the PostgreSQL cluster of %s is in use by process %s", p.dataDir, strings.TrimSpace(string(holder[:n]))),
+			Hint:    "stop that process or use another data directory"}
+	}
+	// Only for people to read: the lock itself is the kernel's.
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	p.locks = append(p.locks, f)
+	return nil
+}
+
+func (p *place) unlock() {
+	for _, f := range p.locks {
+		f.Close()
+	}
+	p.locks = nil
+}
+
+// remove removes the cluster, and DataDir too if nothing else is in it.
+func (p *place) remove() {
+	for _, path := range p.paths() {
+		_ = os.RemoveAll(path)
+	}
+	_ = os.Remove(p.dataDir)
+	p.unlock()
+}
+
+// paths lists all that belongs to the cluster, the note last but for the lock:
+// a removal that was cut short can be repeated.
+func (p *place) paths() []string {
+	first := []string{p.cluster(), p.cluster() + ".new"}
+	if p.home != p.dataDir {
+		first = []string{p.home}
+	}
+	return append(first, filepath.Join(p.dataDir, noteName), filepath.Join(p.dataDir, lockName))
+}
+
+// Remove removes the cluster of dataDir wherever it lies, stopping what an
+// earlier process may have left running. A cluster in use by another live
+// process is a [posthaste.Conflict]; where there is no cluster, nothing
+// happens. Other files in dataDir stay.
+func Remove(ctx context.Context, dataDir string) error {
+	if _, err := os.Stat(dataDir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	p, err := openPlace(dataDir)
+	if posthaste.CodeOf(err) == posthaste.NotFound { // only the note is left
+		return os.Remove(filepath.Join(dataDir, noteName))
+	}
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	if err := stopLeftovers(ctx, p.cluster()); err != nil {
+		return err
+	}
+	for _, path := range p.paths() {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("the cluster cannot be removed: %w", err)
+		}
+	}
+	return nil
+}
