@@ -219,3 +219,29 @@ func (e *Engine) Rescue(ctx context.Context) (int, error) {
 	err := e.pool.QueryRow(ctx, "select posthaste.rescue()").Scan(&lost)
 	return lost, readError(err)
 }
+
+// Maintain implements [posthaste.Engine].
+func (e *Engine) Maintain(ctx context.Context) (bool, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	rows, err := e.pool.Query(ctx, "select task, coalesce(detail, '') from posthaste.maintain()")
+	if err != nil {
+		return false, readError(err)
+	}
+	defer rows.Close()
+	more := false
+	for rows.Next() {
+		var task, detail string
+		if err := rows.Scan(&task, &detail); err != nil {
+			return false, readError(err)
+		}
+		switch task {
+		case "rescued", "marked", "cleared", "reclaimed":
+			more = true
+		}
+		if task != "counted" {
+			e.log.Debug("maintenance", "task", task, "detail", detail)
+		}
+	}
+	return more, readError(rows.Err())
+}

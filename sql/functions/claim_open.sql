@@ -1,15 +1,21 @@
 -- posthaste.claim_open: whether a claim has deliveries that are not settled.
--- Reads: settlements.
+-- Those of a dropped queue count as settled.
+-- Reads: settlements, queue_settings.
 create or replace function posthaste.claim_open(c posthaste.claims)
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  v_settled bigint;
 begin
-  if c.places = 0 then
+  if c.id is null or c.places = 0 then
     return false;
   elsif c.single then
-    return (select count(*) from posthaste.settlements s where s.slot = c.slot and s.claim = c.id) < c.places;
+    select count(*) into v_settled from posthaste.settlements s where s.slot = c.slot and s.claim = c.id;
+  else
+    select bit_count(s.bits) into v_settled from posthaste.settlements s
+     where s.slot = c.slot and s.claim = c.id and s.part = 0
+     order by s.slot, s.claim, s.part, s.number desc limit 1;
   end if;
-  return coalesce((select bit_count(s.bits) from posthaste.settlements s
-                    where s.slot = c.slot and s.claim = c.id and s.part = 0
-                    order by s.slot, s.claim, s.part, s.number desc limit 1), 0) < c.places;
+  return coalesce(v_settled, 0) < c.places
+     and exists (select from posthaste.queue_settings q where q.id = c.reader >> 20 and q.dropped_at is null);
 end $$;

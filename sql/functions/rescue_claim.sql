@@ -23,7 +23,7 @@ begin
     return -1;
   end if;
   select * into c from posthaste.claims where slot = (p_claim >> 22) & 15 and id = p_claim;
-  if c.id is null or c.places = 0 then
+  if not posthaste.claim_open(c) then
     return 0;
   end if;
   if c.holder is not null then

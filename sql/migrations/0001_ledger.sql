@@ -61,6 +61,7 @@ create table posthaste.slots (
   epoch     bigint   not null,
   live      boolean  not null,
   left_at   pg_snapshot,
+  marked_by xid8,
   opened_at timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 insert into posthaste.slots select s, s, s = 0 from generate_series(0, 15) s;
@@ -156,6 +157,7 @@ create table posthaste.outcomes (
   at         timestamptz not null default clock_timestamp(),
   worker     bigint,
   duration   real,
+  xid        xid8        not null default pg_current_xact_id(),
   due_at     timestamptz,
   outcome    text        not null,
   error      text,
@@ -213,6 +215,7 @@ create index entries_pos on posthaste.entries using brin (pos) with (pages_per_r
 create index claims_reader on posthaste.claims (reader, seq);
 create index claims_holder on posthaste.claims (holder, number) where holder is not null;
 create index settlements_xid on posthaste.settlements (xid);
+create index outcomes_xid on posthaste.outcomes (xid);
 create index outcomes_message on posthaste.outcomes (message_id);
 create index leases_xid on posthaste.leases (subscriber, xid);
 create index leases_until on posthaste.leases (subscriber, until);
@@ -292,6 +295,8 @@ create table posthaste.counters (
   again        bigint   not null default 0,
   done         bigint   not null default 0,
   settled      bigint   not null default 0,
+  retried      bigint   not null default 0,
+  lost         bigint   not null default 0,
   dropped      bigint   not null default 0,
   before_sent  bigint   not null default 0,
   before_done  bigint   not null default 0,

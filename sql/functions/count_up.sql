@@ -1,0 +1,77 @@
+-- posthaste.count_up: adds the log's new part to the counters: each entry,
+-- settlement and outcome once, by windows. Never a count over a backlog.
+-- Returns: whether there was anything new.
+-- Called under the maintenance lock. Updates: counters, counted.
+create or replace function posthaste.count_up()
+returns boolean language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
+declare
+  k posthaste.counted;
+  v_s pg_snapshot;
+  l posthaste.live;
+  v_last bigint;
+  v_lo bigint[];
+  v_hi bigint[];
+  v_now timestamptz := clock_timestamp();
+  q record;
+  n record;
+  v_sent bigint;
+  v_rows bigint;
+  v_any boolean := false;
+begin
+  select * into k from posthaste.counted;
+  select last_value into v_last from posthaste.positions;
+  v_s := posthaste.snapshot_now();
+  l := posthaste.live_slots();
+  select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, v_s);
+  update posthaste.counters set before_sent = sent, before_done = done, before_at = counted_at, counted_at = v_now
+   where counted_at < v_now - interval '500 milliseconds';
+  for q in select x.id, x.lanes from posthaste.queue_settings x where x.dropped_at is null loop
+    v_sent := 0;
+    for v_lane in 0..q.lanes - 1 loop
+      select count(*) into v_rows
+        from unnest(v_lo, v_hi) r (lo, hi)
+        join posthaste.entries e on e.queue_id = q.id and e.lane = v_lane and e.due_at is null and e.ord is null
+         and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+         and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
+      v_sent := v_sent + v_rows;
+      for n in select e.for_subscription, count(*) as rows, count(*) filter (where e.message_id is null) as first
+                 from unnest(v_lo, v_hi) r (lo, hi)
+                 join posthaste.entries e on e.queue_id = q.id and e.lane = v_lane and e.due_at is not null
+                  and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+                  and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                group by e.for_subscription loop
+        if n.for_subscription is null then
+          v_sent := v_sent + n.first;
+        else
+          update posthaste.counters set again = again + n.rows where queue_id = q.id and subscription = n.for_subscription;
+          v_any := true;
+        end if;
+      end loop;
+    end loop;
+    if v_sent > 0 then
+      update posthaste.counters set sent = sent + v_sent where queue_id = q.id;
+      v_any := true;
+    end if;
+  end loop;
+  for n in select x.reader >> 10 as subscriber, sum(x.fresh) as settled, sum(x.done) as done
+             from unnest(v_lo, v_hi) r (lo, hi)
+             join posthaste.settlements x on x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
+              and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+            group by 1 loop
+    update posthaste.counters set settled = settled + n.settled, done = done + n.done
+     where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
+    v_any := true;
+  end loop;
+  for n in select x.reader >> 10 as subscriber, count(*) filter (where x.outcome = 'retried') as retried, count(*) filter (where x.outcome = 'lost') as lost
+             from unnest(v_lo, v_hi) r (lo, hi)
+             join posthaste.outcomes x on x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
+              and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+            group by 1 loop
+    update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost
+     where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
+  end loop;
+  update posthaste.counted c set s = v_s, last_value = v_last, at = v_now;
+  return v_any;
+end $$;

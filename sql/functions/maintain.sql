@@ -1,0 +1,39 @@
+-- posthaste.maintain: one round of upkeep: rescue, counters, rotation, space.
+-- Safe to call by anyone at any time; of several at once one does the work.
+-- Returns: what it did, one row a task; none if there was nothing to do. Tasks
+-- after which another call at once has work: rescued, marked, cleared, reclaimed.
+-- Locks: the maintenance key, for the transaction and without waiting.
+create or replace function posthaste.maintain()
+returns table (task text, detail text)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_lost int;
+  v_text text;
+  r record;
+begin
+  if not pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then
+    return;
+  end if;
+  v_lost := posthaste.rescue();
+  if v_lost > 0 then
+    return query select 'rescued', format('%s deliveries', v_lost);
+    return;
+  end if;
+  if posthaste.count_up() then
+    return query select 'counted', null::text;
+  end if;
+  perform posthaste.summarize();
+  delete from posthaste.cancelled k using posthaste.slots s where not s.live and s.slot = (k.pos >> 22) & 15;
+  v_text := posthaste.rotate();
+  if v_text is not null then
+    return query select v_text, null::text;
+  end if;
+  r := posthaste.reclaim();
+  if r.slot is not null then
+    return query select 'reclaimed', format('slot %s', r.slot);
+  elsif r.reason like '%cleared' then
+    return query select 'cleared', r.reason;
+  elsif r.reason like 'slot %' then
+    return query select 'kept', r.reason;
+  end if;
+end $$;

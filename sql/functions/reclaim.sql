@@ -1,0 +1,36 @@
+-- posthaste.reclaim: gives the space of one slot back, if space is wanted (fewer
+-- free slots than settings.spare_slots) and a slot is free or can be made so.
+-- Returns: the slot that was truncated; null if none was, with the reason.
+-- Order matters: what must outlive the slot is carried in one transaction, and
+-- the slot is truncated in a later one. ACCESS EXCLUSIVE with a lock_timeout of
+-- 50 ms; then everything is checked again under the lock, in new statements that
+-- take no lock which the first check did not take already; then TRUNCATE. A lock
+-- that is refused (a backup may hold it for hours) means later.
+-- Called under the maintenance lock, last in its transaction.
+create or replace function posthaste.reclaim(out slot int, out reason text)
+language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
+declare
+  v_slot int;
+  v_blocker text;
+begin
+  if (select count(*) from posthaste.slots s where not s.live) >= (select spare_slots from posthaste.settings) then
+    reason := 'enough slots are free';
+    return;
+  end if;
+  reason := 'no slot was left yet';
+  for v_slot in select s.slot from posthaste.slots s where s.live and s.left_at is not null order by s.epoch loop
+    v_blocker := posthaste.slot_blocker(v_slot);
+    if v_blocker is null then
+      if posthaste.truncate_slot(v_slot) then
+        slot := v_slot;
+        reason := null;
+        return;
+      end if;
+      v_blocker := 'another transaction holds a lock on it';
+    elsif posthaste.carry_slot(v_slot) > 0 or posthaste.slot_blocker(v_slot) is null then
+      reason := format('slot %s was cleared', v_slot);
+      return;
+    end if;
+    reason := format('slot %s: %s', v_slot, v_blocker);
+  end loop;
+end $$;

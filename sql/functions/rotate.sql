@@ -1,0 +1,54 @@
+-- posthaste.rotate: keeps the marks of the ring and moves the sequence into the
+-- next free slot when the present one is full enough. No DDL, nothing a sender
+-- notices.
+-- Returns: what it did: 'marked' (a slot is announced, call again in a later
+-- transaction), 'moved', or null.
+-- A slot is marked live in a transaction that commits before the sequence moves
+-- there. setval can turn a sequence back, so it jumps at least a whole
+-- revolution (2^26) ahead: nextvals in between cannot get that far.
+-- Called under the maintenance lock. Updates: slots, positions.
+create or replace function posthaste.rotate()
+returns text language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  c posthaste.settings;
+  v_last bigint;
+  v_epoch bigint;
+  v_newest bigint;
+  v_start bigint;
+  m posthaste.slots;
+begin
+  select * into c from posthaste.settings;
+  select last_value into v_last from posthaste.positions;
+  v_epoch := v_last >> 22;
+  select max(epoch) into v_newest from posthaste.slots where live;
+  -- The sequence may have run on by itself.
+  if v_newest < v_epoch then
+    update posthaste.slots s set live = true, epoch = x.epoch, left_at = null, marked_by = null, opened_at = clock_timestamp()
+      from (select e as epoch, (e & 15)::smallint as slot from generate_series(greatest(v_newest + 1, v_epoch - 15), v_epoch) e) x
+     where s.slot = x.slot;
+  end if;
+  -- Whoever took a position of a slot that the sequence has left was in progress
+  -- in this snapshot at the latest.
+  update posthaste.slots set left_at = pg_current_snapshot() where live and epoch < v_epoch and left_at is null;
+
+  select * into m from posthaste.slots where live and epoch > v_epoch order by epoch desc limit 1;
+  if m.slot is not null then
+    if m.marked_by = pg_current_xact_id_if_assigned() then
+      return 'marked';
+    end if;
+    v_start := posthaste.slot_start(v_last, m.slot);
+    perform setval('posthaste.positions', v_start, false);
+    update posthaste.slots set epoch = v_start >> 22, opened_at = clock_timestamp() where slot = m.slot;
+    return 'moved';
+  end if;
+  if (v_last & 4194303) + 1 >= c.slot_rows
+     or pg_table_size(format('posthaste.entries_%s', v_epoch & 15)::regclass) >= c.slot_bytes then
+    select * into m from posthaste.slots where not live order by (slot - v_epoch - 1) & 15 limit 1;
+    if m.slot is not null then
+      update posthaste.slots set live = true, left_at = null, epoch = posthaste.slot_start(v_last, m.slot) >> 22,
+             marked_by = pg_current_xact_id() where slot = m.slot;
+      return 'marked';
+    end if;
+  end if;
+  return null;
+end $$;
