@@ -17,7 +17,7 @@ create table posthaste.settings (
   only_row    boolean primary key default true check (only_row),
   slot_rows   bigint  not null default 2097152 check (slot_rows between 1 and 4194304),
   slot_bytes  bigint  not null default 402653184 check (slot_bytes > 0),
-  spare_slots int     not null default 6 check (spare_slots between 1 and 12),
+  spare_slots int     not null default 6 check (spare_slots between 1 and 15),
   carry_after interval not null default '1 minute'
 );
 insert into posthaste.settings default values;
@@ -71,6 +71,12 @@ insert into posthaste.slots select s, s, s = 0 from generate_series(0, 15) s;
 create type posthaste.live as (
   l0 bigint, l1 bigint, l2 bigint, l3 bigint, l4 bigint, l5 bigint, l6 bigint, l7 bigint,
   l8 bigint, l9 bigint, l10 bigint, l11 bigint, l12 bigint, l13 bigint, l14 bigint, l15 bigint);
+
+-- An entry as people look at it: without its payload. message_id is the
+-- position of the message's first entry, for that one too.
+create type posthaste.head as (
+  message_id bigint, pos bigint, xid xid8, queue_id int, lane smallint, created_at timestamptz, due_at timestamptz, for_subscription smallint,
+  attempt smallint, failures smallint, losses smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], story jsonb);
 
 -- xid stands before pos on purpose: defaults are evaluated in this order, so a
 -- writer has a transaction id before it takes a position. Reclaiming relies on
@@ -274,6 +280,8 @@ create table posthaste.dead_letter_entries (
   primary key (message_id, subscription)
 );
 create index dead_letter_entries_queue on posthaste.dead_letter_entries (queue_id, message_id);
+create index dead_letter_entries_reference on posthaste.dead_letter_entries (queue_id, reference, message_id) where reference is not null;
+create index dead_letter_entries_terms on posthaste.dead_letter_entries using gin (terms) where terms is not null;
 
 -- What operators did, and who.
 create table posthaste.actions (

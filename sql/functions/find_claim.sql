@@ -1,0 +1,82 @@
+-- posthaste.find_claim: which claim of a reader handed an entry out.
+-- A binary search over the reader's claims: snapshots and times only grow, and
+-- keys grow within a window, so "taken by the time of this claim" is false up to
+-- one claim and true from it on. Rows before that one may have been reclaimed,
+-- so the answer counts only if the entry lies in that claim's own slice.
+-- Arguments: the reader, the entry's key, the live slots. The entry must be one
+-- that is for the reader's subscription, of its track, and not cancelled.
+-- Returns: found, one word:
+--   waiting      no claim took it yet
+--   handed_out   c did; its snapshots are filled in
+--   reclaimed    one did whose row is gone
+-- Called several times in one stable function, all answers are of one moment.
+-- Reads: claims. Locks: none. Errors: none.
+create or replace function posthaste.find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamptz, l posthaste.live,
+  out found text, out c posthaste.claims)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+declare
+  v posthaste.claims;
+  v_low bigint := 1;
+  v_high bigint;
+  v_at bigint;
+  v_taken boolean;
+begin
+  select k.seq into v_high from posthaste.claims k
+   where k.reader = p_reader
+     and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+   order by k.reader, k.seq desc limit 1;
+  found := 'waiting';
+  v_at := v_high;
+  while v_at is not null loop
+    -- The first claim left from v_at on: rows between may be gone.
+    select k.* into v from posthaste.claims k
+     where k.reader = p_reader and k.seq >= v_at
+       and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+     order by k.reader, k.seq limit 1;
+    if v.id is not null and v.window_claim is not null then
+      select k.s0, k.s1 into v.s0, v.s1 from posthaste.claims k where k.slot = v.slot and k.id = v.window_claim;
+    end if;
+    if v.s1 is null then
+      -- Truncated while this looked.
+      found := 'reclaimed';
+      c := null;
+      return;
+    end if;
+    if p_due is null then
+      v_taken := pg_visible_in_snapshot(p_xid, v.s0)
+        or (pg_visible_in_snapshot(p_xid, v.s1) and (v.ended or (p_xid, p_pos) <= (v.last_xid, v.last_pos)));
+    elsif pg_visible_in_snapshot(p_xid, v.s0) then
+      v_taken := p_due <= v.t0 or (p_due <= v.t1 and v.part = 2 and (v.ended or (p_due, p_pos) <= (v.last_due, v.last_pos)));
+    else
+      v_taken := pg_visible_in_snapshot(p_xid, v.s1) and p_due <= v.t1
+        and (v.part = 2 or v.ended or (p_xid, p_pos) <= (v.last_xid, v.last_pos));
+    end if;
+    if v_taken then
+      c := v;
+      v_high := v_at;
+    elsif v_at = v_high and c.id is null then
+      return;
+    else
+      v_low := v.seq + 1;
+    end if;
+    exit when v_low >= v_high;
+    v_at := v_low + (v_high - v_low) / 2;
+  end loop;
+  if c.id is null then
+    return;
+  end if;
+  found := 'reclaimed';
+  if c.places > 0 and not (pg_visible_in_snapshot(p_xid, c.s0) and (p_due is null or p_due <= c.t0)) then
+    if case when c.part < 2 then not pg_visible_in_snapshot(p_xid, c.s0) and (p_xid, p_pos) >= (c.first_xid, c.first_pos)
+                                  and (p_xid, p_pos) <= (c.last_xid, c.last_pos)
+            else pg_visible_in_snapshot(p_xid, c.s0) and (p_due, p_pos) >= (c.first_due, c.first_pos)
+             and (p_due, p_pos) <= (c.last_due, c.last_pos) end then
+      found := 'handed_out';
+    end if;
+  end if;
+  if found = 'reclaimed' then
+    c := null;
+  end if;
+end $$;
