@@ -40,8 +40,14 @@ func (c *readiness) check(ctx context.Context) error {
 		return asked.err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(readyTime):
-		// The engine did not even obey its context.
+	case <-time.After(readyTime + time.Second):
+		// The engine did not even obey its context: leave that question alone,
+		// so that the next one can find the store well again.
+		c.mu.Lock()
+		if c.asking == asked {
+			c.asking = nil
+		}
+		c.mu.Unlock()
 		return &posthaste.Error{Code: posthaste.Unavailable, Message: "the store does not answer", Hint: "check that it runs and can be reached"}
 	}
 }
@@ -51,7 +57,9 @@ func (c *readiness) ask(asked *readyCheck) {
 	defer cancel()
 	asked.err = c.engine.Ready(ctx)
 	c.mu.Lock()
-	c.asking = nil
+	if c.asking == asked {
+		c.asking = nil
+	}
 	c.mu.Unlock()
 	close(asked.done)
 }

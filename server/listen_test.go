@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,8 +117,10 @@ func TestServeCutsOffWhatOutlivesTheGrace(t *testing.T) {
 
 func TestHA5Readiness(t *testing.T) {
 	t.Parallel()
-	var ready func(ctx context.Context) error
-	a := newAPI(t, func(_ *Config, h *hooked) { h.ready = func(ctx context.Context) error { return ready(ctx) } })
+	var ready atomic.Pointer[func(context.Context) error]
+	a := newAPI(t, func(_ *Config, h *hooked) { h.ready = func(ctx context.Context) error { return (*ready.Load())(ctx) } })
+	never := make(chan struct{})
+	defer close(never)
 	for _, c := range []struct {
 		ready  func(context.Context) error
 		status int
@@ -127,9 +130,10 @@ func TestHA5Readiness(t *testing.T) {
 		{func(context.Context) error { return &posthaste.Error{Code: posthaste.SchemaOld, Message: "old"} }, 503, posthaste.SchemaOld},
 		{func(context.Context) error { return errors.New("dial tcp: password") }, 503, posthaste.Unavailable},
 		{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 503, posthaste.Unavailable},
+		{func(context.Context) error { <-never; return nil }, 503, posthaste.Unavailable},
 		{func(context.Context) error { return nil }, 200, ""},
 	} {
-		ready = c.ready
+		ready.Store(&c.ready)
 		start := time.Now()
 		got := a.call("GET", "/readyz", "").want(t, c.status)
 		if took := time.Since(start); took > 5*time.Second {

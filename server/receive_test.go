@@ -352,3 +352,75 @@ func TestReceiveFindsWhatFallsDue(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 }
+
+// An answer that was given in the moment the caller left is handed back too.
+func TestAnswerGivenWhileLeavingIsHandedBack(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	a.sendSome(1)
+	g := a.server.gatherer
+	w := &waiter{max: 1, lease: time.Hour, answer: make(chan received, 1)}
+	if err := g.join(t.Context(), "orders", w); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is answered", func() bool { return len(w.answer) == 1 })
+	g.leave("orders", w)
+	if r := <-a.receiveLater(t.Context(), ""); r.err != nil || len(r.got) != 1 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// Many come and go, with and without waiting, while messages arrive: each
+// message is received once, and none is left behind. The receivers stand where
+// the handler stands, since what has left for a caller who hangs up in that
+// moment only comes again when its lease ends.
+func TestReceiversComeAndGo(t *testing.T) {
+	t.Parallel()
+	const total = 400
+	a := newAPI(t, func(c *Config, h *hooked) { c.Client = posthaste.NewClient(h) })
+	a.queue("orders")
+	var mu sync.Mutex
+	seen := map[posthaste.MessageID]int{}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				// Every third hardly waits and leaves in the middle of it.
+				ctx, cancel := context.WithCancel(ctx)
+				if n%3 == 0 {
+					time.AfterFunc(time.Duration(n%7)*time.Millisecond, cancel)
+				}
+				got, err := a.server.gatherer.receive(ctx, "orders", 3, time.Hour, time.Duration(n%5*10)*time.Millisecond)
+				cancel()
+				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for _, d := range got {
+					if seen[d.MessageID]++; seen[d.MessageID] > 1 || d.Attempt != 1 {
+						t.Errorf("message %s came %d times, attempt %d", d.MessageID, seen[d.MessageID], d.Attempt)
+					}
+				}
+				if len(seen) == total {
+					stop()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for range 4 {
+		group.Go(func() {
+			for range total / 4 {
+				a.call("POST", "/v1/queues/orders/messages", `{}`).want(t, 201)
+			}
+		})
+	}
+	group.Wait()
+	if len(seen) != total {
+		t.Errorf("only %d of %d arrived", len(seen), total)
+	}
+}

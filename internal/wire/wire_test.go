@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+func TestParseDuration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"30s": 30 * time.Second, "1.5h": 90 * time.Minute, "1h30m": 90 * time.Minute, "0": 0, "0s": 0, "-5s": -5 * time.Second,
+		"5 minutes": 5 * time.Minute, "1 minute": time.Minute, " 2 hours ": 2 * time.Hour, "1 day 2 hours": 26 * time.Hour,
+		"1 day 02:03:04.5": 26*time.Hour + 3*time.Minute + 4500*time.Millisecond, "00:05:00": 5 * time.Minute, "01:30": 90 * time.Minute,
+		"-00:00:01": -time.Second, "2 weeks": 336 * time.Hour, "250 ms": 250 * time.Millisecond, "1.5 seconds": 1500 * time.Millisecond,
+		"3d": 72 * time.Hour, "10us": 10 * time.Microsecond, "1 Hour": time.Hour,
+	} {
+		if got, err := ParseDuration(text); err != nil || got != want {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", " ", "5", "1 month", "2 years", "1 fortnight", "minutes", "1:2:3:4", "00:61:00", "00:00:60", "::", "1e3 s", "NaN s", "300000 days", "5 minutes x", "--1s", "1.2.3 s"} {
+		if got, err := ParseDuration(text); err == nil {
+			t.Errorf("%q passes as %s", text, got)
+		}
+	}
+}
+
+func TestTextsAreNotAltered(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{`"\ud83d\ude00"`: "😀", `"\ufffd"`: "\ufffd", `"\\ud800 \ufffd"`: "\\ud800 \ufffd", `"�"`: "�", `"\u0000"`: "\x00"} {
+		var m posthaste.Message
+		if err := ParseOptions([]byte(`{"key":`+text+`}`), &m); err != nil || m.Key != want {
+			t.Errorf("%s: %q, %v", text, m.Key, err)
+		}
+	}
+	for _, text := range []string{`"\ud800"`, `"\udc00\ud800"`, `"\ud800\ud800"`, `"\ud800x"`, `"\ufffd\udfff"`} {
+		if err := ParseOptions([]byte(`{"key":`+text+`}`), &posthaste.Message{}); posthaste.CodeOf(err) != posthaste.Invalid {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestNullCountsAsAbsent(t *testing.T) {
+	t.Parallel()
+	messages, single, err := ParseMessages("q", []byte(` {"payload":null,"key":null,"headers":null,"terms":null,"delay":null,"send_at":"2030-01-01T00:00:00Z","wake":null} `))
+	if err != nil || !single {
+		t.Fatal(err)
+	}
+	if m := messages[0]; string(m.Payload.(json.RawMessage)) != "null" || m.Headers != nil || m.Terms != nil || m.NoWake || m.SendAt.IsZero() {
+		t.Fatalf("%+v", m)
+	}
+}
+
+func TestOptionsHoldNoPayload(t *testing.T) {
+	t.Parallel()
+	var e *posthaste.Error
+	if err := ParseOptions([]byte(`{"payload":1}`), &posthaste.Message{}); !errors.As(err, &e) || e.Field != "payload" {
+		t.Fatal(err)
+	}
+}
+
+// What calls itself JSON and is none is shown as bytes, and never breaks a list.
+func TestPayloadThatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	for _, stored := range []string{"", "{", "\"\xff\"", "1 2"} {
+		value, encoding := Payload("application/json", []byte(stored))
+		var back []byte
+		if encoding != "base64" || json.Unmarshal(value, &back) != nil || string(back) != stored {
+			t.Errorf("%q: %s %s", stored, encoding, value)
+		}
+	}
+}
+
+// Whatever is accepted is whole: a message that is stored has only what the
+// body said, and reading it never panics.
+func FuzzParseMessages(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `[{}]`, `[]`, `{"payload":{"a":[1,2,{"b":null}]},"key":"k","kind":"x","headers":{"a":"b"},"reference":"r","terms":["t"],"delay":"5 minutes","wake":false}`,
+		`{"payload":"AAEC","content_type":"image/png"}`, `{"send_at":"2030-01-01T00:00:00.5+01:00"}`, `{"key":"\ud800"}`, `{"key":"a","key":"b"}`,
+		`{"priority":1}`, `[1]`, `null`, `{"headers":{"a":1}}`, `{"delay":"-1s"}`, `{"payload":1}x`, "\xff", `{"delay":"01:02:03"}`, `{"terms":[`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		messages, single, err := ParseMessages("q", data)
+		if err != nil {
+			mustBeClear(t, err)
+			return
+		}
+		if !json.Valid(data) || !utf8.Valid(data) {
+			t.Fatalf("accepted what is no JSON: %q", data)
+		}
+		if single != (bytes.TrimSpace(data)[0] == '{') || len(messages) == 0 {
+			t.Fatalf("%d messages, single %v", len(messages), single)
+		}
+		for _, m := range messages {
+			if m.Queue != "q" || m.Delay < 0 || m.Delay > 0 && !m.SendAt.IsZero() || !utf8.ValidString(m.Key) {
+				t.Fatalf("%+v", m)
+			}
+			body, contentType, err := m.Body()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if IsJSON(contentType) && !json.Valid(body) {
+				t.Fatalf("payload %q of type %q", body, contentType)
+			}
+			value, _ := Payload(contentType, body)
+			if !json.Valid(value) {
+				t.Fatalf("payload is shown as %q", value)
+			}
+		}
+	})
+}
+
+func FuzzParseQueueOptions(f *testing.F) {
+	for _, seed := range []string{``, `{}`, `{"max_attempts":5,"backoff":{"base":"1s","max":"1 hour"},"timeout":"30s","max_payload":1048576,"lanes":4}`,
+		`{"ordered":true}`, `{"lanes":0}`, `{"backoff":[]}`, `{"max_attempts":1e2}`, `{"timeout":"0s"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		q, err := ParseQueueOptions(data)
+		if err != nil {
+			mustBeClear(t, err)
+			return
+		}
+		if q.MaxAttempts < 0 || q.MaxAttempts > 1000 || q.Lanes < 0 || q.Lanes > 64 || q.MaxPayload < 0 || q.MaxPayload > posthaste.MaxPayloadBytes || q.Timeout < 0 || q.BackoffBase < 0 || q.BackoffMax < 0 {
+			t.Fatalf("%+v", q)
+		}
+	})
+}
+
+func FuzzParseDuration(f *testing.F) {
+	for _, seed := range []string{"30s", "1.5h", "5 minutes", "1 day 02:03:04.5", "-1:00", "2 weeks", "1 month", "µs", "9223372036854775807 us", "1e400 s"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := ParseDuration(text)
+		if err != nil {
+			return
+		}
+		// What is shown is read again as the same.
+		if again, err := ParseDuration(d.String()); err != nil || again != d {
+			t.Fatalf("%q is %s, and that is %s, %v", text, d, again, err)
+		}
+	})
+}
+
+// mustBeClear: an error of a parser can be acted on.
+func mustBeClear(t *testing.T, err error) {
+	t.Helper()
+	var e *posthaste.Error
+	if !errors.As(err, &e) || e.Code != posthaste.Invalid && e.Code != posthaste.Unsupported || e.Message == "" {
+		t.Fatalf("not clear: %#v", err)
+	}
+}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Whatever is accepted names each delivery once and says all that its action needs.
+func FuzzParseDeliveries(f *testing.F) {
+	for _, seed := range []string{
+		`{"deliveries":[{"id":"1","receipt":{"a":1}},{"id":"2"}]}`, `{"deliveries":[{"id":"1","error":"x","permanent":true}]}`,
+		`{"deliveries":[{"id":"1","error":"x","retry_after":"5 minutes"}]}`, `{"deliveries":[{"id":1}]}`, `{"deliveries":[{"id":"1"},{"id":"1"}]}`,
+		`{"deliveries":{}}`, `{}`, `[]`, `{"deliveries":[null]}`, `{"deliveries":[{"id":"9223372036854775808"}]}`, `{"deliveries":[{"id":"-1"}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, fields := range []struct {
+			failing     bool
+			settlements []posthaste.Settlement
+			err         error
+		}{both(data, false), both(data, true)} {
+			if fields.err != nil {
+				var e *posthaste.Error
+				if !errors.As(fields.err, &e) || e.Code != posthaste.Invalid || e.Message == "" {
+					t.Fatalf("not clear: %#v", fields.err)
+				}
+				continue
+			}
+			seen := map[posthaste.DeliveryID]bool{}
+			for _, s := range fields.settlements {
+				if s.Delivery <= 0 || seen[s.Delivery] || (s.Error != "") != fields.failing || s.RetryAfter < 0 {
+					t.Fatalf("%+v", s)
+				}
+				seen[s.Delivery] = true
+			}
+			if len(seen) == 0 {
+				t.Fatal("none")
+			}
+		}
+	})
+}
+
+func both(data []byte, failing bool) (result struct {
+	failing     bool
+	settlements []posthaste.Settlement
+	err         error
+}) {
+	result.failing = failing
+	take := ackFields
+	if failing {
+		take = failFields
+	}
+	result.settlements, result.err = parseSettlements(data, take)
+	return result
+}
+
+func FuzzParseIDs(f *testing.F) {
+	for _, seed := range []string{`{"ids":["1","2","1"]}`, `{"ids":[]}`, `{"ids":[1]}`, `{"ids":"1"}`, `{}`, `{"ids":["x"]}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ids, err := parseIDs(data)
+		if err != nil {
+			if posthaste.CodeOf(err) != posthaste.Invalid {
+				t.Fatalf("not clear: %#v", err)
+			}
+			return
+		}
+		if len(ids) == 0 {
+			t.Fatal("none")
+		}
+		for _, id := range ids {
+			if id <= 0 {
+				t.Fatal(id)
+			}
+		}
+	})
+}
