@@ -181,8 +181,7 @@ func rowParams(rows []row) [][]byte {
 		}
 		columns[6][i] = optional(r.Reference)
 		if len(r.Terms) > 0 {
-			terms, _ := json.Marshal(r.Terms) // strings always encode
-			columns[7][i] = append([]byte{1}, terms...)
+			columns[7][i] = append([]byte{1}, termsJSON(r.Terms)...)
 		}
 		if r.Delay > 0 {
 			columns[8][i] = float8(r.Delay.Seconds())
@@ -200,4 +199,13 @@ func rowParams(rows []row) [][]byte {
 		params = append(params, arrayParam(element, columns[i]))
 	}
 	return append(params, boolParam(wake))
+}
+
+// termsJSON is terms as a JSON array, or nothing.
+func termsJSON(terms []string) string {
+	if len(terms) == 0 {
+		return ""
+	}
+	b, _ := json.Marshal(terms) // strings always encode
+	return string(b)
 }
