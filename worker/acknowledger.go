@@ -1,0 +1,253 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const (
+	settleTimeout = 10 * time.Second
+	// settleMost bounds one Settle.
+	settleMost = 4096
+)
+
+// acknowledger records outcomes. It sends at once when none is on its way, and
+// otherwise all that gathered meanwhile in one call: no timer, group speed, and
+// a crash window of one round trip. What fails is sent again for as long as the
+// worker lives, since settling twice is safe.
+type acknowledger struct {
+	rt *runtime
+	// idle says that the loop waits for a ring.
+	idle    atomic.Bool
+	bell    chan struct{}
+	extra   slot // outcomes of no goroutine of the pool: what is handed back
+	flushes chan chan struct{}
+	retry   backoff
+
+	slots       []*slot
+	batch       []outcome
+	settlements []posthaste.Settlement
+	tally       tally
+}
+
+func newAcknowledger(rt *runtime) *acknowledger {
+	return &acknowledger{rt: rt, bell: make(chan struct{}, 1), flushes: make(chan chan struct{}), retry: backoff{rt: rt, task: "settle"}}
+}
+
+// ring says that there is something to settle. It costs next to nothing while
+// a settle is on its way.
+func (a *acknowledger) ring() {
+	if a.idle.Load() && a.idle.CompareAndSwap(true, false) {
+		a.bell <- struct{}{}
+	}
+}
+
+// put adds outcomes of no goroutine of the pool.
+func (a *acknowledger) put(outcomes []outcome) {
+	a.extra.mu.Lock()
+	a.extra.out = append(a.extra.out, outcomes...)
+	a.extra.mu.Unlock()
+	a.ring()
+}
+
+// flush waits until everything put before is settled. It returns false if ctx
+// ended first.
+func (a *acknowledger) flush(ctx context.Context) bool {
+	done := make(chan struct{})
+	select {
+	case a.flushes <- done:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (a *acknowledger) run(ctx context.Context) {
+	for {
+		if !a.collect() {
+			a.idle.Store(true)
+			if !a.collect() {
+				select {
+				case <-a.bell:
+				case done := <-a.flushes:
+					a.awake()
+					if a.collect() {
+						a.settleAll(ctx)
+					}
+					close(done)
+				case <-ctx.Done():
+					return
+				}
+				continue
+			}
+			a.awake()
+		}
+		a.settleAll(ctx)
+	}
+}
+
+// awake ends idleness without a ring.
+func (a *acknowledger) awake() {
+	if !a.idle.CompareAndSwap(true, false) {
+		<-a.bell // somebody rang meanwhile, or is about to
+	}
+}
+
+// collect gathers what the goroutines of the pool have recorded.
+func (a *acknowledger) collect() bool {
+	a.batch = a.batch[:0]
+	a.slots = append(a.rt.pool.all(a.slots), &a.extra)
+	for _, s := range a.slots {
+		s.mu.Lock()
+		if len(s.out) > 0 {
+			a.batch = append(a.batch, s.out...)
+			clear(s.out)
+			s.out = s.out[:0]
+		}
+		s.mu.Unlock()
+	}
+	for i := range a.batch {
+		a.batch[i].seg.sub.completed.Add(1)
+	}
+	return len(a.batch) > 0
+}
+
+func (a *acknowledger) settleAll(ctx context.Context) {
+	for rest := a.batch; len(rest) > 0; {
+		n := min(len(rest), settleMost)
+		a.settle(ctx, rest[:n], false)
+		rest = rest[n:]
+	}
+	clear(a.batch)
+	a.tally.tell(a.rt)
+	if a.rt.throttled() {
+		for _, sub := range a.rt.subs {
+			sub.want()
+		}
+	}
+}
+
+// settle records outcomes until the store has answered for each. last says
+// that they were refused for their content before and changed since.
+func (a *acknowledger) settle(ctx context.Context, batch []outcome, last bool) {
+	unsure := false
+	for {
+		results, err := a.call(ctx, batch)
+		switch {
+		case err == nil:
+			a.retry.worked()
+			a.answered(ctx, batch, results, unsure, last)
+			return
+		case !uncertain(err) && len(batch) > 1:
+			// One of them spoils the call: find out which.
+			half := len(batch) / 2
+			a.settle(ctx, batch[:half], last)
+			a.settle(ctx, batch[half:], last)
+			return
+		case !uncertain(err):
+			a.answered(ctx, batch, []posthaste.SettleResult{{Delivery: batch[0].Delivery, Err: err}}, unsure, last)
+			return
+		}
+		unsure = true
+		a.rt.reconcile.poke()
+		if !a.retry.failed(ctx, err) {
+			return // the worker ends; what it held is rescued
+		}
+	}
+}
+
+func (a *acknowledger) call(ctx context.Context, batch []outcome) (results []posthaste.SettleResult, err error) {
+	a.settlements = a.settlements[:0]
+	for i := range batch {
+		s := batch[i].Settlement
+		if s.Outcome == posthaste.Done {
+			s.Duration = 0 // a plain success has nothing to say: it is one bit
+		}
+		a.settlements = append(a.settlements, s)
+	}
+	err = bounded(ctx, settleTimeout, func(ctx context.Context) (err error) {
+		results, err = a.rt.engine.Settle(ctx, a.settlements)
+		return err
+	})
+	if err == nil && len(results) != len(batch) {
+		err = errors.New("the engine answered another number of settlements than it was given")
+	}
+	return results, err
+}
+
+// answered acts on the store's answers.
+func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []posthaste.SettleResult, unsure, last bool) {
+	var again []outcome
+	from := 0 // outcomes of one segment usually follow each other
+	for i := range batch {
+		o := &batch[i]
+		if o.seg != batch[from].seg {
+			a.closed(batch[from:i], last)
+			from = i
+		}
+		switch r := &results[i]; {
+		case r.Err != nil && !last:
+			again = append(again, a.mended(o, r.Err))
+		case r.Err != nil:
+			a.rt.log.Error("the store refuses this outcome; the message runs again once the worker has ended",
+				append(o.attrs(), slog.Any("error", r.Err))...)
+			a.rt.tell(posthaste.Event{Kind: posthaste.EventError, Task: a.retry.task, Err: r.Err, Queue: o.seg.sub.ref.Queue, Message: o.message, Delivery: o.Delivery})
+		case r.Settled:
+			a.tally.settled(a.rt, o, r.Outcome)
+		case unsure && a.rt.held.lives(o.seg):
+			// The first try had its effect and lost its answer.
+			a.tally.settled(a.rt, o, o.Outcome)
+		case o.Outcome == posthaste.Released, o.Outcome == posthaste.Done && o.seg.sub.single:
+			// Somebody else has it already, or the handler settled it itself.
+		default:
+			a.duplicate(o)
+		}
+	}
+	a.closed(batch[from:], last)
+	if len(again) > 0 {
+		a.settle(ctx, again, true)
+	}
+}
+
+// closed notes outcomes of one segment as settled. Those that are tried once
+// more are no longer known meanwhile; should they be released before that, the
+// later settle is refused and tells.
+func (a *acknowledger) closed(batch []outcome, last bool) {
+	if len(batch) > 0 && !last {
+		a.rt.held.settled(batch[0].seg, len(batch))
+	}
+}
+
+// mended is o without what the store may have disliked.
+func (a *acknowledger) mended(o *outcome, cause error) outcome {
+	a.rt.log.Error("the store refused an outcome for its content; recording it without its receipt",
+		append(o.attrs(), slog.Any("error", cause))...)
+	m := *o
+	m.Receipt = nil
+	if m.Outcome != posthaste.Done && m.Outcome != posthaste.Released {
+		m.Error = cut("(the store refused the original outcome: " + errorText(cause) + ") " + m.Error)
+	}
+	return m
+}
+
+// duplicate tells of an outcome that came too late.
+func (a *acknowledger) duplicate(o *outcome) {
+	a.rt.log.Warn("a delivery was no longer ours when it ended: the message may have been handled twice", o.attrs()...)
+	a.rt.tell(posthaste.Event{Kind: posthaste.EventDuplicate, Queue: o.seg.sub.ref.Queue, Subscription: o.seg.sub.ref.Subscription,
+		Message: o.message, Delivery: o.Delivery, Attempt: o.attempt, Outcome: o.Outcome, Count: 1, Duration: o.Duration, Err: o.cause})
+}
+
+func (o *outcome) attrs() []any {
+	return []any{slog.String("queue", o.seg.sub.ref.Queue), slog.Any("message", o.message), slog.Any("delivery", o.Delivery),
+		slog.Int("attempt", o.attempt), slog.String("outcome", string(o.Outcome))}
+}

@@ -1,0 +1,144 @@
+package worker
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// segment is what one claim handed out. Whoever advances next owns the items
+// it passed, so that any goroutine of the pool can take the next message
+// without a lock and a slow one delays only itself.
+type segment struct {
+	sub    *subscription
+	worker posthaste.WorkerID
+	items  []posthaste.RawDelivery
+	next   atomic.Int64
+	// mark is the item whose taking tells the fetcher that more is wanted.
+	mark  atomic.Int64
+	after atomic.Pointer[segment]
+	open  int // items not settled, guarded by holdings.mu
+}
+
+func newSegment(sub *subscription, worker posthaste.WorkerID, items []posthaste.RawDelivery) *segment {
+	s := &segment{sub: sub, worker: worker, items: items, open: len(items)}
+	s.mark.Store(math.MaxInt64)
+	return s
+}
+
+// subscription is one handler with what was prefetched for it.
+type subscription struct {
+	ref         posthaste.QueueRef
+	handler     posthaste.Handler
+	sink        posthaste.Sink
+	concurrency int
+	batch       int64 // the most messages of one call
+	single      bool
+
+	// head is the oldest segment that may have items left. The list begins
+	// with a spent segment and is never empty.
+	head atomic.Pointer[segment]
+	tail *segment // guarded by holdings.mu
+	// wanted has a token when the fetcher should look at the capacity again.
+	wanted chan struct{}
+	// starved says that somebody found nothing to do since it was last reset.
+	starved atomic.Bool
+	// completed counts the messages whose outcome the acknowledger has got.
+	completed atomic.Int64
+
+	active int  // goroutines at work, guarded by pool.mu
+	hungry bool // waits for one, guarded by pool.mu
+}
+
+// ready prepares s for a run.
+func (s *subscription) ready() {
+	s.tail = newSegment(s, 0, nil)
+	s.head.Store(s.tail)
+	s.wanted = make(chan struct{}, 1)
+}
+
+// append makes a segment available. It needs holdings.mu.
+func (s *subscription) append(seg *segment) {
+	s.tail.after.Store(seg)
+	s.tail = seg
+}
+
+// take takes up to limit items that follow each other. It returns nil if none
+// is left.
+func (s *subscription) take(limit int64) (seg *segment, low, high int64) {
+	for {
+		seg = s.head.Load()
+		n := int64(len(seg.items))
+		if seg.next.Load() < n {
+			high = seg.next.Add(limit)
+			low = high - limit
+			if low < n {
+				high = min(high, n)
+				if mark := seg.mark.Load(); high > mark && seg.mark.CompareAndSwap(mark, math.MaxInt64) {
+					s.want()
+				}
+				return seg, low, high
+			}
+		}
+		after := seg.after.Load()
+		if after == nil {
+			return nil, 0, 0
+		}
+		s.head.CompareAndSwap(seg, after)
+	}
+}
+
+// takeAll takes whatever is left, to drop it or to hand it back.
+func (s *subscription) takeAll() (items []posthaste.RawDelivery, from []*segment) {
+	for {
+		seg, low, high := s.take(posthaste.MaxPlaces)
+		if seg == nil {
+			return items, from
+		}
+		for i := low; i < high; i++ {
+			items, from = append(items, seg.items[i]), append(from, seg)
+		}
+	}
+}
+
+// left counts the items of seg that nobody took.
+func (seg *segment) left() int64 { return max(0, int64(len(seg.items))-seg.next.Load()) }
+
+// waiting reports whether an item is left.
+func (s *subscription) waiting() bool {
+	for seg := s.head.Load(); seg != nil; seg = seg.after.Load() {
+		if seg.left() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// buffered counts the items that are left.
+func (s *subscription) buffered() (n int64) {
+	for seg := s.head.Load(); seg != nil; seg = seg.after.Load() {
+		n += seg.left()
+	}
+	return n
+}
+
+// markAt makes the fetcher be told when about n items more were taken.
+func (s *subscription) markAt(n int64) {
+	for seg := s.head.Load(); seg != nil; seg = seg.after.Load() {
+		left := seg.left()
+		if n <= left {
+			seg.mark.Store(int64(len(seg.items)) - left + max(n, 1) - 1)
+			return
+		}
+		n -= left
+	}
+}
+
+// want tells the fetcher to look at the capacity again.
+func (s *subscription) want() {
+	select {
+	case s.wanted <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,112 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Config tunes a [Worker]. Zero values mean the defaults.
+type Config struct {
+	// Name tells people which process this is. Default "host/pid".
+	Name string
+	// Version is the program's version, shown beside the name. Default "".
+	Version string
+	// Concurrency bounds how many handlers (or sink batches) run at the same
+	// time in this worker, over all queues. Default 100; 1 to 100,000.
+	Concurrency int
+	// Batch is the most messages that one claim asks for. Smaller claims are
+	// asked for where fewer can be started soon. Default 1,000; 1 to
+	// [posthaste.MaxPlaces].
+	Batch int
+	// Lease is how long the worker lives without a heartbeat. After it, what
+	// the worker holds runs elsewhere. Default 10 s; 100 ms to 10 min.
+	Lease time.Duration
+	// Heartbeat is the time between heartbeats. Default 3/10 of Lease; at most
+	// half of it.
+	Heartbeat time.Duration
+	// Grace is how long running handlers may go on once the worker has to
+	// stop, before their contexts are cancelled. Default 20 s; negative means
+	// none.
+	Grace time.Duration
+	// Overrun is how long a handler may go on after its context ended at the
+	// queue's timeout. Then its attempt counts as failed, its place in the
+	// pool is given to another, and what it returns later is ignored.
+	// Default 5 s; at least 1 ms.
+	Overrun time.Duration
+	// Middleware wraps every handler of messages, the first one outermost.
+	// Sinks are not wrapped. Default none.
+	Middleware []func(posthaste.Handler) posthaste.Handler
+	// Logger gets what people should know: failed attempts, panics with their
+	// stacks, possible duplicates, trouble with the store; each success only at
+	// debug level. Default slog.Default().
+	Logger *slog.Logger
+	// Telemetry gets every event. Default none.
+	Telemetry posthaste.Telemetry
+}
+
+func (c *Config) setDefaults() {
+	if c.Name == "" {
+		host, _ := os.Hostname()
+		c.Name = fmt.Sprintf("%s/%d", cmp.Or(host, "unknown"), os.Getpid())
+	}
+	c.Concurrency = cmp.Or(c.Concurrency, 100)
+	c.Batch = cmp.Or(c.Batch, 1000)
+	c.Lease = cmp.Or(c.Lease, 10*time.Second)
+	c.Heartbeat = cmp.Or(c.Heartbeat, c.Lease*3/10)
+	c.Grace = max(0, cmp.Or(c.Grace, 20*time.Second))
+	c.Overrun = cmp.Or(c.Overrun, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Telemetry == nil {
+		c.Telemetry = posthaste.NoTelemetry{}
+	}
+}
+
+// check lists every fault at once.
+func (c *Config) check() error {
+	var faults []error
+	fault := func(bad bool, field, format string, args ...any) {
+		if bad {
+			faults = append(faults, posthaste.Invalidf(field, field+" "+format, args...))
+		}
+	}
+	fault(c.Concurrency < 1 || c.Concurrency > 100_000, "Concurrency", "must be 1 to 100000, got %d", c.Concurrency)
+	fault(c.Batch < 1 || c.Batch > posthaste.MaxPlaces, "Batch", "must be 1 to %d, got %d", posthaste.MaxPlaces, c.Batch)
+	fault(c.Lease < 100*time.Millisecond || c.Lease > 10*time.Minute, "Lease", "must be 100ms to 10m, got %s", c.Lease)
+	fault(c.Heartbeat <= 0 || c.Heartbeat > c.Lease/2, "Heartbeat", "must be above zero and at most half of Lease (%s), got %s", c.Lease, c.Heartbeat)
+	fault(c.Overrun < time.Millisecond, "Overrun", "must be at least 1ms, got %s", c.Overrun)
+	for i, m := range c.Middleware {
+		fault(m == nil, fmt.Sprintf("Middleware[%d]", i), "is nil")
+	}
+	return errors.Join(faults...)
+}
+
+// An Option tunes one handler.
+type Option func(*subscription)
+
+// Concurrency bounds how many messages of the queue (or batches, for a sink)
+// this worker handles at the same time. The default is Config.Concurrency.
+// With 1, fresh messages are handled one after the other in the order in which
+// they were handed out.
+func Concurrency(n int) Option { return func(s *subscription) { s.concurrency = n } }
+
+// Subscription names the subscription to read.
+// The default is [posthaste.DefaultSubscription].
+func Subscription(name string) Option { return func(s *subscription) { s.ref.Subscription = name } }
+
+// SinkBatch is the most messages that a sink gets in one call (default 100; 1
+// to [posthaste.MaxPlaces]). It has no meaning for handlers.
+func SinkBatch(n int) Option { return func(s *subscription) { s.batch = int64(n) } }
+
+// Transactional says that the handler settles its deliveries itself, each
+// inside a transaction of its own, so that effects and settling commit
+// together. A delivery that was not settled when the handler returns nil is
+// acknowledged as usual; an error fails the attempt as usual.
+func Transactional() Option { return func(s *subscription) { s.single = true } }

@@ -1,0 +1,224 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const (
+	claimTimeout = 5 * time.Second
+	// horizon is how long the pool should be able to work on what is prefetched.
+	horizon = 250 * time.Millisecond
+	// firstTarget is how much is prefetched before the pool's speed is known.
+	firstTarget = 16
+	// prefetchBytes bounds the payloads of one claim, by what payloads had on
+	// average before.
+	prefetchBytes = 32 << 20
+)
+
+// fetcher claims messages of one subscription, as many as the pool can start
+// at once or within the horizon, and sleeps at the doorbell when there are none.
+type fetcher struct {
+	rt  *runtime
+	sub *subscription
+	// target is how many to have prefetched beyond what can start at once.
+	target int64
+	rate   float64 // messages completed per second
+	at     time.Duration
+	done   int64 // completed at that time
+	// payload is the mean size of payloads so far.
+	payload float64
+	retry   backoff
+	alone   aloneState
+}
+
+func newFetcher(rt *runtime, sub *subscription) *fetcher {
+	return &fetcher{rt: rt, sub: sub, target: firstTarget, payload: 4 << 20, at: now(),
+		retry: backoff{rt: rt, task: "claim " + sub.ref.Queue}}
+}
+
+func (f *fetcher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		want := f.capacity(ctx)
+		if want == 0 {
+			return
+		}
+		found, err := f.gatedClaim(ctx, want)
+		if err == nil && found.handed == 0 && !f.mayRunAlone(found) {
+			found, err = f.sleep(ctx)
+		}
+		switch {
+		case err != nil:
+			f.recover(ctx, err)
+		case f.mayRunAlone(found):
+			f.runAlone(ctx)
+		}
+	}
+}
+
+// recover deals with a claim that failed.
+func (f *fetcher) recover(ctx context.Context, err error) {
+	if posthaste.CodeOf(err) == posthaste.WorkerLost {
+		return // the registration was given up; the next claim waits for a new one
+	}
+	f.rt.reconcile.poke()
+	f.retry.failed(ctx, err)
+}
+
+// capacity waits until something should be claimed and returns how much, or 0
+// if ctx ended.
+func (f *fetcher) capacity(ctx context.Context) int {
+	for ctx.Err() == nil {
+		f.adapt()
+		if want := f.want(); want > 0 {
+			return want
+		}
+		f.sub.markAt(f.sub.buffered() - f.target/2)
+		if want := f.want(); want > 0 { // changed before the mark was set
+			return want
+		}
+		select {
+		case <-f.sub.wanted:
+		case <-ctx.Done():
+		}
+	}
+	return 0
+}
+
+// want is how much to claim now, 0 for nothing yet.
+func (f *fetcher) want() int {
+	most := int64(f.rt.config.Batch)
+	if f.rt.held.unsettled() >= 20*f.rt.config.Batch+f.rt.config.Concurrency*int(f.sub.batch) {
+		return 0 // outcomes cannot be recorded at present: the acknowledger tells when
+	}
+	buffered := f.sub.buffered()
+	startable := int64(f.rt.pool.room(f.sub)) * f.sub.batch
+	if buffered > 0 && buffered > f.target/2 {
+		return 0
+	}
+	want := min(startable+f.target-buffered, most)
+	want = min(want, max(1, int64(prefetchBytes/max(1, f.payload))))
+	return int(max(want, 0))
+}
+
+// adapt sets the target by how fast the pool is: it doubles when the pool ran
+// out of work, and is bounded by what the pool completes within the horizon.
+func (f *fetcher) adapt() {
+	t, done := now(), f.sub.completed.Load()
+	passed, n := t-f.at, done-f.done
+	if f.sub.starved.Swap(false) {
+		f.target = max(firstTarget, 2*f.target)
+	}
+	if passed >= 50*time.Millisecond || (n >= f.target && passed > 0) {
+		rate := float64(n) / passed.Seconds()
+		if f.rate == 0 {
+			f.rate = rate
+		}
+		f.rate = (f.rate + rate) / 2
+		f.at, f.done = t, done
+	}
+	bound := int64(2 * f.rt.config.Batch)
+	if f.rate > 0 {
+		bound = min(bound, int64(f.rate*horizon.Seconds()))
+	}
+	f.target = min(f.target, bound)
+}
+
+// claimed is what one claim found.
+type claimed struct {
+	handed    int
+	nextDue   time.Duration
+	wantsIdle bool
+}
+
+func (f *fetcher) gatedClaim(ctx context.Context, limit int) (claimed, error) {
+	if err := f.rt.gate.enter(ctx); err != nil {
+		return claimed{}, err
+	}
+	defer f.rt.gate.leave()
+	return f.claim(ctx, limit, false)
+}
+
+// claim asks for up to limit messages and makes them available to the pool.
+// After an answer was lost it asks again with the same number, until it has
+// one or ctx ends: what a lost answer handed out is not lost with it.
+func (f *fetcher) claim(ctx context.Context, limit int, idle bool) (claimed, error) {
+	worker, err := f.rt.held.current(ctx)
+	if err != nil {
+		return claimed{}, err
+	}
+	req := posthaste.ClaimRequest{Worker: worker, Number: f.rt.held.begin(), QueueRef: f.sub.ref, Max: limit, Single: f.sub.single, Idle: idle}
+	for {
+		var reply posthaste.ClaimReply
+		err := bounded(f.rt.claiming, claimTimeout, func(ctx context.Context) (err error) {
+			reply, err = f.rt.engine.Claim(ctx, req)
+			return err
+		})
+		switch {
+		case err == nil:
+			f.retry.worked()
+			return f.keep(req, reply), nil
+		case posthaste.CodeOf(err) == posthaste.WorkerLost:
+			f.rt.held.finish(req.Number, nil)
+			f.rt.heart.lost(worker)
+			return claimed{}, err
+		case !uncertain(err):
+			f.rt.held.finish(req.Number, nil)
+			var refused *posthaste.Error
+			if errors.As(err, &refused) && refused.Code == posthaste.Invalid && refused.Field == "number" {
+				// Another fetcher's later number came first and is closed
+				// already. Nothing was handed out: a new number will do.
+				req.Number = f.rt.held.begin()
+				continue
+			}
+			return claimed{}, err
+		}
+		f.rt.reconcile.poke()
+		if !f.retry.failed(ctx, err) {
+			return claimed{}, err // the number stays unfinished; the end releases it
+		}
+	}
+}
+
+// keep takes over what a claim handed out.
+func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) claimed {
+	found := claimed{handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle}
+	if found.handed == 0 {
+		f.rt.held.finish(req.Number, nil)
+		return found
+	}
+	bytes := 0
+	for i := range reply.Deliveries {
+		bytes += len(reply.Deliveries[i].Payload)
+	}
+	f.payload += (float64(bytes)/float64(found.handed) - f.payload) / 2
+	if f.rt.held.finish(req.Number, newSegment(f.sub, req.Worker, reply.Deliveries)) {
+		f.rt.tell(posthaste.Event{Kind: posthaste.EventClaimed, Queue: f.sub.ref.Queue, Subscription: f.sub.ref.Subscription, Count: found.handed})
+		f.rt.pool.start(f.sub)
+	}
+	return found
+}
+
+// sleep waits at the doorbell, whose look is one more claim.
+func (f *fetcher) sleep(ctx context.Context) (found claimed, err error) {
+	looked := false
+	err = f.rt.bell.Sleep(ctx, f.sub.ref.Queue, func(context.Context) (posthaste.LookReply, error) {
+		var err error
+		looked = true
+		found, err = f.gatedClaim(ctx, max(1, f.want()))
+		reply := posthaste.LookReply{Found: found.handed > 0 || f.mayRunAlone(found), NextDue: found.nextDue}
+		if wait := f.aloneIn(found); wait > 0 && (reply.NextDue < 0 || wait < reply.NextDue) {
+			reply.NextDue = wait
+		}
+		return reply, err
+	})
+	if err == nil && looked && found.handed == 0 && !found.wantsIdle {
+		f.rt.tell(posthaste.Event{Kind: posthaste.EventWoken, Queue: f.sub.ref.Queue, Subscription: f.sub.ref.Subscription, Count: 1})
+	}
+	// A pause says nothing about the pool's speed.
+	f.at, f.done = now(), f.sub.completed.Load()
+	return found, err
+}

@@ -1,0 +1,149 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// heartbeat keeps the worker alive, on a goroutine and in calls of its own. On
+// the way the store looks at the queues, which wakes fetchers whose wake-up got
+// lost, and says when rescue and maintenance are due.
+type heartbeat struct {
+	rt   *runtime
+	dead chan posthaste.WorkerID // registrations that others found lost
+	// late fires when no heartbeat got through for a whole lease.
+	late   *time.Timer
+	paused bool
+	retry  backoff
+}
+
+func newHeartbeat(rt *runtime) *heartbeat {
+	return &heartbeat{rt: rt, dead: make(chan posthaste.WorkerID, 1), retry: backoff{rt: rt, task: "heartbeat"}}
+}
+
+// lost tells that a registration was found to be declared lost.
+func (h *heartbeat) lost(worker posthaste.WorkerID) {
+	select {
+	case h.dead <- worker:
+	default: // it is known already
+	}
+}
+
+func (h *heartbeat) run(ctx context.Context) {
+	c := h.rt.config
+	ticker := time.NewTicker(c.Heartbeat)
+	defer ticker.Stop()
+	h.late = time.NewTimer(c.Lease)
+	defer h.late.Stop()
+	h.beat(ctx)
+	for {
+		select {
+		case <-ticker.C:
+			h.beat(ctx)
+		case worker := <-h.dead:
+			h.renew(ctx, worker)
+		case <-h.late.C:
+			h.overdue()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// overdue keeps prefetched messages from starting: by now they may have been
+// handed out elsewhere.
+func (h *heartbeat) overdue() {
+	if !h.paused {
+		h.paused = true
+		h.rt.pool.hold()
+		h.rt.log.Warn("no heartbeat got through for a whole lease; nothing new starts until one does",
+			slog.Duration("lease", h.rt.config.Lease))
+	}
+}
+
+// beat sends one heartbeat, and repeats it until it got through.
+func (h *heartbeat) beat(ctx context.Context) {
+	for !h.try(ctx) {
+	}
+}
+
+// try returns true when there is nothing to repeat.
+func (h *heartbeat) try(ctx context.Context) bool {
+	worker, err := h.rt.held.current(ctx)
+	if err != nil {
+		return true
+	}
+	sent := time.Now()
+	var reply posthaste.HeartbeatReply
+	err = bounded(ctx, h.rt.config.Heartbeat, func(ctx context.Context) (err error) {
+		reply, err = h.rt.engine.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: h.rt.refs})
+		return err
+	})
+	switch {
+	case posthaste.CodeOf(err) == posthaste.WorkerLost:
+		h.renew(ctx, worker)
+	case err != nil:
+		if time.Since(h.rt.beaten()) > h.rt.config.Lease {
+			h.overdue()
+		}
+		h.rt.reconcile.poke()
+		return !h.retry.failed(ctx, err)
+	default:
+		h.retry.worked()
+		h.alive(sent)
+		h.act(reply)
+	}
+	return true
+}
+
+// alive notes that the store has renewed the lease at sent or later.
+func (h *heartbeat) alive(sent time.Time) {
+	h.rt.lastBeat.Store(&sent)
+	h.late.Reset(h.rt.config.Lease)
+	if h.paused {
+		h.paused = false
+		h.rt.pool.resume()
+	}
+}
+
+func (h *heartbeat) act(reply posthaste.HeartbeatReply) {
+	for i, look := range reply.Looks {
+		if look.Found && i < len(h.rt.refs) {
+			h.rt.bell.Wake(h.rt.refs[i].Queue)
+		}
+	}
+	if reply.Rescue {
+		token(h.rt.rescue.wake)
+	}
+	if reply.Maintain {
+		token(h.rt.maintain.wake)
+	}
+}
+
+// renew drops what a lost registration had prefetched and registers anew.
+// Handlers that run go on, but their outcomes will be refused.
+func (h *heartbeat) renew(ctx context.Context, worker posthaste.WorkerID) {
+	dropped, news := h.rt.held.lose(worker)
+	if !news {
+		return
+	}
+	h.rt.log.Warn("this worker was declared lost: what it held runs elsewhere; registering anew",
+		slog.Any("worker", worker), slog.Int("dropped", dropped))
+	h.rt.tell(posthaste.Event{Kind: posthaste.EventLost, Count: dropped})
+	for {
+		sent := time.Now()
+		id, err := h.rt.register(ctx)
+		if err == nil {
+			h.retry.worked()
+			h.rt.held.register(id)
+			h.alive(sent)
+			return
+		}
+		if !h.retry.failed(ctx, err) {
+			return
+		}
+	}
+}

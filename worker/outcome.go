@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// outcome is a settlement on its way, with what is needed to tell of it.
+type outcome struct {
+	posthaste.Settlement
+	seg     *segment
+	message posthaste.MessageID
+	attempt int
+	cause   error
+}
+
+// maxErrorBytes is where error texts are cut.
+const maxErrorBytes = 4000
+
+// judge says how a delivery ended that returned err.
+func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration) outcome {
+	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt}
+	o.Delivery, o.Duration = d.ID, took
+	if err == nil {
+		o.Outcome = posthaste.Done
+		return o
+	}
+	o.cause = err
+	o.Outcome = posthaste.Retried
+	o.Error = errorText(err)
+	if d.Timeout > 0 && took >= d.Timeout && errors.Is(err, context.DeadlineExceeded) {
+		o.Error = cut(fmt.Sprintf("timed out after %s: %s", d.Timeout, o.Error))
+	}
+	if posthaste.IsPermanent(err) {
+		o.Outcome = posthaste.Dead
+	} else if after, ok := posthaste.RetryDelay(err); ok {
+		o.RetryAfter = max(after, time.Millisecond)
+	}
+	return o
+}
+
+// errorText is err's text as the store can keep it, and never empty.
+func errorText(err error) string {
+	text := err.Error()
+	if strings.TrimSpace(text) == "" {
+		return fmt.Sprintf("error of type %T without a text", err)
+	}
+	return cut(text)
+}
+
+func cut(text string) string {
+	text = strings.ReplaceAll(text, "\x00", "\\0")
+	if len(text) > maxErrorBytes {
+		text = text[:maxErrorBytes]
+	}
+	return strings.ToValidUTF8(text, "") // also what the cut left of a character
+}

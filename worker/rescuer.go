@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const rescueTimeout = 30 * time.Second
+
+// rescuer hands out anew what lost workers and ended leases left unsettled:
+// at the start, and whenever a heartbeat says that it is needed. Any number of
+// workers may do so at the same time.
+type rescuer struct {
+	rt    *runtime
+	wake  chan struct{}
+	retry backoff
+}
+
+func newRescuer(rt *runtime) *rescuer {
+	return &rescuer{rt: rt, wake: make(chan struct{}, 1), retry: backoff{rt: rt, task: "rescue"}}
+}
+
+func (r *rescuer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		var lost int
+		err := bounded(ctx, rescueTimeout, func(ctx context.Context) (err error) {
+			lost, err = r.rt.engine.Rescue(ctx)
+			return err
+		})
+		if err != nil {
+			r.retry.failed(ctx, err)
+			continue
+		}
+		r.retry.worked()
+		if lost > 0 {
+			r.rt.log.Info("handed out anew what a lost holder had", slog.Int("deliveries", lost))
+			r.rt.tell(posthaste.Event{Kind: posthaste.EventRescued, Count: lost})
+			continue // there may be more
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+		}
+	}
+}
