@@ -82,6 +82,16 @@ func findBinaries(ctx context.Context, c Config, who *syscall.Credential) (binar
 	name := "postgresql-" + platform() + "-" + release
 	var errs []error
 	for _, base := range unpackDirs(cache, who) {
+		if base != cache {
+			if err := ownDir(base); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		if who != nil && !enterable(base) {
+			errs = append(errs, fmt.Errorf("not everyone can enter %s", base))
+			continue
+		}
 		b := binaries{dir: filepath.Join(base, name, "bin")}
 		if _, err := os.Stat(b.program("postgres")); errors.Is(err, fs.ErrNotExist) {
 			err = fetchAndUnpack(ctx, c, cache, base, name, release)
@@ -149,16 +159,7 @@ func unpackDirs(cache string, who *syscall.Credential) []string {
 	if who == nil {
 		return []string{cache}
 	}
-	var dirs []string
-	if enterable(cache) {
-		dirs = append(dirs, cache)
-	}
-	for _, dir := range []string{systemCacheDir, filepath.Join(os.TempDir(), "posthaste-cache")} {
-		if ownDir(dir) == nil && enterable(dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
+	return []string{cache, systemCacheDir, filepath.Join(os.TempDir(), "posthaste-cache")}
 }
 
 // enterable tells whether everyone may pass through all folders to dir. It
