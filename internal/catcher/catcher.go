@@ -1,0 +1,241 @@
+// Package catcher is an SMTP server that keeps the mails it receives and
+// shows them, instead of passing them on: the one of `posthaste up`, and the
+// one of tests, which can make it fail in every way a server can.
+package catcher
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+)
+
+// Config says how to catch. The zero value catches in memory on a free port
+// of 127.0.0.1.
+type Config struct {
+	// Addr is where to listen (default "127.0.0.1:0", any free port).
+	Addr string
+	// Dir keeps the mails as .eml files, so that they outlive the process. It
+	// is made if missing. Empty keeps them in memory only.
+	Dir string
+	// MaxMails is how many mails are kept; the oldest go first (default 1,000).
+	MaxMails int
+	// MaxBytes is how many bytes they may have together, as received (default
+	// 128 MiB). The newest mail is kept whatever its size.
+	MaxBytes int64
+	// MaxMessageBytes bounds one mail and is announced (default 32 MiB).
+	MaxMessageBytes int64
+	// MaxRecipients bounds the recipients of one transaction (default: no bound).
+	MaxRecipients int
+	// TLS offers STARTTLS, with a certificate made for this catcher.
+	TLS bool
+	// Username and Password, if set, are required from clients.
+	Username, Password string
+	// InsecureAuth offers authentication also without TLS.
+	InsecureAuth bool
+	// AuthMechanisms are offered where Username is set (default PLAIN and LOGIN).
+	AuthMechanisms []string
+	// NoSMTPUTF8 and No8BITMIME leave the extension out of what is announced.
+	// No8BITMIME works only on connections without TLS.
+	NoSMTPUTF8, No8BITMIME bool
+	// Logger is told of what goes wrong (default: nobody is).
+	Logger *slog.Logger
+}
+
+// Catcher is a running mail catcher. Its methods are safe for concurrent use.
+type Catcher struct {
+	cfg      Config
+	server   *smtp.Server
+	listener net.Listener
+	tls      *tlsMaterial
+	stop     chan struct{}
+	stopOnce sync.Once
+	stopped  chan struct{}
+	faults   faults
+
+	mu      sync.Mutex
+	mails   []Mail
+	bytes   int64
+	lastID  int64
+	changed chan struct{} // closed and made anew at every change
+	stats   Stats
+}
+
+// Stats counts what clients did.
+type Stats struct {
+	// Connections were accepted, Transactions begun by MAIL.
+	Connections, Transactions int
+}
+
+// Start listens, loads what Dir holds, and catches until [Catcher.Close].
+func Start(cfg Config) (*Catcher, error) {
+	if cfg.Addr == "" {
+		cfg.Addr = "127.0.0.1:0"
+	}
+	if cfg.MaxMails <= 0 {
+		cfg.MaxMails = 1000
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = 128 << 20
+	}
+	if cfg.MaxMessageBytes <= 0 {
+		cfg.MaxMessageBytes = 32 << 20
+	}
+	if cfg.AuthMechanisms == nil {
+		cfg.AuthMechanisms = []string{"PLAIN", "LOGIN"}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Catcher{cfg: cfg, stop: make(chan struct{}), stopped: make(chan struct{}), changed: make(chan struct{})}
+	if err := c.load(); err != nil {
+		return nil, err
+	}
+	if err := c.listen(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(c.stopped)
+		if err := c.server.Serve(&listener{Listener: c.listener, catcher: c}); err != nil {
+			cfg.Logger.Error("mail catcher stopped", "error", err)
+		}
+	}()
+	return c, nil
+}
+
+func (c *Catcher) listen() error {
+	s := smtp.NewServer(smtp.BackendFunc(c.newSession))
+	s.Domain = "catcher.localhost"
+	s.MaxMessageBytes = c.cfg.MaxMessageBytes
+	s.MaxRecipients = c.cfg.MaxRecipients
+	s.AllowInsecureAuth = c.cfg.InsecureAuth
+	s.EnableSMTPUTF8 = !c.cfg.NoSMTPUTF8
+	s.ReadTimeout = 5 * time.Minute
+	s.WriteTimeout = time.Minute
+	s.ErrorLog = errorLog{c.cfg.Logger}
+	if c.cfg.TLS {
+		material, err := makeTLS()
+		if err != nil {
+			return fmt.Errorf("mail catcher: make a certificate: %w", err)
+		}
+		c.tls = material
+		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{material.certificate}, MinVersion: tls.VersionTLS12}
+	}
+	l, err := net.Listen("tcp", c.cfg.Addr)
+	if err != nil {
+		return fmt.Errorf("mail catcher: listen: %w", err)
+	}
+	c.server, c.listener = s, l
+	return nil
+}
+
+// Addr returns the address it listens on, "host:port".
+func (c *Catcher) Addr() string { return c.listener.Addr().String() }
+
+// ClientTLS returns a configuration that trusts the catcher's certificate;
+// nil without [Config.TLS].
+func (c *Catcher) ClientTLS() *tls.Config {
+	if c.tls == nil {
+		return nil
+	}
+	return &tls.Config{RootCAs: c.tls.roots, MinVersion: tls.VersionTLS12}
+}
+
+// Close stops catching, cuts all connections and lets go of clients that a
+// fault made hang. Kept mails stay readable. It may be called again.
+func (c *Catcher) Close() error {
+	c.stopOnce.Do(func() {
+		close(c.stop)
+		// Both only tell that something was closed before. The server does not
+		// know the listener yet if it has not come to serve.
+		_ = c.server.Close()
+		_ = c.listener.Close()
+	})
+	<-c.stopped
+	return nil
+}
+
+// Mails returns the kept mails, oldest first. Their contents are shared: do
+// not change them.
+func (c *Catcher) Mails() []Mail {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.mails)
+}
+
+// Mail returns one kept mail.
+func (c *Catcher) Mail(id string) (Mail, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.mails, func(m Mail) bool { return m.ID == id })
+	if i < 0 {
+		return Mail{}, false
+	}
+	return c.mails[i], true
+}
+
+// Stats returns what was counted so far.
+func (c *Catcher) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// Wait returns nil as soon as met is true of the kept mails (oldest first). It
+// looks at once and after every change. If ctx ends before, the error says how
+// many mails there are.
+func (c *Catcher) Wait(ctx context.Context, met func([]Mail) bool) error {
+	for {
+		c.mu.Lock()
+		mails, changed := slices.Clone(c.mails), c.changed
+		c.mu.Unlock()
+		if met(mails) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for mail, %d caught: %w", len(mails), context.Cause(ctx))
+		}
+	}
+}
+
+// keep stores a mail and drops the oldest beyond the limits.
+func (c *Catcher) keep(m Mail) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastID++
+	m.ID = strconv.FormatInt(c.lastID, 10)
+	if err := c.save(m); err != nil {
+		return err
+	}
+	c.add(m)
+	return nil
+}
+
+// add appends a mail that has its id. The caller holds mu.
+func (c *Catcher) add(m Mail) {
+	c.mails = append(c.mails, m)
+	c.bytes += int64(len(m.Raw))
+	for len(c.mails) > 1 && (len(c.mails) > c.cfg.MaxMails || c.bytes > c.cfg.MaxBytes) {
+		c.remove(c.mails[0].ID)
+		c.bytes -= int64(len(c.mails[0].Raw))
+		c.mails[0] = Mail{} // lets go of its memory before the slice moves
+		c.mails = c.mails[1:]
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *Catcher) count(do func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do(&c.stats)
+}

@@ -1,0 +1,198 @@
+package catcher
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/emersion/go-smtp"
+)
+
+// Stage is the moment at which a fault strikes.
+type Stage string
+
+// The stages of an SMTP connection.
+const (
+	StageConnect Stage = "connect" // instead of the greeting
+	StageHello   Stage = "hello"   // at EHLO or HELO
+	StageAuth    Stage = "auth"    // when the password was given
+	StageMail    Stage = "mail"    // at MAIL FROM
+	StageRcpt    Stage = "rcpt"    // at RCPT TO
+	StageData    Stage = "data"    // at DATA, before the mail; needs Code; not with TLS; the connection ends
+	StageEnd     Stage = "end"     // after the mail's final dot
+)
+
+// Fault is what goes wrong. Without Code, Hang, Drop or DropAfter nothing
+// does, and the fault only counts.
+type Fault struct {
+	Stage Stage
+	// Recipient limits a fault of StageRcpt to one envelope address.
+	Recipient string
+	// Times is how often it strikes (default once; negative: always).
+	Times int
+	// Code, Enhanced and Text are answered instead of success.
+	Code     int
+	Enhanced smtp.EnhancedCode
+	Text     string
+	// Hang gives no answer until the fault is removed or the catcher closed,
+	// and then cuts the connection.
+	Hang bool
+	// Drop cuts the connection instead of answering.
+	Drop bool
+	// DropAfter cuts the connection after the answer.
+	DropAfter bool
+	// Kept keeps the mail at StageEnd though it is not answered with success:
+	// the answer gets lost, the mail does not.
+	Kept bool
+
+	released chan struct{}
+}
+
+// Injected is a fault at work.
+type Injected struct {
+	faults *faults
+	fault  *Fault
+	left   int
+
+	reached chan struct{}
+	hits    int
+	removed bool
+}
+
+// faults are the injected ones, in order.
+type faults struct {
+	mu   sync.Mutex
+	list []*Injected
+}
+
+// Inject makes the catcher fail. Of several faults that fit, the one that was
+// injected first strikes until it is used up.
+func (c *Catcher) Inject(f Fault) *Injected {
+	if f.Times == 0 {
+		f.Times = 1
+	}
+	if f.Text == "" {
+		f.Text = fmt.Sprintf("injected at %s", f.Stage)
+	}
+	f.released = make(chan struct{})
+	in := &Injected{faults: &c.faults, fault: &f, left: f.Times, reached: make(chan struct{})}
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	c.faults.list = append(c.faults.list, in)
+	return in
+}
+
+// Reached is closed when the fault strikes for the first time.
+func (in *Injected) Reached() <-chan struct{} { return in.reached }
+
+// Hits returns how often it struck.
+func (in *Injected) Hits() int {
+	in.faults.mu.Lock()
+	defer in.faults.mu.Unlock()
+	return in.hits
+}
+
+// Remove ends the fault and lets go of those it made hang. It may be called
+// again.
+func (in *Injected) Remove() {
+	in.faults.mu.Lock()
+	defer in.faults.mu.Unlock()
+	if !in.removed {
+		in.removed = true
+		close(in.fault.released)
+	}
+}
+
+// take returns the fault that strikes now, if one does, and counts it.
+func (f *faults) take(stage Stage, recipient string) *Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, in := range f.list {
+		if in.removed || in.left == 0 || in.fault.Stage != stage ||
+			in.fault.Recipient != "" && in.fault.Recipient != recipient {
+			continue
+		}
+		if in.left > 0 {
+			in.left--
+		}
+		if in.hits++; in.hits == 1 {
+			close(in.reached)
+		}
+		return in.fault
+	}
+	return nil
+}
+
+// listener applies the faults of StageConnect and hooks into connections.
+type listener struct {
+	net.Listener
+	catcher *Catcher
+}
+
+// Accept implements [net.Listener].
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		l.catcher.count(func(n *Stats) { n.Connections++ })
+		f := l.catcher.faults.take(StageConnect, "")
+		if f == nil {
+			return &hookConn{Conn: conn, catcher: l.catcher}, nil
+		}
+		go l.refuse(conn, f)
+	}
+}
+
+func (l *listener) refuse(conn net.Conn, f *Fault) {
+	defer conn.Close()
+	switch {
+	case f.Hang:
+		select {
+		case <-f.released:
+		case <-l.catcher.stop:
+		}
+	case f.Code != 0:
+		_, _ = fmt.Fprintf(conn, "%d %s\r\n", f.Code, f.Text)
+	}
+}
+
+// hookConn sees what the server writes, line by line, and can change what the
+// SMTP library does not let a session change.
+type hookConn struct {
+	net.Conn
+	catcher *Catcher
+
+	mu   sync.Mutex
+	last bool
+}
+
+// closeAfterWrite cuts the connection behind the next line.
+func (h *hookConn) closeAfterWrite() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = true
+}
+
+// Write implements [net.Conn].
+func (h *hookConn) Write(b []byte) (int, error) {
+	switch {
+	case h.catcher.cfg.No8BITMIME && bytes.HasPrefix(b, []byte("250-8BITMIME")):
+		return len(b), nil
+	case bytes.HasPrefix(b, []byte("354 ")):
+		if f := h.catcher.faults.take(StageData, ""); f != nil {
+			_, _ = fmt.Fprintf(h.Conn, "%d %s\r\n", f.Code, f.Text)
+			h.Conn.Close()
+			return 0, net.ErrClosed
+		}
+	}
+	n, err := h.Conn.Write(b)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last {
+		h.Conn.Close()
+	}
+	return n, err
+}
