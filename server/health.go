@@ -11,7 +11,7 @@ import (
 
 // readyTime bounds the question to the store: readiness has to turn within
 // 5 s of losing it, also where nothing answers at all.
-const readyTime = 3 * time.Second
+const readyTime = 2 * time.Second
 
 // readiness asks the store once for all who ask at the same time, so that an
 // open endpoint cannot be made to flood it.
@@ -40,7 +40,7 @@ func (c *readiness) check(ctx context.Context) error {
 		return asked.err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(readyTime + time.Second):
+	case <-time.After(readyTime + time.Second/2):
 		// The engine did not even obey its context: leave that question alone,
 		// so that the next one can find the store well again.
 		c.mu.Lock()
