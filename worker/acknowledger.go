@@ -130,8 +130,8 @@ func (a *acknowledger) settleAll(ctx context.Context) {
 	}
 	clear(a.batch)
 	a.tally.tell(a.rt)
-	if a.rt.throttled() {
-		for _, sub := range a.rt.subs {
+	for _, sub := range a.rt.subs {
+		if sub.throttled.Load() && sub.throttled.Swap(false) {
 			sub.want()
 		}
 	}

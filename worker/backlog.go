@@ -44,6 +44,8 @@ type subscription struct {
 	wanted chan struct{}
 	// starved says that somebody found nothing to do since it was last reset.
 	starved atomic.Bool
+	// throttled says that the fetcher waits for outcomes to be settled.
+	throttled atomic.Bool
 	// completed counts the messages whose outcome the acknowledger has got.
 	completed atomic.Int64
 

@@ -91,8 +91,11 @@ func (f *fetcher) capacity(ctx context.Context) int {
 // want is how much to claim now, 0 for nothing yet.
 func (f *fetcher) want() int {
 	most := int64(f.rt.config.Batch)
-	if f.rt.held.unsettled() >= 20*f.rt.config.Batch+f.rt.config.Concurrency*int(f.sub.batch) {
-		return 0 // outcomes cannot be recorded at present: the acknowledger tells when
+	if f.full() {
+		f.sub.throttled.Store(true) // the acknowledger tells when it got on
+		if f.full() {
+			return 0
+		}
 	}
 	buffered := f.sub.buffered()
 	startable := int64(f.rt.pool.room(f.sub)) * f.sub.batch
@@ -102,6 +105,12 @@ func (f *fetcher) want() int {
 	want := min(startable+f.target-buffered, most)
 	want = min(want, max(1, int64(prefetchBytes/max(1, f.payload))))
 	return int(max(want, 0))
+}
+
+// full reports whether so much waits to be settled that nothing more should
+// be handed out: outcomes cannot be recorded at present, or not fast enough.
+func (f *fetcher) full() bool {
+	return f.rt.held.unsettled() >= 20*f.rt.config.Batch+f.rt.config.Concurrency*int(f.sub.batch)
 }
 
 // adapt sets the target by how fast the pool is: it doubles when the pool ran

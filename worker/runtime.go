@@ -81,9 +81,6 @@ func (rt *runtime) completed() (n int64) {
 	return n
 }
 
-// throttled reports whether fetchers may be waiting for outcomes to be settled.
-func (rt *runtime) throttled() bool { return rt.held.unsettled() >= rt.config.Batch }
-
 func (rt *runtime) register(ctx context.Context) (id posthaste.WorkerID, err error) {
 	err = bounded(ctx, callTimeout, func(ctx context.Context) error {
 		id, err = rt.engine.Register(ctx, posthaste.WorkerInfo{Name: rt.config.Name, Lease: rt.config.Lease, Version: rt.config.Version})
