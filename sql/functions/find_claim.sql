@@ -5,14 +5,14 @@
 -- so the answer counts only if the entry lies in that claim's own slice.
 -- Arguments: the reader, the entry's key, the live slots. The entry must be one
 -- that is for the reader's subscription, of its track, and not cancelled.
--- Returns: found, one word:
+-- Returns: fate, one word:
 --   waiting      no claim took it yet
 --   handed_out   c did; its snapshots are filled in
 --   reclaimed    one did whose row is gone
 -- Called several times in one stable function, all answers are of one moment.
 -- Reads: claims. Locks: none. Errors: none.
 create or replace function posthaste.find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamptz, l posthaste.live,
-  out found text, out c posthaste.claims)
+  out fate text, out c posthaste.claims)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -27,7 +27,7 @@ begin
    where k.reader = p_reader
      and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
    order by k.reader, k.seq desc limit 1;
-  found := 'waiting';
+  fate := 'waiting';
   v_at := v_high;
   while v_at is not null loop
     -- The first claim left from v_at on: rows between may be gone.
@@ -40,7 +40,7 @@ begin
     end if;
     if v.s1 is null then
       -- Truncated while this looked.
-      found := 'reclaimed';
+      fate := 'reclaimed';
       c := null;
       return;
     end if;
@@ -67,16 +67,14 @@ begin
   if c.id is null then
     return;
   end if;
-  found := 'reclaimed';
-  if c.places > 0 and not (pg_visible_in_snapshot(p_xid, c.s0) and (p_due is null or p_due <= c.t0)) then
-    if case when c.part < 2 then not pg_visible_in_snapshot(p_xid, c.s0) and (p_xid, p_pos) >= (c.first_xid, c.first_pos)
-                                  and (p_xid, p_pos) <= (c.last_xid, c.last_pos)
-            else pg_visible_in_snapshot(p_xid, c.s0) and (p_due, p_pos) >= (c.first_due, c.first_pos)
-             and (p_due, p_pos) <= (c.last_due, c.last_pos) end then
-      found := 'handed_out';
-    end if;
-  end if;
-  if found = 'reclaimed' then
+  fate := case
+    when c.places = 0 then 'reclaimed'
+    when c.part < 2 and not pg_visible_in_snapshot(p_xid, c.s0)
+     and (p_xid, p_pos) >= (c.first_xid, c.first_pos) and (p_xid, p_pos) <= (c.last_xid, c.last_pos) then 'handed_out'
+    when c.part = 2 and pg_visible_in_snapshot(p_xid, c.s0) and p_due > c.t0
+     and (p_due, p_pos) >= (c.first_due, c.first_pos) and (p_due, p_pos) <= (c.last_due, c.last_pos) then 'handed_out'
+    else 'reclaimed' end;
+  if fate = 'reclaimed' then
     c := null;
   end if;
 end $$;

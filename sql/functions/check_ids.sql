@@ -1,0 +1,13 @@
+-- posthaste.check_ids: refuses ids that are null or more than 10,000.
+-- Returns: the ids. Errors: PH400 with the field message_ids.
+create or replace function posthaste.check_ids(p_ids bigint[])
+returns bigint[] language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_ids is null or array_position(p_ids, null) is not null then
+    raise exception using errcode = 'PH400', column = 'message_ids', message = 'message_ids must not be null';
+  elsif cardinality(p_ids) > 10000 then
+    raise exception using errcode = 'PH400', column = 'message_ids', message = format('at most 10000 ids at a time, and these are %s', cardinality(p_ids)),
+      hint = 'go on in several calls';
+  end if;
+  return p_ids;
+end $$;

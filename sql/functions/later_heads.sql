@@ -1,0 +1,15 @@
+-- posthaste.later_heads: the later entries of messages: retries, rescues,
+-- replays and what was carried on. Reads: entries.
+create or replace function posthaste.later_heads(p_ids bigint[])
+returns setof posthaste.head language plpgsql stable rows 100
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare
+  l posthaste.live := posthaste.live_slots();
+begin
+  return query
+    select (posthaste.head_of(e)).*
+      from (select distinct x as id from unnest(p_ids) x) i
+      join posthaste.entries e on e.message_id = i.id
+       and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
+end $$;

@@ -1,0 +1,16 @@
+-- posthaste.message_state: where a message stands for one subscription, for the
+-- view posthaste.messages.
+-- Arguments: message id, number of the subscription.
+-- Returns: state, due_at, attempts as posthaste.message; null where nothing is
+-- known any more. The cost keeps the planner from asking before sort and limit.
+create or replace function posthaste.message_state(p_id bigint, p_subscription int, out state text, out due_at timestamptz, out attempts jsonb)
+language plpgsql stable cost 100000
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+begin
+  select m.state, m.due_at, m.attempts into state, due_at, attempts
+    from posthaste.message_states(
+           array(select posthaste.head_of(e) from posthaste.entries e
+                  where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
+           || array(select h from posthaste.later_heads(array[p_id]) h)) m
+   where m.subscription = p_subscription;
+end $$;

@@ -1,0 +1,103 @@
+-- posthaste.message_states: where messages stand, for each subscription.
+-- Arguments: all entries left of the messages wanted, as heads, first ones and
+-- later ones in any order; those of dead letters may be among them.
+-- Returns: per message and subscription, newest message first: the newest entry
+-- that is for it (h), the subscription's number and name, the state, when it may
+-- be handed out next (null unless that lies ahead), and every attempt, oldest
+-- first. What is not known any more, since its claim was reclaimed, has no row.
+-- All of one moment: the statement's that calls it.
+-- Reads: subscriptions, claims, entries, settlements, outcomes, cancelled,
+--   dead_letter_entries, registrations. Locks: none. Errors: none.
+create or replace function posthaste.message_states(p_heads posthaste.head[])
+returns table (h posthaste.head, subscription smallint, subscription_name text, state text, due_at timestamptz, attempts jsonb)
+language plpgsql stable rows 100
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+declare
+  l posthaste.live := posthaste.live_slots();
+  v_now timestamptz := clock_timestamp();
+  v record;
+  f record;
+  v_heads posthaste.head[] := '{}';
+  v_numbers smallint[] := '{}';
+  v_names text[] := '{}';
+  v_states text[] := '{}';
+  v_stories jsonb[] := '{}';
+  v_claims bigint[] := '{}';
+  v_state text;
+  v_claim bigint;
+begin
+  for v in
+    select distinct on (x.message_id, s.number) x as head, x.*, s.number as subscriber, s.name,
+           d.message_id is not null as dead, d.story as dead_story, k.outcome as withdrawn
+      from unnest(p_heads) x
+      join posthaste.subscriptions s on s.queue_id = x.queue_id and s.dropped_at is null
+       and (x.for_subscription is null or x.for_subscription = s.number)
+      left join posthaste.dead_letter_entries d on d.message_id = x.message_id and d.subscription = s.number
+      left join posthaste.cancelled k on k.pos = x.pos and k.subscriber = x.queue_id::bigint << 10 | s.number
+     -- What was sent before the subscription began is not its message.
+     where d.message_id is not null or x.due_at is not null or not pg_visible_in_snapshot(x.xid, s.since)
+     order by x.message_id desc, s.number, x.pos desc
+  loop
+    v_claim := null;
+    if v.dead then
+      v_state := 'dead';
+    elsif v.withdrawn is not null then
+      -- Carried on, it lives in a later entry, which would stand here.
+      v_state := case when v.withdrawn in ('cancelled', 'done') then v.withdrawn end;
+    else
+      f := posthaste.find_claim(posthaste.reader_key(v.queue_id, v.subscriber, v.lane, (v.due_at is not null)::int), v.xid, v.pos, v.due_at, l);
+      if f.fate = 'waiting' then
+        v_state := case when v.attempt > 1 or v.failures + v.losses > 0 then 'retrying' when v.due_at > v_now then 'scheduled' else 'ready' end;
+      elsif f.fate = 'handed_out' then
+        v_state := 'running';
+        v_claim := (f.c).id;
+      else
+        v_state := null;
+      end if;
+    end if;
+    continue when v_state is null;
+    v_heads := v_heads || v.head;
+    v_numbers := v_numbers || v.subscriber;
+    v_names := v_names || v.name;
+    v_states := v_states || v_state;
+    v_stories := v_stories || coalesce(case when v.dead then v.dead_story else v.story end, '[]');
+    v_claims := v_claims || v_claim;
+  end loop;
+  return query
+    with asked as materialized (
+      select * from unnest(v_heads, v_numbers, v_names, v_states, v_stories, v_claims) with ordinality
+    ), a (message_id, pos, xid, queue_id, lane, created_at, due_at, for_subscription, attempt, failures, losses, content_type, key, kind,
+          reference, headers, terms, old_story, number, name, state, story, claim, n) as (
+      select * from asked
+    ), places as materialized (
+      select z.claim, p.pos, p.place
+        from (select distinct a.claim from a where a.claim is not null) z cross join lateral posthaste.places_of(z.claim) p
+    ), told as (
+      select a.*, p.place, c.at as claimed_at, c.holder, t.at as settled_at, t.duration, o.outcome, o.at as ended_at, o.duration as took, o.error, o.receipt,
+             case when a.claim is null then a.state when t.at is null then 'running' else coalesce(o.outcome, 'done') end as now
+        from a
+        left join places p on p.claim = a.claim and p.pos = a.pos
+        left join posthaste.claims c on c.slot = (a.claim >> 22) & 15 and c.id = a.claim
+        left join lateral (
+          select t.at, t.duration from posthaste.settlements t
+           where t.slot = c.slot and t.claim = c.id and t.part = case when c.single then p.place else 0 end
+             and get_bit(t.bits, case when c.single then 0 else p.place end) = 1
+           order by t.number limit 1) t on true
+        left join posthaste.outcomes o on o.slot = c.slot and o.claim = c.id and o.place = p.place
+    )
+    select row(w.message_id, w.pos, w.xid, w.queue_id, w.lane, w.created_at, w.due_at, w.for_subscription, w.attempt, w.failures, w.losses,
+               w.content_type, w.key, w.kind, w.reference, w.headers, w.terms, w.old_story)::posthaste.head,
+           w.number, w.name, w.now,
+           case when w.now in ('scheduled', 'retrying') and w.due_at > v_now then w.due_at end,
+           case when w.claim is null then w.story
+                else w.story || jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
+                  'outcome', case when w.now <> 'running' then w.now end,
+                  'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
+                  'claimed_at', w.claimed_at, 'ended_at', coalesce(w.ended_at, w.settled_at),
+                  'duration_ms', coalesce(w.took, w.duration), 'error', w.error, 'receipt', w.receipt)) end
+      from told w
+      left join posthaste.registrations r on r.id = w.holder
+     -- Retried, lost or released: the entry that followed is gone.
+     where (w.claim is null or w.place is not null) and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'dead', 'cancelled')
+     order by w.n;
+end $$;
