@@ -1,0 +1,187 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var administering = []test{
+	{name: "Queues", run: queues},
+	{name: "QueueDrop", run: queueDrop},
+	{name: "DeadLetters", run: deadLetters},
+	{name: "Messages", run: messages},
+	{name: "Maintain", run: maintain},
+}
+
+func queues(s *suite) {
+	full := posthaste.QueueOptions{MaxAttempts: 7, BackoffBase: 2 * time.Second, BackoffMax: time.Minute,
+		Timeout: 5 * time.Second, MaxPayload: 5000, Lanes: 4}
+	s.must(s.engine.QueueCreate(s.ctx, "a", posthaste.QueueOptions{}))
+	s.must(s.engine.QueueCreate(s.ctx, "b", full))
+	infos, err := s.engine.Queues(s.ctx, "a", "b", "nobody")
+	s.must(err)
+	slices.SortFunc(infos, func(x, y posthaste.QueueInfo) int { return int(x.Name[0]) - int(y.Name[0]) })
+	if len(infos) != 2 || infos[0].Name != "a" || infos[1].Name != "b" {
+		s.Fatalf("queues %+v, want a and b", infos)
+	}
+	defaults := posthaste.QueueOptions{MaxAttempts: 20, BackoffBase: time.Second, BackoffMax: time.Hour, Timeout: 30 * time.Second, MaxPayload: 1 << 20, Lanes: 1}
+	if infos[0].Options != defaults || infos[1].Options != full {
+		s.Errorf("options %+v and %+v", infos[0].Options, infos[1].Options)
+	}
+	if subs := infos[0].Subscriptions; len(subs) != 1 || subs[0].Name != posthaste.DefaultSubscription || infos[0].CreatedAt.IsZero() {
+		s.Errorf("queue a is told as %+v", infos[0])
+	}
+	if one, err := s.engine.Queues(s.ctx, "b"); err != nil || len(one) != 1 || one[0].Name != "b" {
+		s.Errorf("asked for b: %+v, %v", one, err)
+	}
+
+	for _, name := range []string{"", "Upper", "with space", "ü", string(make([]byte, 64))} {
+		s.wantCode(fmt.Sprintf("queue named %q", name), s.engine.QueueCreate(s.ctx, name, posthaste.QueueOptions{}), posthaste.Invalid)
+	}
+	for what, o := range map[string]posthaste.QueueOptions{
+		"max_attempts": {MaxAttempts: 1001}, "negative max_attempts": {MaxAttempts: -1}, "max_payload": {MaxPayload: posthaste.MaxPayloadBytes + 1},
+		"lanes": {Lanes: 65}, "timeout": {Timeout: -time.Second}, "backoff": {BackoffBase: -time.Second},
+	} {
+		s.wantCode("bad "+what, s.engine.QueueCreate(s.ctx, "bad", o), posthaste.Invalid)
+	}
+	if infos, err := s.engine.Queues(s.ctx, "bad"); err != nil || len(infos) != 0 {
+		s.Errorf("a refused queue exists: %+v, %v", infos, err)
+	}
+}
+
+func queueDrop(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(3)
+	w := s.register(time.Minute)
+	s.claimed(w, 1)
+	s.must(s.engine.QueueDrop(s.ctx, s.queue))
+	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1})
+	s.wantCode("send to a dropped queue", err, posthaste.NotFound)
+	_, err = s.engine.Claim(s.ctx, s.request(w, 1))
+	s.wantCode("claim from a dropped queue", err, posthaste.NotFound)
+	// A new queue of the same name is another queue.
+	s.create(posthaste.QueueOptions{})
+	s.none(w)
+	s.send(1)
+	s.settle(done, s.claimed(w, 1)...)
+}
+
+func deadLetters(s *suite) {
+	s.create(quick())
+	sent := []posthaste.Message{}
+	for i := range 3 {
+		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: i, Key: "k", Kind: "kind", Reference: fmt.Sprint("r", i),
+			Headers: map[string]string{"h": "v"}, Terms: []string{"t"}})
+	}
+	ids, err := s.engine.Send(s.ctx, sent...)
+	s.must(err)
+	w := s.register(time.Minute)
+	s.settle(hopeless, s.claimed(w, 3)...)
+	list := func() []posthaste.DeadLetter {
+		dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+		s.must(err)
+		return dead
+	}
+	dead := list()
+	if len(dead) != 3 {
+		s.Fatalf("%d dead letters, want 3", len(dead))
+	}
+	for i, d := range dead {
+		m := sent[2-i] // newest first
+		if d.ID != ids[2-i] || d.Queue != s.queue || d.Key != m.Key || d.Kind != m.Kind || d.Reference != m.Reference || d.Headers["h"] != "v" ||
+			string(d.Payload) != fmt.Sprint(m.Payload) || d.Error != hopeless.Error || d.DiedAt.IsZero() || len(d.Attempts) != 1 || d.Attempts[0].Error != hopeless.Error {
+			s.Errorf("dead letter %d is %+v", i, d)
+		}
+	}
+	if one, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[1:2]}); err != nil || len(one) != 1 || one[0].ID != ids[1] {
+		s.Errorf("by id: %+v, %v", one, err)
+	}
+	if page, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Before: ids[2], Limit: 1}); err != nil || len(page) != 1 || page[0].ID != ids[1] {
+		s.Errorf("a page: %+v, %v", page, err)
+	}
+
+	alive := s.send(1)
+	replayed, err := s.engine.Replay(s.ctx, "ada", ids[0], ids[1], alive[0], 1<<50)
+	s.must(err)
+	if slices.Sort(replayed); !slices.Equal(replayed, ids[:2]) {
+		s.Errorf("replayed %v, want %v", replayed, ids[:2])
+	}
+	discarded, err := s.engine.Discard(s.ctx, "ada", ids[0], ids[2])
+	s.must(err)
+	if !slices.Equal(discarded, ids[2:]) {
+		s.Errorf("discarded %v, want only what is still a dead letter", discarded)
+	}
+	if dead := list(); len(dead) != 0 {
+		s.Errorf("left: %+v", dead)
+	}
+	got := s.claimed(w, 3)
+	if want := []posthaste.MessageID{ids[0], ids[1], alive[0]}; !slices.Equal(messageIDs(got), want) {
+		s.Errorf("handed out after the replay: %v, want %v", messageIDs(got), want)
+	}
+	for _, d := range got {
+		if d.MessageID == ids[0] && (string(d.Payload) != "0" || d.Key != "k" || d.Kind != "kind" || d.Headers["h"] != "v" || d.Reference != "r0") {
+			s.Errorf("replayed as %+v", d)
+		}
+	}
+	s.settle(done, got...)
+	s.wantState(ids[0], posthaste.StateDone)
+	if again, err := s.engine.Replay(s.ctx, "ada", ids...); err != nil || len(again) != 0 {
+		s.Errorf("replayed once more: %v, %v", again, err)
+	}
+}
+
+func messages(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	ids := s.send(5)
+	list := func(f posthaste.MessageFilter) (found []posthaste.MessageID) {
+		f.Queue = s.queue
+		infos, err := s.engine.Messages(s.ctx, f)
+		s.must(err)
+		for _, m := range infos {
+			found = append(found, m.ID)
+		}
+		return found
+	}
+	newest := slices.Clone(ids)
+	slices.Reverse(newest)
+	if got := list(posthaste.MessageFilter{}); !slices.Equal(got, newest) {
+		s.Errorf("messages %v, want %v", got, newest)
+	}
+	if got := list(posthaste.MessageFilter{Before: ids[3], Limit: 2}); !slices.Equal(got, newest[2:4]) {
+		s.Errorf("a page: %v, want %v", got, newest[2:4])
+	}
+	d := s.claimed(s.register(time.Minute), 2)
+	s.settle(done, d[0])
+	for state, want := range map[posthaste.State]int{posthaste.StateReady: 3, posthaste.StateRunning: 1, posthaste.StateDone: 1, posthaste.StateDead: 0} {
+		if got := list(posthaste.MessageFilter{State: state}); len(got) != want {
+			s.Errorf("%d messages are %s, want %d", len(got), state, want)
+		}
+	}
+	_, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
+	s.wantCode("a limit of 1001", err, posthaste.Invalid)
+}
+
+// maintain: rounds of upkeep may come at any time, and count.
+func maintain(s *suite) {
+	s.create(quick())
+	s.send(4)
+	w := s.register(time.Minute)
+	d := s.claimed(w, 3)
+	s.settle(done, d[0])
+	s.settle(hopeless, d[1])
+	var got posthaste.SubscriptionInfo
+	s.until("the counts are up to date", func() bool {
+		if _, err := s.engine.Maintain(s.ctx); err != nil {
+			s.Fatal(err)
+		}
+		infos, err := s.engine.Queues(s.ctx, s.queue)
+		s.must(err)
+		got = infos[0].Subscriptions[0]
+		return got.Sent == 4 && got.Done == 1 && got.Depth == 1 && got.InFlight == 1 && got.Dead == 1
+	})
+	s.settle(done, append(s.claimed(w, 1), d[2])...)
+	s.none(w)
+}

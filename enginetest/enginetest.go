@@ -1,0 +1,242 @@
+// Package enginetest is the one behaviour suite for engines: what every
+// implementation of [posthaste.Engine] must do, in terms of its interface only.
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Capabilities says what an engine does not do, so that tests are skipped by
+// declaration and never by an engine's name.
+type Capabilities struct {
+	// NoStory: MessageInfo and dead letters do not tell the attempts.
+	NoStory bool
+}
+
+// Run runs the whole suite. open returns an empty engine (or one whose queues
+// no other test uses) and arranges for its end by t.Cleanup. The tests run in
+// parallel, each with an engine of its own.
+func Run(t *testing.T, open func(t *testing.T) posthaste.Engine) {
+	RunWith(t, Capabilities{}, open)
+}
+
+// RunWith is [Run] for an engine that does not do everything.
+func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.Engine) {
+	for _, group := range [][]test{sending, settling, leasing, administering, waking} {
+		for _, c := range group {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				if c.needsStory && can.NoStory {
+					t.Skip("the engine declares that it does not tell attempts")
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+				t.Cleanup(cancel)
+				c.run(&suite{T: t, engine: open(t), ctx: ctx, queue: "suite"})
+			})
+		}
+	}
+}
+
+type test struct {
+	name       string
+	run        func(s *suite)
+	needsStory bool
+}
+
+// suite is one test's engine with the steps that tests share.
+type suite struct {
+	*testing.T
+	engine posthaste.Engine
+	ctx    context.Context
+	queue  string
+	number int64
+}
+
+// quick are options with which retries do not take long.
+func quick() posthaste.QueueOptions {
+	return posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
+}
+
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *suite) create(o posthaste.QueueOptions) {
+	s.Helper()
+	s.must(s.engine.QueueCreate(s.ctx, s.queue, o))
+}
+
+// send sends n messages whose payloads are the numbers from 0.
+func (s *suite) send(n int) []posthaste.MessageID {
+	s.Helper()
+	messages := make([]posthaste.Message, n)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: s.queue, Payload: i}
+	}
+	ids, err := s.engine.Send(s.ctx, messages...)
+	s.must(err)
+	if len(ids) != n {
+		s.Fatalf("%d ids for %d messages", len(ids), n)
+	}
+	return ids
+}
+
+func (s *suite) register(lease time.Duration) posthaste.WorkerID {
+	s.Helper()
+	id, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "tester", Lease: lease})
+	s.must(err)
+	return id
+}
+
+func (s *suite) ref() posthaste.QueueRef { return posthaste.QueueRef{Queue: s.queue} }
+
+func (s *suite) request(w posthaste.WorkerID, limit int) posthaste.ClaimRequest {
+	s.number++
+	return posthaste.ClaimRequest{Worker: w, Number: s.number, QueueRef: s.ref(), Max: limit}
+}
+
+// claim claims once.
+func (s *suite) claim(w posthaste.WorkerID, limit int) []posthaste.RawDelivery {
+	s.Helper()
+	reply, err := s.engine.Claim(s.ctx, s.request(w, limit))
+	s.must(err)
+	return reply.Deliveries
+}
+
+// claimed claims until n deliveries have come.
+func (s *suite) claimed(w posthaste.WorkerID, n int) (all []posthaste.RawDelivery) {
+	s.Helper()
+	s.until(fmt.Sprintf("%d deliveries come", n), func() bool {
+		if len(all) < n {
+			all = append(all, s.claim(w, n-len(all))...)
+		}
+		return len(all) == n
+	})
+	return all
+}
+
+// none checks that a claim finds nothing.
+func (s *suite) none(w posthaste.WorkerID) {
+	s.Helper()
+	if got := s.claim(w, 10); len(got) != 0 {
+		s.Fatalf("%d deliveries, want none; the first is message %d, attempt %d", len(got), got[0].MessageID, got[0].Attempt)
+	}
+}
+
+// receive is a claim by lease.
+func (s *suite) receive(limit int, lease time.Duration) []posthaste.RawDelivery {
+	s.Helper()
+	got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: limit, Lease: lease})
+	s.must(err)
+	return got
+}
+
+// settle settles all deliveries with the same outcome and expects success.
+func (s *suite) settle(with posthaste.Settlement, deliveries ...posthaste.RawDelivery) []posthaste.SettleResult {
+	s.Helper()
+	results := s.trySettle(with, deliveries...)
+	for i, r := range results {
+		if !r.Settled || r.Err != nil || r.Delivery != deliveries[i].ID {
+			s.Fatalf("settling delivery %d as %s: %+v", deliveries[i].ID, with.Outcome, r)
+		}
+	}
+	return results
+}
+
+func (s *suite) trySettle(with posthaste.Settlement, deliveries ...posthaste.RawDelivery) []posthaste.SettleResult {
+	s.Helper()
+	var all []posthaste.Settlement
+	for _, d := range deliveries {
+		with.Delivery = d.ID
+		all = append(all, with)
+	}
+	results, err := s.engine.Settle(s.ctx, all)
+	s.must(err)
+	if len(results) != len(all) {
+		s.Fatalf("%d answers for %d settlements", len(results), len(all))
+	}
+	return results
+}
+
+// until waits for a condition.
+func (s *suite) until(what string, ok func() bool) {
+	s.Helper()
+	for !ok() {
+		select {
+		case <-s.ctx.Done():
+			s.Fatalf("waited in vain until %s", what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// rescue rescues until n deliveries were lost. Anybody's call may be the one
+// that does it, so only the sum counts.
+func (s *suite) rescue(n int) {
+	s.Helper()
+	total := 0
+	s.until(fmt.Sprintf("%d deliveries are rescued", n), func() bool {
+		lost, err := s.engine.Rescue(s.ctx)
+		s.must(err)
+		total += lost
+		return total >= n
+	})
+	if total > n {
+		s.Fatalf("%d deliveries were rescued, want %d", total, n)
+	}
+}
+
+func (s *suite) state(id posthaste.MessageID) posthaste.MessageState {
+	s.Helper()
+	info, err := s.engine.Message(s.ctx, id)
+	s.must(err)
+	if info.ID != id || info.Queue != s.queue || len(info.Subscriptions) != 1 {
+		s.Fatalf("message %d is told as %+v", id, info)
+	}
+	return info.Subscriptions[0]
+}
+
+func (s *suite) wantState(id posthaste.MessageID, want posthaste.State) {
+	s.Helper()
+	if got := s.state(id).State; got != want {
+		s.Errorf("message %d is %s, want %s", id, got, want)
+	}
+}
+
+func (s *suite) wantCode(what string, err error, want posthaste.Code) {
+	s.Helper()
+	if got := posthaste.CodeOf(err); got != want {
+		s.Errorf("%s: error %v with code %q, want %q", what, err, got, want)
+	}
+}
+
+func payloads(deliveries []posthaste.RawDelivery) (all []string) {
+	for _, d := range deliveries {
+		all = append(all, string(d.Payload))
+	}
+	return all
+}
+
+func messageIDs(deliveries []posthaste.RawDelivery) (ids []posthaste.MessageID) {
+	for _, d := range deliveries {
+		ids = append(ids, d.MessageID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+var (
+	done     = posthaste.Settlement{Outcome: posthaste.Done}
+	failed   = posthaste.Settlement{Outcome: posthaste.Retried, Error: "it did not work"}
+	hopeless = posthaste.Settlement{Outcome: posthaste.Dead, Error: "it never will"}
+	released = posthaste.Settlement{Outcome: posthaste.Released}
+)

@@ -1,0 +1,302 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var leasing = []test{
+	{name: "LostWorker", run: lostWorker},
+	{name: "HeartbeatKeepsAlive", run: heartbeatKeepsAlive},
+	{name: "HeartbeatLooks", run: heartbeatLooks},
+	{name: "UnregisteredWorker", run: unregistered},
+	{name: "DU5_LateSettleIsRefused", run: lateSettle},
+	{name: "LP7_PoisonDiesAlone", run: poison},
+	{name: "ReceivedLeaseEnds", run: leaseEnds},
+	{name: "Extend", run: extend},
+	{name: "DU3_RescuersThatRace", run: rescuersThatRace},
+}
+
+const short = 300 * time.Millisecond
+
+func lostWorker(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(3)
+	lost, other := s.register(short), s.register(time.Minute)
+	d := s.claimed(lost, 3)
+	s.settle(done, d[0])
+	s.until("a heartbeat says that somebody is overdue", func() bool {
+		reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: other})
+		s.must(err)
+		return reply.Rescue
+	})
+	s.rescue(2)
+	again := s.claimed(other, 2)
+	if !slices.Equal(messageIDs(again), messageIDs(d[1:])) {
+		s.Errorf("messages %v came again, want %v", messageIDs(again), messageIDs(d[1:]))
+	}
+	for _, d := range again {
+		if d.Attempt != 2 || d.Alone || len(d.Story) != 1 || d.Story[0].Outcome != posthaste.Lost {
+			s.Errorf("after a loss it is handed out as %+v", d)
+		}
+	}
+	s.settle(done, again...)
+	s.none(other)
+
+	_, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: lost})
+	s.wantCode("heartbeat of a lost worker", err, posthaste.WorkerLost)
+	_, err = s.engine.Claim(s.ctx, s.request(lost, 1))
+	s.wantCode("claim of a lost worker", err, posthaste.WorkerLost)
+	var listed bool
+	workers, err := s.engine.Workers(s.ctx)
+	s.must(err)
+	for _, w := range workers {
+		listed = listed || w.ID == other && w.Name == "tester" && w.LostAt.IsZero() && !w.HeartbeatAt.Before(w.StartedAt)
+	}
+	if !listed {
+		s.Errorf("the living worker is not among %+v", workers)
+	}
+}
+
+func heartbeatKeepsAlive(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(1)
+	w := s.register(short)
+	d := s.claimed(w, 1)
+	for end := time.Now().Add(3 * short); time.Now().Before(end); time.Sleep(short / 10) {
+		_, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w})
+		s.must(err)
+		if n, err := s.engine.Rescue(s.ctx); err != nil || n != 0 {
+			s.Fatalf("%d deliveries of a living worker were rescued, error %v", n, err)
+		}
+	}
+	s.settle(done, d...)
+}
+
+func heartbeatLooks(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	first := s.ref()
+	s.queue = "suite.2"
+	s.create(posthaste.QueueOptions{})
+	second := s.ref()
+	s.queue = "suite.3"
+	s.create(posthaste.QueueOptions{})
+	third := s.ref()
+	w := s.register(time.Minute)
+	look := func() []posthaste.LookReply {
+		reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{first, second, third}})
+		s.must(err)
+		if len(reply.Looks) != 3 {
+			s.Fatalf("%d looks for 3 queues", len(reply.Looks))
+		}
+		return reply.Looks
+	}
+	for i, l := range look() {
+		if l.Found || l.NextDue >= 0 {
+			s.Errorf("look %d at an empty queue: %+v", i, l)
+		}
+	}
+	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: second.Queue, Payload: 1, NoWake: true},
+		posthaste.Message{Queue: third.Queue, Payload: 1, Delay: time.Hour})
+	s.must(err)
+	s.until("the look finds the message", func() bool { return look()[1].Found })
+	if l := look(); l[0].Found || l[2].Found || l[2].NextDue < 50*time.Minute || l[2].NextDue > time.Hour {
+		s.Errorf("looks %+v", l)
+	}
+	s.queue = second.Queue
+	s.claimed(w, 1)
+	if look()[1].Found {
+		s.Error("the look finds a message that is handed out")
+	}
+}
+
+func unregistered(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(2)
+	w, other := s.register(time.Hour), s.register(time.Hour)
+	d := s.claimed(w, 2)
+	s.settle(done, d[0])
+	s.must(s.engine.Unregister(s.ctx, w))
+	var again []posthaste.RawDelivery
+	s.until("what it held is rescued", func() bool {
+		_, err := s.engine.Rescue(s.ctx)
+		s.must(err)
+		again = s.claim(other, 10)
+		return len(again) > 0
+	})
+	if len(again) != 1 || again[0].MessageID != d[1].MessageID || again[0].Attempt != 2 {
+		s.Errorf("came again: %+v", again)
+	}
+	_, err := s.engine.Claim(s.ctx, s.request(w, 1))
+	s.wantCode("claim after unregistering", err, posthaste.WorkerLost)
+}
+
+func lateSettle(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(4)
+	lost, other := s.register(short), s.register(time.Minute)
+	d := s.claimed(lost, 4)
+	s.rescue(4)
+	again := s.claimed(other, 4)
+	for i, with := range []posthaste.Settlement{done, failed, hopeless, released} {
+		if r := s.trySettle(with, d[i])[0]; r.Settled {
+			s.Errorf("a lost attempt was settled as %s", with.Outcome)
+		}
+	}
+	for _, d := range d {
+		s.wantState(d.MessageID, posthaste.StateRunning)
+	}
+	s.settle(done, again...)
+	s.none(other)
+}
+
+// poison: a message that kills its workers ends in the dead letters, handed
+// out alone, and what was handed out beside it does not.
+func poison(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 2})
+	ids := s.send(6)
+	bad := ids[2]
+	innocent := map[posthaste.MessageID]bool{}
+	deaths, alone := 0, 0
+	s.until("the poison is dead and the others are done", func() bool {
+		w := s.register(short)
+		req := s.request(w, 10)
+		reply, err := s.engine.Claim(s.ctx, req)
+		s.must(err)
+		if len(reply.Deliveries) == 0 && reply.WantsIdle {
+			req = s.request(w, 10)
+			req.Idle = true
+			reply, err = s.engine.Claim(s.ctx, req)
+			s.must(err)
+		}
+		killed := slices.ContainsFunc(reply.Deliveries, func(d posthaste.RawDelivery) bool { return d.MessageID == bad })
+		for _, d := range reply.Deliveries {
+			if d.Alone && (len(reply.Deliveries) != 1 || !req.Idle) {
+				s.Errorf("to run alone it was handed out with %d others, idle %v", len(reply.Deliveries)-1, req.Idle)
+			}
+			if d.Alone && d.MessageID == bad {
+				alone++
+			}
+			if !killed {
+				s.settle(done, d)
+				innocent[d.MessageID] = true
+			}
+		}
+		if killed { // the process is gone: nothing of this claim is ever settled
+			deaths++
+			s.rescue(len(reply.Deliveries))
+		} else {
+			s.must(s.engine.Unregister(s.ctx, w))
+		}
+		return s.state(bad).State == posthaste.StateDead && len(innocent) == 5
+	})
+	if deaths != 4 || alone != 2 {
+		s.Errorf("it killed %d workers, %d of them alone; want 4 and 2", deaths, alone)
+	}
+	for _, id := range ids {
+		if id != bad {
+			s.wantState(id, posthaste.StateDone)
+		}
+	}
+	dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	s.must(err)
+	if len(dead) != 1 || dead[0].ID != bad || strings.TrimSpace(dead[0].Error) == "" {
+		s.Errorf("dead letters %+v", dead)
+	}
+}
+
+func leaseEnds(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(2)
+	before := time.Now()
+	d := s.receive(2, short)
+	if len(d) != 2 {
+		s.Fatalf("received %d, want 2", len(d))
+	}
+	s.settle(done, d[0])
+	if got := s.receive(2, short); len(got) != 0 && time.Since(before) < short {
+		s.Fatalf("received %d that somebody holds", len(got))
+	}
+	// Receivers alone are complete: they rescue themselves.
+	var again []posthaste.RawDelivery
+	s.until("the other comes again", func() bool {
+		again = s.receive(2, time.Minute)
+		return len(again) > 0
+	})
+	if len(again) != 1 || again[0].MessageID != d[1].MessageID || again[0].Attempt != 2 || time.Since(before) < short {
+		s.Errorf("after %s came %+v", time.Since(before), again)
+	}
+	if s.trySettle(done, d[1])[0].Settled {
+		s.Error("settled after its lease had ended and it was handed out anew")
+	}
+	s.settle(done, again...)
+}
+
+func extend(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(3)
+	d := s.receive(3, time.Second)
+	s.settle(done, d[2])
+	results, err := s.engine.Extend(s.ctx, []posthaste.DeliveryID{d[0].ID, d[2].ID, 1 << 50}, time.Minute)
+	s.must(err)
+	if len(results) != 3 || !results[0].Settled || results[1].Settled || results[2].Settled {
+		s.Fatalf("extending one held, one settled and one unknown: %+v", results)
+	}
+	s.rescue(1) // only the one that was not extended
+	if n, err := s.engine.Rescue(s.ctx); err != nil || n != 0 {
+		s.Errorf("%d more were rescued, error %v", n, err)
+	}
+	s.settle(done, d[0])
+	if again := s.receive(3, time.Minute); len(again) != 1 || again[0].MessageID != d[1].MessageID {
+		s.Errorf("came again: %+v", again)
+	}
+	results, err = s.engine.Extend(s.ctx, []posthaste.DeliveryID{d[1].ID}, time.Minute)
+	if err != nil || results[0].Settled {
+		s.Errorf("extending a lost delivery: %+v, %v", results, err)
+	}
+}
+
+func rescuersThatRace(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	const n, rescuers = 100, 4
+	s.send(n)
+	s.claimed(s.register(short), n/2)
+	for i := 0; i < n/2; i += 10 {
+		if got := s.receive(10, short); len(got) != 10 {
+			s.Fatalf("received %d, want 10", len(got))
+		}
+	}
+	var mu sync.Mutex
+	total := 0
+	sum := func(add int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		total += add
+		return total
+	}
+	var all sync.WaitGroup
+	for range rescuers {
+		all.Go(func() {
+			for sum(0) < n && s.ctx.Err() == nil {
+				lost, err := s.engine.Rescue(s.ctx)
+				if err != nil {
+					s.Error(err)
+				}
+				sum(lost)
+			}
+		})
+	}
+	all.Wait()
+	w := s.register(time.Minute)
+	again := s.claimed(w, n)
+	s.none(w)
+	ids := messageIDs(again)
+	if distinct := len(slices.Compact(ids)); total != n || distinct != n {
+		s.Errorf("%s", fmt.Sprintf("%d rescued and %d distinct came again, want %d", total, distinct, n))
+	}
+}

@@ -1,0 +1,272 @@
+package enginetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var sending = []test{
+	{name: "SendClaimSettle", run: sendClaimSettle},
+	{name: "DS3_FirstInFirstOut", run: firstInFirstOut},
+	{name: "DS9_AnythingArrivesAsSent", run: arrivesAsSent},
+	{name: "DS9_PayloadsUpToTheLimit", run: upToTheLimit},
+	{name: "DelayAndSendAt", run: delayed},
+	{name: "BadMessagesStoreNothing", run: badMessages},
+	{name: "UnknownQueue", run: unknownQueue},
+}
+
+func sendClaimSettle(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.must(s.engine.Ready(s.ctx))
+	if ids, err := s.engine.Send(s.ctx); err != nil || len(ids) != 0 {
+		s.Errorf("sending nothing: ids %v, error %v", ids, err)
+	}
+	ids := s.send(3)
+	if !slices.IsSorted(ids) || ids[0] <= 0 {
+		s.Errorf("ids %v, want positive and ascending", ids)
+	}
+	s.wantState(ids[0], posthaste.StateReady)
+	w := s.register(time.Minute)
+	got := s.claimed(w, 3)
+	if !slices.Equal(messageIDs(got), ids) {
+		s.Errorf("messages %v, want %v", messageIDs(got), ids)
+	}
+	for _, d := range got {
+		if d.Attempt != 1 || d.Queue != s.queue || d.Subscription != posthaste.DefaultSubscription || d.Story != nil || d.Alone || d.Timeout != 30*time.Second || d.CreatedAt.IsZero() {
+			s.Errorf("first delivery is told as %+v", d)
+		}
+	}
+	s.wantState(ids[0], posthaste.StateRunning)
+	s.none(w)
+	for _, r := range s.settle(done, got...) {
+		if r.Outcome != posthaste.Done {
+			s.Errorf("settled as %+v, want done", r)
+		}
+	}
+	s.none(w)
+	s.wantState(ids[0], posthaste.StateDone)
+	s.must(s.engine.Unregister(s.ctx, w))
+}
+
+func firstInFirstOut(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(3)
+	w := s.register(time.Minute)
+	first, second := s.claim(w, 2), s.claim(w, 2)
+	if got := fmt.Sprint(payloads(first), payloads(second)); got != "[0 1] [2]" {
+		s.Errorf("handed out %s, want [0 1] [2]", got)
+	}
+	s.send(4)
+	got := s.receive(3, time.Minute)
+	if text := fmt.Sprint(payloads(got)); text != "[0 1 2]" {
+		s.Errorf("received %s, want [0 1 2]", text)
+	}
+}
+
+func arrivesAsSent(s *suite) {
+	s.create(posthaste.QueueOptions{MaxPayload: 1 << 20})
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	word := strings.Repeat("ü", 127) + "x" // 255 bytes
+	sent := []posthaste.Message{
+		{Payload: nil},
+		{Payload: json.RawMessage(`{"b":[1,2.50,-0,1e3],"a":{"":null},"t":true,"s":"\"\\/ü😀\u2028"}`)},
+		{Payload: json.RawMessage(`9223372036854775807`)},
+		{Payload: json.RawMessage(`[-9223372036854775808, 0.1]`)},
+		{Payload: json.RawMessage(`""`)},
+		{Payload: map[string]any{"n": 1, "nested": []string{"x"}}},
+		{Payload: []byte{}},
+		{Payload: []byte{0}},
+		{Payload: every},
+		{Payload: []byte("<a/>"), ContentType: "application/xml"},
+		{Payload: 1, Key: word, Kind: word, Reference: word, Terms: []string{word, "b"},
+			Headers: map[string]string{"a": "", "traceparent": "00-x", "ü": "line\nbreak \t\"'\\"}},
+		{Payload: 1, Headers: map[string]string{"big": strings.Repeat("x", posthaste.MaxHeaderBytes-3)}},
+	}
+	for i := range sent {
+		sent[i].Queue = s.queue
+	}
+	ids, err := s.engine.Send(s.ctx, sent...)
+	s.must(err)
+	got := s.claimed(s.register(time.Minute), len(sent))
+	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return int(a.MessageID - b.MessageID) })
+	for i, d := range got {
+		m := sent[i]
+		body, contentType, err := m.Body()
+		s.must(err)
+		if d.MessageID != ids[i] || d.ContentType != contentType || d.Key != m.Key || d.Kind != m.Kind || d.Reference != m.Reference {
+			s.Errorf("message %d arrived as %+v", i, d)
+		}
+		if !maps.Equal(d.Headers, m.Headers) && len(d.Headers)+len(m.Headers) > 0 {
+			s.Errorf("message %d: headers %q, want %q", i, d.Headers, m.Headers)
+		}
+		if !samePayload(contentType, d.Payload, body) {
+			s.Errorf("message %d: payload %q, want %q", i, d.Payload, body)
+		}
+		info, err := s.engine.Message(s.ctx, ids[i])
+		s.must(err)
+		if !samePayload(contentType, info.Payload, body) || !slices.Equal(info.Terms, m.Terms) || info.ContentType != contentType || info.Reference != m.Reference {
+			s.Errorf("message %d is told as %+v", i, info)
+		}
+	}
+}
+
+// samePayload compares JSON as JSON (numbers by their value) and the rest byte
+// for byte.
+func samePayload(contentType string, a, b []byte) bool {
+	if contentType != posthaste.ContentTypeJSON {
+		return bytes.Equal(a, b)
+	}
+	var x, y any
+	for _, p := range []struct {
+		text []byte
+		into *any
+	}{{a, &x}, {b, &y}} {
+		decoder := json.NewDecoder(bytes.NewReader(p.text))
+		decoder.UseNumber() // 64-bit integers must not be rounded
+		if decoder.Decode(p.into) != nil {
+			return false
+		}
+	}
+	return reflect.DeepEqual(plain(x), plain(y))
+}
+
+// plain replaces numbers by what equal numbers have in common.
+func plain(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		if f == float64(int64(f)) {
+			return int64(f)
+		}
+		return f
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = plain(v[k])
+		}
+	}
+	return v
+}
+
+func upToTheLimit(s *suite) {
+	const limit = 100_000
+	s.create(posthaste.QueueOptions{MaxPayload: limit})
+	w := s.register(time.Minute)
+	for _, n := range []int{1, limit - 1, limit} {
+		body := bytes.Repeat([]byte{0xfe}, n)
+		_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: body})
+		s.must(err)
+		if got := s.claimed(w, 1); !bytes.Equal(got[0].Payload, body) {
+			s.Errorf("%d bytes did not arrive as sent", n)
+		}
+	}
+	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: make([]byte, limit+1)})
+	s.wantCode("one byte too many", err, posthaste.TooLarge)
+	s.none(w)
+}
+
+func delayed(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	const delay = 300 * time.Millisecond
+	before := time.Now()
+	ids, err := s.engine.Send(s.ctx,
+		posthaste.Message{Queue: s.queue, Payload: "later", Delay: delay},
+		posthaste.Message{Queue: s.queue, Payload: "tomorrow", SendAt: time.Now().Add(24 * time.Hour)},
+		posthaste.Message{Queue: s.queue, Payload: "past", SendAt: time.Now().Add(-time.Hour)},
+		posthaste.Message{Queue: s.queue, Payload: "now"})
+	s.must(err)
+	if at := s.state(ids[1]); at.State != posthaste.StateScheduled || time.Until(at.DueAt) < 23*time.Hour {
+		s.Errorf("the message for tomorrow is %+v", at)
+	}
+	got := s.claimed(w, 2)
+	if !slices.Equal(messageIDs(got), []posthaste.MessageID{ids[2], ids[3]}) && time.Since(before) < delay {
+		s.Fatalf("handed out %v first, want those that are due", payloads(got))
+	}
+	var later []posthaste.RawDelivery
+	s.until("the delayed message comes", func() bool {
+		reply, err := s.engine.Claim(s.ctx, s.request(w, 10))
+		s.must(err)
+		if later = reply.Deliveries; len(later) == 0 && (reply.NextDue < 0 || reply.NextDue > 24*time.Hour) {
+			s.Fatalf("next due in %s while two wait", reply.NextDue)
+		}
+		return len(later) > 0
+	})
+	if since := time.Since(before); len(later) != 1 || later[0].MessageID != ids[0] || since < delay {
+		s.Errorf("after %s came %v", since, payloads(later))
+	}
+	if later[0].DueAt.IsZero() {
+		s.Error("the delayed delivery does not tell when it was due")
+	}
+}
+
+func badMessages(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	good := posthaste.Message{Queue: s.queue, Payload: 1}
+	long := strings.Repeat("x", posthaste.MaxWordBytes+1)
+	for _, c := range []struct {
+		name, field string
+		m           posthaste.Message
+		codes       []posthaste.Code
+	}{
+		{"no queue", "queue", posthaste.Message{}, []posthaste.Code{posthaste.Invalid, posthaste.NotFound}},
+		{"unknown queue", "queue", posthaste.Message{Queue: "nobody"}, []posthaste.Code{posthaste.NotFound}},
+		{"long key", "key", posthaste.Message{Queue: s.queue, Key: long}, tooLong},
+		{"long kind", "kind", posthaste.Message{Queue: s.queue, Kind: long}, tooLong},
+		{"long reference", "reference", posthaste.Message{Queue: s.queue, Reference: long}, tooLong},
+		{"long term", "terms", posthaste.Message{Queue: s.queue, Terms: []string{long}}, tooLong},
+		{"large headers", "headers", posthaste.Message{Queue: s.queue, Headers: map[string]string{"h": strings.Repeat("x", posthaste.MaxHeaderBytes)}}, tooLong},
+		{"two times", "", posthaste.Message{Queue: s.queue, Delay: time.Second, SendAt: time.Now()}, []posthaste.Code{posthaste.Invalid}},
+		{"negative delay", "delay", posthaste.Message{Queue: s.queue, Delay: -time.Second}, []posthaste.Code{posthaste.Invalid}},
+		{"no JSON", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a":`)}, []posthaste.Code{posthaste.Invalid}},
+		{"JSON with NUL", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`"\u0000"`)}, []posthaste.Code{posthaste.Invalid}},
+		{"not encodable", "payload", posthaste.Message{Queue: s.queue, Payload: func() {}}, []posthaste.Code{posthaste.Invalid}},
+	} {
+		for _, batch := range [][]posthaste.Message{{c.m}, {good, c.m, good}} {
+			ids, err := s.engine.Send(s.ctx, batch...)
+			if !slices.Contains(c.codes, posthaste.CodeOf(err)) || len(ids) != 0 {
+				s.Errorf("%s: ids %v, error %v with code %q, want %v", c.name, ids, err, posthaste.CodeOf(err), c.codes)
+				continue
+			}
+			if field := fieldOf(err); !strings.Contains(field, c.field) {
+				s.Errorf("%s: the error names field %q, want %q: %v", c.name, field, c.field, err)
+			}
+		}
+	}
+	s.none(w)
+}
+
+var tooLong = []posthaste.Code{posthaste.Invalid, posthaste.TooLarge}
+
+func unknownQueue(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	s.queue = "nobody"
+	_, err := s.engine.Claim(s.ctx, s.request(w, 1))
+	s.wantCode("claim", err, posthaste.NotFound)
+	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Second})
+	s.wantCode("receive", err, posthaste.NotFound)
+	s.wantCode("drop", s.engine.QueueDrop(s.ctx, s.queue), posthaste.NotFound)
+	s.queue = "suite"
+	_, err = s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: w, Number: 100, Max: 1,
+		QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "nobody"}})
+	s.wantCode("claim of an unknown subscription", err, posthaste.NotFound)
+}

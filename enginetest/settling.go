@@ -1,0 +1,474 @@
+package enginetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var settling = []test{
+	{name: "DS5_MaxAttemptsExactly", run: maxAttempts},
+	{name: "DS5_PermanentRunsOnce", run: permanent},
+	{name: "RetryAfter", run: retryAfter},
+	{name: "ReleasedIsNoAttempt", run: releasedIsNoAttempt},
+	{name: "DS7_SettledOnce", run: settledOnce},
+	{name: "UnknownDeliveries", run: unknownDeliveries},
+	{name: "BadSettlements", run: badSettlements},
+	{name: "TR3_Story", run: story, needsStory: true},
+	{name: "ClaimRepeated", run: claimRepeated},
+	{name: "Unsettled", run: unsettled},
+	{name: "SingleClaims", run: singleClaims},
+	{name: "BadClaims", run: badClaims},
+	{name: "DU1_ConcurrentClaimers", run: concurrentClaimers},
+	{name: "DU1_ConcurrentReceivers", run: concurrentReceivers},
+	{name: "DS7_SettlesThatRace", run: settlesThatRace},
+}
+
+func fieldOf(err error) string {
+	var e *posthaste.Error
+	if errors.As(err, &e) {
+		return e.Field
+	}
+	return ""
+}
+
+func maxAttempts(s *suite) {
+	s.create(quick())
+	ids := s.send(2)
+	w := s.register(time.Minute)
+	runs := map[posthaste.MessageID][]int{}
+	for range 6 {
+		d := s.claimed(w, 1)[0]
+		runs[d.MessageID] = append(runs[d.MessageID], d.Attempt)
+		want := posthaste.Retried
+		if d.Attempt == 3 {
+			want = posthaste.Dead
+		}
+		if r := s.settle(failed, d)[0]; r.Outcome != want {
+			s.Errorf("attempt %d of 3 became %s, want %s", d.Attempt, r.Outcome, want)
+		}
+	}
+	for _, id := range ids {
+		if !slices.Equal(runs[id], []int{1, 2, 3}) {
+			s.Errorf("message %d had the attempts %v, want 1 2 3", id, runs[id])
+		}
+		s.wantState(id, posthaste.StateDead)
+	}
+	s.none(w)
+}
+
+func permanent(s *suite) {
+	s.create(quick())
+	ids := s.send(1)
+	w := s.register(time.Minute)
+	if r := s.settle(hopeless, s.claimed(w, 1)...)[0]; r.Outcome != posthaste.Dead {
+		s.Errorf("became %s, want dead", r.Outcome)
+	}
+	s.wantState(ids[0], posthaste.StateDead)
+	s.none(w)
+}
+
+func retryAfter(s *suite) {
+	s.create(quick())
+	ids := s.send(1)
+	w := s.register(time.Minute)
+	with := failed
+	with.RetryAfter = 24 * time.Hour
+	r := s.settle(with, s.claimed(w, 1)...)[0]
+	if left := time.Until(r.DueAt); r.Outcome != posthaste.Retried || left < 23*time.Hour || left > 25*time.Hour {
+		s.Errorf("became %s, due in %s", r.Outcome, left)
+	}
+	if at := s.state(ids[0]); at.State != posthaste.StateRetrying || time.Until(at.DueAt) < 23*time.Hour {
+		s.Errorf("is told as %+v", at)
+	}
+	s.none(w)
+
+	s.send(1)
+	with.RetryAfter = 200 * time.Millisecond
+	s.settle(with, s.claimed(w, 1)...)
+	before := time.Now()
+	if d := s.claimed(w, 1)[0]; d.Attempt != 2 || time.Since(before) < 150*time.Millisecond {
+		s.Errorf("attempt %d came after %s", d.Attempt, time.Since(before))
+	}
+}
+
+func releasedIsNoAttempt(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 1})
+	ids := s.send(1)
+	w := s.register(time.Minute)
+	for range 5 {
+		d := s.claimed(w, 1)[0]
+		if d.Attempt != 1 || d.MessageID != ids[0] {
+			s.Fatalf("message %d, attempt %d: releasing must not count", d.MessageID, d.Attempt)
+		}
+		if r := s.settle(released, d)[0]; r.Outcome != posthaste.Released {
+			s.Errorf("became %s, want released", r.Outcome)
+		}
+	}
+	s.settle(done, s.claimed(w, 1)...)
+	s.wantState(ids[0], posthaste.StateDone)
+}
+
+func settledOnce(s *suite) {
+	s.create(quick())
+	w := s.register(time.Minute)
+	all := []posthaste.Settlement{done, failed, hopeless, released}
+	for _, first := range all {
+		ids := s.send(1)
+		d := s.claimed(w, 1)
+		s.settle(first, d...)
+		before := s.state(ids[0])
+		for _, second := range all {
+			if r := s.trySettle(second, d...)[0]; r.Settled || r.Outcome != "" || r.Delivery != d[0].ID {
+				s.Errorf("settled as %s, then as %s: %+v", first.Outcome, second.Outcome, r)
+			}
+		}
+		after := s.state(ids[0])
+		if before.State != after.State && first.Outcome == posthaste.Done || len(before.Attempts) != len(after.Attempts) {
+			s.Errorf("settled as %s; a second settle changed %+v to %+v", first.Outcome, before, after)
+		}
+		if first.Outcome == posthaste.Retried || first.Outcome == posthaste.Released {
+			s.settle(done, s.claimed(w, 1)...) // exactly one came of it
+		}
+		s.none(w)
+	}
+	// The same delivery twice in one call: the first wins.
+	s.send(1)
+	d := s.claimed(w, 1)[0]
+	results := s.trySettle(done, d, d)
+	if !results[0].Settled || results[1].Settled {
+		s.Errorf("one delivery twice in a call: %+v", results)
+	}
+}
+
+func unknownDeliveries(s *suite) {
+	s.create(quick())
+	w := s.register(time.Minute)
+	s.send(2)
+	d := s.claimed(w, 2)
+	for _, id := range []posthaste.DeliveryID{1 << 50, d[1].ID + 4000, 1} {
+		results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{
+			{Delivery: id, Outcome: posthaste.Done}, {Delivery: d[0].ID, Outcome: posthaste.Done}})
+		s.must(err)
+		if id != d[0].ID && results[0].Settled {
+			s.Errorf("delivery %d was never handed out and could be settled", id)
+		}
+		if results[1].Delivery != d[0].ID {
+			s.Errorf("answers out of order: %+v", results)
+		}
+	}
+	s.wantState(d[0].MessageID, posthaste.StateDone)
+	s.wantState(d[1].MessageID, posthaste.StateRunning)
+	if results, err := s.engine.Settle(s.ctx, nil); err != nil || len(results) != 0 {
+		s.Errorf("settling nothing: %v, %v", results, err)
+	}
+	_, err := s.engine.Message(s.ctx, 1<<50)
+	s.wantCode("unknown message", err, posthaste.NotFound)
+}
+
+// badSettlements: one bad settlement must not hold up the rest of its call.
+func badSettlements(s *suite) {
+	s.create(quick())
+	w := s.register(time.Minute)
+	s.send(4)
+	d := s.claimed(w, 4)
+	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{
+		{Delivery: d[0].ID, Outcome: posthaste.Done},
+		{Delivery: d[1].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`{"a":`)},
+		{Delivery: d[2].ID, Outcome: posthaste.Retried, Error: strings.Repeat("ü", 3000) + " with a long text"},
+		{Delivery: d[3].ID, Outcome: posthaste.Dead, Error: "refused", Receipt: json.RawMessage(`{"code": 550}`)},
+	})
+	s.must(err)
+	if r := results[1]; r.Settled || posthaste.CodeOf(r.Err) != posthaste.Invalid {
+		s.Errorf("a receipt that is no JSON: %+v, want an error with code invalid", r)
+	}
+	for _, i := range []int{0, 2, 3} {
+		if r := results[i]; !r.Settled || r.Err != nil {
+			s.Errorf("settlement %d beside a bad one: %+v", i, r)
+		}
+	}
+	s.settle(done, d[1]) // nothing was recorded
+	s.wantState(d[1].MessageID, posthaste.StateDone)
+}
+
+func story(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
+	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: "x", Reference: "order 7", Terms: []string{"ada"}})
+	s.must(err)
+	w := s.register(time.Minute)
+	first := s.claimed(w, 1)[0]
+	with := failed
+	with.Receipt, with.Duration = json.RawMessage(`{"code": 451}`), 1500*time.Microsecond
+	s.settle(with, first)
+	second := s.claimed(w, 1)[0]
+	if len(second.Story) != 1 || second.Story[0].Error != failed.Error || second.Story[0].Attempt != 1 || second.Story[0].Outcome != posthaste.Retried {
+		s.Errorf("the second attempt is told the story %+v", second.Story)
+	}
+	s.settle(failed, second)
+	third := s.claimed(w, 1)[0]
+	if len(third.Story) != 2 {
+		s.Errorf("the third attempt is told the story %+v", third.Story)
+	}
+	s.wantState(third.MessageID, posthaste.StateRunning)
+	s.settle(done, third)
+
+	at := s.state(first.MessageID)
+	if at.State != posthaste.StateDone || len(at.Attempts) != 3 {
+		s.Fatalf("is told as %+v, want done after three attempts", at)
+	}
+	for i, a := range at.Attempts {
+		want := []posthaste.Outcome{posthaste.Retried, posthaste.Retried, posthaste.Done}[i]
+		if a.Attempt != i+1 || a.Outcome != want || a.Worker != "tester" || a.ClaimedAt.IsZero() || a.EndedAt.Before(a.ClaimedAt) || (a.Error == "") != (i == 2) {
+			s.Errorf("attempt %d is told as %+v", i+1, a)
+		}
+	}
+	if a := at.Attempts[0]; !samePayload(posthaste.ContentTypeJSON, a.Receipt, with.Receipt) || a.DurationMS < 1.4 || a.DurationMS > 1.6 {
+		s.Errorf("the first attempt is told as %+v", a)
+	}
+	for name, f := range map[string]posthaste.MessageFilter{"reference": {Reference: "order 7"}, "term": {Term: "ada"}, "queue": {Queue: s.queue}, "state": {Queue: s.queue, State: posthaste.StateDone}} {
+		if found, err := s.engine.Messages(s.ctx, f); err != nil || len(found) != 1 || found[0].ID != first.MessageID {
+			s.Errorf("found by %s: %+v, %v", name, found, err)
+		}
+	}
+}
+
+func claimRepeated(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(5)
+	w := s.register(time.Minute)
+	req := s.request(w, 3)
+	first, err := s.engine.Claim(s.ctx, req)
+	s.must(err)
+	again, err := s.engine.Claim(s.ctx, req)
+	s.must(err)
+	if len(first.Deliveries) != 3 || fmt.Sprint(deliveryIDs(first.Deliveries)) != fmt.Sprint(deliveryIDs(again.Deliveries)) ||
+		fmt.Sprint(payloads(first.Deliveries)) != fmt.Sprint(payloads(again.Deliveries)) {
+		s.Errorf("the same number gave %v, then %v", deliveryIDs(first.Deliveries), deliveryIDs(again.Deliveries))
+	}
+	rest := s.claimed(w, 2)
+	s.none(w)
+	s.settle(done, slices.Concat(again.Deliveries, rest)...)
+}
+
+func deliveryIDs(deliveries []posthaste.RawDelivery) (ids []posthaste.DeliveryID) {
+	for _, d := range deliveries {
+		ids = append(ids, d.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func unsettled(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(6)
+	w := s.register(time.Minute)
+	first := s.claimed(w, 4)
+	upTo := s.number
+	later := s.claimed(w, 2)
+	s.settle(done, first[1])
+	want := deliveryIDs([]posthaste.RawDelivery{first[0], first[2], first[3]})
+	ids, err := s.engine.Unsettled(s.ctx, w, upTo)
+	s.must(err)
+	if slices.Sort(ids); !slices.Equal(ids, want) {
+		s.Errorf("unsettled up to the first claim: %v, want %v", ids, want)
+	}
+	ids, err = s.engine.Unsettled(s.ctx, w, s.number)
+	s.must(err)
+	if slices.Sort(ids); len(ids) != 5 || !slices.Contains(ids, later[1].ID) {
+		s.Errorf("unsettled up to the second claim: %v", ids)
+	}
+	s.settle(released, slices.Concat(first[:1], first[2:], later)...)
+	if ids, err = s.engine.Unsettled(s.ctx, w, s.number); err != nil || len(ids) != 0 {
+		s.Errorf("unsettled at the end: %v, %v", ids, err)
+	}
+	s.claimed(w, 5)
+}
+
+func singleClaims(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.send(3)
+	req := s.request(s.register(time.Minute), 3)
+	req.Single = true
+	reply, err := s.engine.Claim(s.ctx, req)
+	s.must(err)
+	for _, d := range reply.Deliveries {
+		s.settle(done, d)
+		if s.trySettle(failed, d)[0].Settled {
+			s.Error("a delivery was settled twice")
+		}
+	}
+	if len(reply.Deliveries) != 3 {
+		s.Errorf("%d deliveries, want 3", len(reply.Deliveries))
+	}
+}
+
+func badClaims(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	for _, limit := range []int{0, -1, posthaste.MaxPlaces + 1} {
+		_, err := s.engine.Claim(s.ctx, s.request(w, limit))
+		s.wantCode(fmt.Sprintf("claim of %d", limit), err, posthaste.Invalid)
+	}
+	for _, limit := range []int{0, 1001} {
+		_, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: limit, Lease: time.Second})
+		s.wantCode(fmt.Sprintf("receive of %d", limit), err, posthaste.Invalid)
+	}
+	for _, lease := range []time.Duration{0, -time.Second, 12*time.Hour + time.Second} {
+		_, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: lease})
+		s.wantCode(fmt.Sprintf("receive with a lease of %s", lease), err, posthaste.Invalid)
+		_, err = s.engine.Extend(s.ctx, []posthaste.DeliveryID{4096}, lease)
+		s.wantCode(fmt.Sprintf("extend to a lease of %s", lease), err, posthaste.Invalid)
+	}
+	_, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "x"})
+	s.wantCode("a worker without a lease", err, posthaste.Invalid)
+}
+
+// each hands every message to whoever comes, and returns how often each came.
+func (s *suite) each(n, takers int, take func(taker int) []posthaste.RawDelivery) {
+	s.Helper()
+	var mu sync.Mutex
+	seen := map[posthaste.MessageID]int{}
+	total := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(seen)
+	}
+	var all sync.WaitGroup
+	for taker := range takers {
+		all.Go(func() {
+			for total() < n && s.ctx.Err() == nil {
+				got := take(taker)
+				for _, d := range got {
+					mu.Lock()
+					seen[d.MessageID]++
+					mu.Unlock()
+				}
+				if len(got) == 0 {
+					time.Sleep(time.Millisecond) // senders are still at work
+				}
+			}
+		})
+	}
+	all.Wait()
+	for id, times := range seen {
+		if times != 1 {
+			s.Errorf("message %d came %d times", id, times)
+		}
+	}
+	if len(seen) != n {
+		s.Errorf("%d of %d messages came", len(seen), n)
+	}
+}
+
+// sendBeside sends n messages from several goroutines while others take them.
+func (s *suite) sendBeside(n, senders int) (wait func()) {
+	var all sync.WaitGroup
+	for range senders {
+		all.Go(func() {
+			for range n / senders {
+				if _, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1}); err != nil {
+					s.Error(err)
+				}
+			}
+		})
+	}
+	return all.Wait
+}
+
+func concurrentClaimers(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	const n, claimers = 400, 4
+	defer s.sendBeside(n, 4)()
+	workers := make([]posthaste.WorkerID, claimers)
+	for i := range workers {
+		workers[i] = s.register(time.Minute)
+	}
+	numbers := make([]int64, claimers)
+	s.each(n, claimers, func(i int) []posthaste.RawDelivery {
+		numbers[i]++
+		reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: workers[i], Number: numbers[i], QueueRef: s.ref(), Max: 7})
+		if err != nil {
+			s.Error(err)
+			return nil
+		}
+		if len(reply.Deliveries) > 0 {
+			s.settleQuietly(reply.Deliveries)
+		}
+		return reply.Deliveries
+	})
+}
+
+func concurrentReceivers(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	const n = 300
+	defer s.sendBeside(n, 3)()
+	s.each(n, 8, func(int) []posthaste.RawDelivery {
+		got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 3, Lease: time.Minute})
+		if err != nil {
+			s.Error(err)
+		} else if len(got) > 0 {
+			s.settleQuietly(got)
+		}
+		return got
+	})
+}
+
+// settleQuietly acknowledges from a goroutine that must not call Fatal.
+func (s *suite) settleQuietly(deliveries []posthaste.RawDelivery) {
+	var all []posthaste.Settlement
+	for _, d := range deliveries {
+		all = append(all, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+	}
+	results, err := s.engine.Settle(s.ctx, all)
+	if err != nil {
+		s.Error(err)
+	}
+	for _, r := range results {
+		if !r.Settled {
+			s.Errorf("delivery %d was not the claimer's: %+v", r.Delivery, r)
+		}
+	}
+}
+
+func settlesThatRace(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	const n, racers = 60, 4
+	s.send(n)
+	d := s.claimed(s.register(time.Minute), n)
+	var mu sync.Mutex
+	won := map[posthaste.DeliveryID]int{}
+	var all sync.WaitGroup
+	for racer := range racers {
+		all.Go(func() {
+			for i := range n / 10 {
+				var batch []posthaste.Settlement
+				for j := range 10 {
+					batch = append(batch, posthaste.Settlement{Delivery: d[(i*10+j+racer*3)%n].ID, Outcome: posthaste.Done})
+				}
+				results, err := s.engine.Settle(s.ctx, batch)
+				if err != nil {
+					s.Error(err)
+				}
+				mu.Lock()
+				for _, r := range results {
+					if r.Settled {
+						won[r.Delivery]++
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	for _, d := range d {
+		if won[d.ID] != 1 {
+			s.Errorf("delivery %d was settled %d times", d.ID, won[d.ID])
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/enginetest"
+	"github.com/posthaste-mq/posthaste/internal/memory"
+)
+
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, func(*testing.T) posthaste.Engine { return memory.Open() })
+}
