@@ -94,7 +94,9 @@ begin
                   'outcome', case when w.now <> 'running' then w.now end,
                   'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
                   'claimed_at', w.claimed_at, 'ended_at', coalesce(w.ended_at, w.settled_at),
-                  'duration_ms', coalesce(w.took, w.duration), 'error', w.error, 'receipt', w.receipt)) end
+                  'duration_ms', coalesce(w.took, w.duration), 'error', w.error))
+                  -- Not stripped: a receipt may hold nulls of its own.
+                  || case when w.receipt is null then '{}' else jsonb_build_object('receipt', w.receipt) end end
       from told w
       left join posthaste.registrations r on r.id = w.holder
      -- Retried, lost or released: the entry that followed is gone.
