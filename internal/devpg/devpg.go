@@ -71,7 +71,8 @@ const (
 // used: an immediate shutdown, and after as long again SIGKILL.
 const stopPatience = 20 * time.Second
 
-// Server is a running PostgreSQL. Its methods are safe for concurrent use.
+// Server is a running PostgreSQL, which runs until [Server.Stop] or the end of
+// this process. Its methods are safe for concurrent use.
 type Server struct {
 	config   Config
 	binaries binaries
@@ -191,6 +192,7 @@ func (s *Server) Restart(ctx context.Context) error {
 			return err
 		}
 		s.guard = g
+		running.Store(s, true)
 	}
 	if err := s.stop(ctx); err != nil {
 		return err
@@ -275,6 +277,10 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
+// running keeps each server that was started and not stopped from the garbage
+// collector, which would close its lock and the guard's pipe.
+var running sync.Map
+
 // letGo gives up the guard and the lock, and the cluster too if it is ephemeral.
 func (s *Server) letGo() {
 	defer func() {
@@ -282,6 +288,7 @@ func (s *Server) letGo() {
 			s.guard.release()
 			s.guard = nil
 		}
+		running.Delete(s)
 	}()
 	if s.config.Ephemeral && !s.closed {
 		s.closed = true

@@ -510,6 +510,32 @@ func TestEphemeralLeavesNothing(t *testing.T) {
 	})
 }
 
+func TestRunsOnWhenNobodyHoldsTheServer(t *testing.T) {
+	t.Parallel()
+	url := func() string {
+		s, err := Start(t.Context(), Config{Ephemeral: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.URL()
+	}()
+	for range 3 {
+		runtime.GC()
+		runtime.GC() // what the first found, and its finalizers closed, goes with the second
+		if ask(t, url, "select 1::text") != "1" {
+			t.Error("PostgreSQL does not answer")
+		}
+	}
+	running.Range(func(key, _ any) bool {
+		if s := key.(*Server); s.URL() == url {
+			if err := s.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		return true
+	})
+}
+
 func TestCtrlCDoesNotReachPostgreSQL(t *testing.T) {
 	t.Parallel()
 	cmd, o := startOwner(t, Config{DataDir: dir(t)}, nil)
