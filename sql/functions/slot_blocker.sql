@@ -25,7 +25,7 @@ begin
   select * into m from posthaste.slots where slot = p_slot;
   if not m.live then
     return 'it is free already';
-  elsif m.left_at is null then
+  elsif m.left_at is null or (select (last_value >> 22) & 15 from posthaste.positions) = p_slot then
     return 'it is in use';
   end if;
   select x::text into v_text from pg_snapshot_xip(m.left_at) x where not pg_visible_in_snapshot(x, s) limit 1;

@@ -1,0 +1,115 @@
+package ledger_test
+
+import (
+	"context"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	ledger "github.com/posthaste-mq/posthaste/sql"
+)
+
+// seconds is how long a random test runs: short in CI, longer by
+// POSTHASTE_TEST_SECONDS.
+func seconds(t testing.TB, short int) time.Duration {
+	t.Helper()
+	if v := os.Getenv("POSTHASTE_TEST_SECONDS"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		short = n
+	}
+	return time.Duration(short) * time.Second
+}
+
+// A run is repeated by POSTHASTE_TEST_SEED, as far as the scheduler lets it.
+func seed(t testing.TB) uint64 {
+	t.Helper()
+	if v := os.Getenv("POSTHASTE_TEST_SEED"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return rand.Uint64()
+}
+
+// Each committed message ends exactly once for each subscription, none is handed
+// out twice as the same attempt, none early, none that was rolled back: with
+// concurrent senders that roll back, use savepoints, stay open, prepare, and
+// claim between their sends; receivers that roll back; leases that end; workers
+// that vanish while two of their connections settle; and a ring that turns.
+func TestInterleaving(t *testing.T) {
+	x := &interleaving{t: t, url: testpg.New(t), seed: seed(t)}
+	x.run(seconds(t, 20), 60*time.Second)
+	for _, f := range x.faults {
+		t.Error(f)
+	}
+	if len(x.committed) < 100 {
+		t.Errorf("only %d messages were sent", len(x.committed))
+	}
+}
+
+// twins are the shipped functions with one condition broken. The interleavings
+// must find each within a minute, or they prove nothing.
+var twins = []struct{ name, file, old, new string }{
+	{"late transaction ignored", "window_ranges.sql",
+		"where pg_visible_in_snapshot(x, s1)", "where false"},
+	{"own transaction id not recorded", "snapshot_now.sql",
+		"if own is null or own >= pg_snapshot_xmax(s) then", "if true then"},
+	{"edge of the due time", "due_slice.sql",
+		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and "},
+	{"slot checked only before its lock", "truncate_slot.sql",
+		"if posthaste.slot_blocker(p_slot) is not null then", "if false then"},
+	{"rescue racing a settle", "settle_claim.sql",
+		"    if found then\n", "    if true then\n"},
+}
+
+func TestInterleavingFindsBrokenTwins(t *testing.T) {
+	for _, twin := range twins {
+		t.Run(strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
+			url := testpg.New(t)
+			breakFunction(t, url, twin.file, twin.old, twin.new)
+			for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
+				x := &interleaving{t: t, url: url, seed: seed(t)}
+				x.run(min(20*time.Second, time.Until(end)), 6*time.Second)
+				if len(x.faults) > 0 {
+					t.Logf("found: %s", x.faults[0])
+					return
+				}
+				url = testpg.New(t)
+				breakFunction(t, url, twin.file, twin.old, twin.new)
+			}
+			t.Error("the broken function was not found within 60 s")
+		})
+	}
+}
+
+// breakFunction applies one condition's patch of a shipped file to a database.
+func breakFunction(t testing.TB, url, file, old, patched string) {
+	t.Helper()
+	text, err := fs.ReadFile(ledger.Files, "functions/"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(text), old) != 1 {
+		t.Fatalf("the patch of %s no longer applies: %q stands there %d times", file, old, strings.Count(string(text), old))
+	}
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(context.Background(), strings.Replace(string(text), old, patched, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
