@@ -54,9 +54,9 @@ func errorText(err error) string {
 }
 
 func cut(text string) string {
-	text = strings.ReplaceAll(text, "\x00", "\\0")
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\\0"), "\uFFFD")
 	if len(text) > maxErrorBytes {
 		text = text[:maxErrorBytes]
 	}
-	return strings.ToValidUTF8(text, "") // also what the cut left of a character
+	return strings.ToValidUTF8(text, "") // without what the cut left of a character
 }

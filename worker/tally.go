@@ -69,7 +69,7 @@ func (t *tally) tell(rt *runtime) {
 }
 
 func logFailure(log *slog.Logger, o *outcome, became posthaste.Outcome) {
-	attrs := append(o.attrs()[:8], slog.String("outcome", string(became)), slog.String("error", o.Error), slog.Duration("took", o.Duration))
+	attrs := append(o.attrs()[:4], slog.String("outcome", string(became)), slog.String("error", o.Error), slog.Duration("took", o.Duration))
 	var panicked *panicError
 	if errors.As(o.cause, &panicked) {
 		attrs = append(attrs, slog.String("stack", string(panicked.stack)))

@@ -1,0 +1,272 @@
+package worker_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// sometimes fails one in n calls of the given names.
+func sometimes(err error, n int, calls ...string) func(string) error {
+	return func(call string) error {
+		if slices.Contains(calls, call) && rand.IntN(n) == 0 {
+			return err
+		}
+		return nil
+	}
+}
+
+// TestAnswersThatGetLost: claims and settles fail before and after they took
+// effect. Every message is handled once, and none is told as a duplicate.
+func TestAnswersThatGetLost(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	f.faults.set(sometimes(errAway, 4, "claim", "settle", "unsettled"), sometimes(errLost, 3, "claim", "settle", "register"))
+	ids := f.send(queue, 300)
+	l := f.run(f.faults, worker.Config{Batch: 40}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
+	f.untilState(posthaste.StateDone, ids...)
+	l.stop()
+	f.eachOnce(ids)
+	if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
+		t.Errorf("%d duplicates were told", n)
+	}
+	if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
+		t.Errorf("%d successes were told, want %d", n, len(ids))
+	}
+	if f.seen.told(posthaste.EventError, "") == 0 {
+		t.Error("no trouble was told: the test did not test")
+	}
+}
+
+// TestStoreAway: the store is away at the start and in the middle; the worker
+// goes on by itself.
+func TestStoreAway(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	var away atomic.Bool
+	var refused atomic.Int32
+	f.faults.set(func(string) error {
+		if away.Load() {
+			refused.Add(1)
+			return errAway
+		}
+		return nil
+	}, nil)
+	away.Store(true)
+	w := worker.New(f.faults, worker.Config{Logger: nil, Telemetry: f.seen, Lease: 10 * time.Second})
+	worker.HandleRaw(w, queue, f.seen.handle)
+	ctx, cancel := context.WithCancel(f.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	f.until("the start was refused twice", func() bool { return refused.Load() >= 2 })
+	away.Store(false)
+	<-w.Started()
+	ids := f.send(queue, 100)
+	f.untilState(posthaste.StateDone, ids...)
+	away.Store(true)
+	refused.Store(0)
+	ids = append(ids, f.send(queue, 100)...)
+	f.until("claims were refused", func() bool { return refused.Load() >= 2 })
+	away.Store(false)
+	f.untilState(posthaste.StateDone, ids...)
+	f.eachOnce(ids)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSwallowedClaim: an answer said that there was nothing although something
+// was handed out. The comparison with the store finds and releases it.
+func TestSwallowedClaim(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	ids := f.send(queue, 5)
+	var claims atomic.Int32
+	f.faults.set(nil, func(call string) error {
+		if call == "claim" && claims.Add(1) == 1 {
+			return errSwallow
+		}
+		if call == "claim" && claims.Load() == 2 {
+			return errLost // any error makes the worker compare
+		}
+		return nil
+	})
+	f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	f.untilState(posthaste.StateDone, ids...)
+	f.eachOnce(ids)
+	for _, id := range ids {
+		if a := f.state(id).Attempts; a[len(a)-1].Attempt != 1 {
+			t.Errorf("message %d was done in attempt %d: releasing must not count", id, a[len(a)-1].Attempt)
+		}
+	}
+}
+
+// TestStopReleasesWhatALostClaimHandedOut: the worker stops before it knows
+// what its claim did.
+func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	ids := f.send(queue, 5)
+	var claims atomic.Int32
+	f.faults.set(nil, func(call string) error {
+		if call == "claim" {
+			claims.Add(1)
+			return errLost
+		}
+		return nil
+	})
+	l := f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	f.until("a claim's answer was lost", func() bool { return claims.Load() > 0 })
+	l.stop()
+	for _, id := range ids {
+		if s := f.state(id); s.State != posthaste.StateReady {
+			t.Errorf("message %d is %+v, want ready", id, s)
+		}
+	}
+	if f.seen.count() != 0 {
+		t.Error("something was handled")
+	}
+}
+
+// TestSecondWorkerTakesOver: one worker is cut off from the store with its
+// handlers stuck. Another handles its messages; when the first is back it
+// learns that it was lost, tells what it did twice, and works on.
+func TestSecondWorkerTakesOver(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	var cut atomic.Bool
+	f.faults.set(func(string) error {
+		if cut.Load() {
+			return errAway
+		}
+		return nil
+	}, nil)
+	ids := f.send(queue, 50)
+	release := make(chan struct{})
+	var stuck, after atomic.Int32
+	lease := worker.Config{Lease: time.Second, Concurrency: 4}
+	told := &recorder{} // by the first
+	lease.Telemetry = told
+	first := f.run(f.faults, lease, func(w *worker.Worker) {
+		worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
+			select {
+			case <-release:
+				after.Add(1)
+			default:
+				stuck.Add(1)
+				<-release
+			}
+			return nil
+		})
+	})
+	f.until("the first worker is full", func() bool { return stuck.Load() == 4 })
+	cut.Store(true)
+	lease.Telemetry = f.seen
+	second := f.run(f.memory, lease, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	f.untilState(posthaste.StateDone, ids...) // all by the second
+	f.eachOnce(ids)
+	if n := f.seen.told(posthaste.EventRescued, ""); n == 0 {
+		t.Error("no rescue was told")
+	}
+	second.stop()
+	cut.Store(false)
+	f.until("the first learns that it was lost", func() bool { return told.told(posthaste.EventLost, "") > 0 })
+	close(release)
+	f.until("what ran twice is told", func() bool { return told.told(posthaste.EventDuplicate, "") == 4 })
+	more := f.send(queue, 20)
+	f.untilState(posthaste.StateDone, more...)
+	if n := after.Load(); n != 20 {
+		t.Errorf("the first worker started %d messages after it was back, want only the 20 new ones", n)
+	}
+	first.stop()
+}
+
+// TestLateHeartbeatStartsNothing: while heartbeats do not get through for a
+// whole lease, what was prefetched does not start.
+func TestLateHeartbeatStartsNothing(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	var cut atomic.Bool
+	f.faults.set(func(call string) error {
+		if cut.Load() && call == "heartbeat" {
+			return errAway
+		}
+		return nil
+	}, nil)
+	const lease = 200 * time.Millisecond
+	ids := f.send(queue, 10)
+	step := make(chan struct{})
+	var started atomic.Int32
+	f.run(f.faults, worker.Config{Lease: lease}, func(w *worker.Worker) {
+		worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
+			started.Add(1)
+			<-step
+			return nil
+		}, worker.Concurrency(1))
+	})
+	f.until("one runs", func() bool { return started.Load() == 1 })
+	cut.Store(true)
+	f.until("the lease is over", func() bool { return f.seen.logged("lease") != "" })
+	step <- struct{}{}
+	f.untilState(posthaste.StateDone, ids[0])
+	if n := started.Load(); n != 1 {
+		t.Errorf("%d were started after the lease was over", n-1)
+	}
+	cut.Store(false)
+	for range 9 {
+		step <- struct{}{}
+	}
+	f.untilState(posthaste.StateDone, ids...)
+}
+
+// TestLP7_RunsAlone: a message whose earlier attempts were lost with their
+// process runs while nothing else does, of any queue.
+func TestLP7_RunsAlone(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	f.create("other", posthaste.QueueOptions{})
+	ids := f.send(queue, 1)
+	for number := range int64(2) { // lost twice
+		w, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Lease: time.Minute})
+		f.must(err)
+		reply, err := f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1})
+		f.must(err)
+		if len(reply.Deliveries) != 1 {
+			t.Fatal("nothing was handed out")
+		}
+		f.must(f.memory.Unregister(f.ctx, w))
+	}
+	others := f.send("other", 300)
+	others = append(others, f.send(queue, 300)...)
+	var running, beside atomic.Int32
+	handle := func(ctx context.Context, d posthaste.RawDelivery) error {
+		n := running.Add(1)
+		defer running.Add(-1)
+		if d.Alone {
+			for range 20 {
+				beside.Store(max(beside.Load(), n-1))
+				time.Sleep(time.Millisecond)
+				n = running.Load()
+			}
+			for _, id := range others { // what had ended is settled by now
+				if s := f.state(id); s.State == posthaste.StateRunning {
+					t.Errorf("message %d is unsettled while another runs alone", id)
+				}
+			}
+		} else {
+			time.Sleep(100 * time.Microsecond)
+		}
+		return f.seen.handle(ctx, d)
+	}
+	f.run(f.memory, worker.Config{Concurrency: 8}, func(w *worker.Worker) {
+		worker.HandleRaw(w, queue, handle)
+		worker.HandleRaw(w, "other", handle)
+	})
+	f.untilState(posthaste.StateDone, ids...)
+	f.untilState(posthaste.StateDone, others...)
+	f.eachOnce(slices.Concat(ids, others))
+	if n := beside.Load(); n != 0 {
+		t.Errorf("%d handlers ran beside the one that had to run alone", n)
+	}
+}

@@ -1,0 +1,145 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+func newRun(parent context.Context, timeout time.Duration) *run {
+	return &run{parent: parent, began: now(), deadline: now() + timeout}
+}
+
+func TestRunContext(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
+	defer cancel()
+
+	r := newRun(parent, time.Hour)
+	if d, ok := r.Deadline(); !ok || time.Until(d) < 59*time.Minute || r.Value(key{}) != "v" || r.Err() != nil {
+		t.Errorf("a new context: deadline %v %v, value %v, error %v", d, ok, r.Value(key{}), r.Err())
+	}
+	child, cancelChild := context.WithCancel(r)
+	defer cancelChild()
+	if !r.end(runReturned) || r.end(runAbandoned) {
+		t.Error("a run can end once")
+	}
+	<-child.Done()
+	if !errors.Is(r.Err(), context.Canceled) {
+		t.Errorf("after its handler returned: %v", r.Err())
+	}
+
+	r = newRun(parent, time.Nanosecond)
+	for !errors.Is(r.Err(), context.DeadlineExceeded) { // without anybody asking for Done
+		time.Sleep(time.Microsecond)
+	}
+	<-r.Done()
+	if !errors.Is(r.Err(), context.DeadlineExceeded) {
+		t.Errorf("after its deadline: %v", r.Err())
+	}
+
+	r = newRun(parent, time.Hour)
+	r.end(runReturned)
+	<-r.Done() // asked for only afterwards
+
+	r = newRun(parent, time.Hour)
+	done := r.Done()
+	lazy := newRun(parent, time.Hour)
+	cancel()
+	<-done
+	if !errors.Is(r.Err(), context.Canceled) || !errors.Is(lazy.Err(), context.Canceled) {
+		t.Errorf("after the parent ended: %v, %v", r.Err(), lazy.Err())
+	}
+}
+
+func TestErrorTexts(t *testing.T) {
+	t.Parallel()
+	d := &posthaste.RawDelivery{Timeout: time.Second}
+	for _, err := range []error{
+		errors.New(""), errors.New(" \n"), errors.New("a\x00b"), errors.New("\xff\xfe"),
+		errors.New(strings.Repeat("ü", 3000)), &panicError{value: nil},
+	} {
+		text := judge(d, nil, err, 0).Error
+		if strings.TrimSpace(text) == "" || len(text) > maxErrorBytes || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+			t.Errorf("error %q became %q", err, text)
+		}
+	}
+	if o := judge(d, nil, posthaste.RetryAfter(errors.New("x"), 0), 0); o.RetryAfter <= 0 || o.Outcome != posthaste.Retried {
+		t.Errorf("retry at once became %+v", o)
+	}
+	if o := judge(d, nil, context.DeadlineExceeded, 2*time.Second); !strings.Contains(o.Error, "timed out after 1s") {
+		t.Errorf("a timeout became %q", o.Error)
+	}
+}
+
+func TestServiceIsSafeTwice(t *testing.T) {
+	t.Parallel()
+	var s service
+	runs := make(chan struct{}, 10)
+	f := func(ctx context.Context) { runs <- struct{}{}; <-ctx.Done() }
+	s.start(context.Background(), f)
+	s.start(context.Background(), f)
+	<-runs
+	s.stop()
+	s.stop()
+	s.start(context.Background(), f)
+	if len(runs) != 0 {
+		t.Error("it ran twice")
+	}
+	var never service
+	never.stop()
+	never.start(context.Background(), f)
+	if len(runs) != 0 {
+		t.Error("it ran after it was stopped")
+	}
+}
+
+// TestFetcherAsksForWhatCanStartSoon: slow handlers get little ahead, fast ones
+// full batches.
+func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
+	t.Parallel()
+	ready := func() *fetcher {
+		w := New(nil, Config{Concurrency: 10})
+		HandleRaw(w, "q", func(context.Context, posthaste.RawDelivery) error { return nil })
+		w.subs[0].ready()
+		f := newFetcher(newRuntime(w), w.subs[0])
+		f.payload = 200
+		return f
+	}
+	// pass lets a time pass in which n messages were completed.
+	pass := func(f *fetcher, n int64, took time.Duration) {
+		f.sub.starved.Store(true)
+		f.sub.completed.Add(n)
+		f.at = now() - took
+		f.adapt()
+	}
+	slow := ready()
+	for range 20 {
+		pass(slow, 10, time.Second) // ten at a time, a second each
+	}
+	if want := slow.want(); want < 10 || want > 16 {
+		t.Errorf("with slow handlers it asks for %d, want the free places and little more", want)
+	}
+	fast := ready()
+	for range 20 {
+		pass(fast, 20_000, 100*time.Millisecond)
+	}
+	if want := fast.want(); want != 1000 {
+		t.Errorf("with fast handlers it asks for %d, want a full batch", want)
+	}
+	fast.payload = 8 << 20
+	if want := fast.want(); want != prefetchBytes/(8<<20) {
+		t.Errorf("with large payloads it asks for %d", want)
+	}
+	fast.payload = math.MaxInt32
+	if want := fast.want(); want != 1 {
+		t.Errorf("with the largest payloads it asks for %d, want 1", want)
+	}
+}
