@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-
 	"github.com/posthaste-mq/posthaste"
 )
 
@@ -405,4 +404,3 @@ func errDoorbellClosed() error {
 func errAsleepAlready(queue string) error {
 	return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("queue %q is slept on already by this doorbell", queue)}
 }
-

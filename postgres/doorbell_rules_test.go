@@ -1,0 +1,466 @@
+package postgres
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// probe measures bare NOTIFY round trips as long as the test runs: where they
+// stall too, the machine and not the doorbell was slow.
+type probe struct {
+	mu     sync.Mutex
+	trips  []trip
+	begun  time.Time // of the round trip that is under way
+	ending time.Time
+}
+
+type trip struct{ from, to time.Time }
+
+func (b *bellTest) probe() *probe {
+	p := &probe{}
+	listener, notifier := b.session(), b.session()
+	mustExec(b.T, listener, `listen control`)
+	b.background(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			t := trip{from: time.Now()}
+			p.mu.Lock()
+			p.begun = t.from
+			p.mu.Unlock()
+			if _, err := notifier.Exec(ctx, `select pg_notify('control', '')`); err != nil {
+				return
+			}
+			if _, err := listener.WaitForNotification(ctx); err != nil {
+				return
+			}
+			t.to = time.Now()
+			p.mu.Lock()
+			p.trips = append(p.trips, t)
+			p.mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	return p
+}
+
+// stalled reports whether a round trip that overlaps the time took long.
+func (p *probe) stalled(from, to time.Time, long time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun.Before(to) && time.Since(p.begun) > long {
+		return true
+	}
+	return slices.ContainsFunc(p.trips, func(t trip) bool {
+		return t.from.Before(to) && t.to.After(from) && t.to.Sub(t.from) > long
+	})
+}
+
+// LA3: sent just before, during and after a worker falls asleep, none waits
+// longer than 100 ms from its commit, unless a control probe stalled too.
+func TestLA3SentWhileFallingAsleep(t *testing.T) {
+	b := newBellTest(t, 1)
+	bell := b.open()
+	p := b.probe()
+	took := make(chan time.Time, 1)
+	b.background(func(ctx context.Context) {
+		b.work(ctx, bell, "q0", func(int) { took <- time.Now() })
+	})
+	var waits []time.Duration
+	for range full(600, 10000) {
+		// The worker looks, falls asleep and is fast asleep within the first
+		// few milliseconds after it took the last one.
+		time.Sleep(rand.N([]time.Duration{200 * time.Microsecond, time.Millisecond, 4 * time.Millisecond, 15 * time.Millisecond}[rand.N(4)]))
+		commit := b.send("q0")
+		if rand.N(4) == 0 {
+			time.Sleep(rand.N(5 * time.Millisecond))
+		}
+		commit()
+		committed := time.Now()
+		select {
+		case at := <-took:
+			wait := at.Sub(committed)
+			waits = append(waits, wait)
+			if wait > 100*time.Millisecond && !p.stalled(committed, at, 20*time.Millisecond) {
+				t.Errorf("waited %v from its commit, and nothing else stalled", wait)
+			}
+		case <-time.After(within):
+			t.Fatal("a wake-up was lost")
+		}
+	}
+	slices.Sort(waits)
+	t.Logf("p50 %v, p99 %v, max %v", waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+}
+
+// Several processes on several queues, senders that stay open for a while and
+// roll back: whatever is committed is taken, with no other look than theirs.
+func TestNoWakeUpLostAmongProcesses(t *testing.T) {
+	b := newBellTest(t, 3)
+	var taken, sent atomic.Int64
+	for range 3 {
+		bell := b.open()
+		for _, queue := range b.queues {
+			b.background(func(ctx context.Context) {
+				b.work(ctx, bell, queue, func(n int) { taken.Add(int64(n)) })
+			})
+		}
+	}
+	var senders sync.WaitGroup
+	for range 3 {
+		senders.Go(func() {
+			for range full(120, 3000) {
+				tx, err := b.pool.Begin(testContext(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n := 1 + rand.N(2)
+				for range n {
+					if _, err = tx.Exec(testContext(t), insertAndRing, b.queues[rand.N(3)]); err != nil {
+						t.Error(err)
+					}
+				}
+				if rand.N(3) == 0 {
+					time.Sleep(rand.N(40 * time.Millisecond))
+				}
+				if rand.N(5) == 0 {
+					err = tx.Rollback(testContext(t))
+				} else if err = tx.Commit(testContext(t)); err == nil {
+					sent.Add(int64(n))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(rand.N(10 * time.Millisecond))
+			}
+		})
+	}
+	senders.Wait()
+	eventually(t, "all are taken", func() bool { return taken.Load() == sent.Load() })
+}
+
+// ◆ The keys live on a connection that never sends, because a session's own
+// exclusive lock does not refuse itself.
+func TestKeysLiveOnAConnectionThatNeverSends(t *testing.T) {
+	b := newBellTest(t, 1)
+	ctx := testContext(t)
+	// A process whose whole pool is one connection: that is where it sends.
+	pool := testPool(t, b.url, 1)
+	d, err := New(pool).Doorbell(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	for range 20 {
+		done := b.sleeps(ctx, d.(*doorbell))
+		eventually(t, "the bell is taken", func() bool { return b.holder("bell") != 0 })
+		if _, err := pool.Exec(ctx, insertAndRing, "q0"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.returns(done); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.take(ctx, "q0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// And so it would be otherwise: the holder's own send tells nobody.
+	holder, listener := b.session(), b.session()
+	mustExec(t, listener, `listen posthaste`)
+	eventually(t, "the bell is free", func() bool { return b.holder("bell") == 0 })
+	if word := one[string](t, holder, `select armed from posthaste.arm('q0')`); word != "bell" {
+		t.Fatalf("armed %q", word)
+	}
+	mustExec(t, holder, insertAndRing, "q0")
+	mustExec(t, b.session(), `select pg_notify('posthaste', 'after')`)
+	n, err := listener.WaitForNotification(ctx)
+	if err != nil || n.Payload != "after" {
+		t.Errorf("a send on the holder's own connection notified: %v, %v", n, err)
+	}
+}
+
+// ◆ A send probes the doze key and gives it back in one expression: as two
+// statements, a cancel between them leaves the session holding it.
+func TestDozeProbeLeaksNothingUnderCancels(t *testing.T) {
+	b := newBellTest(t, 1)
+	setup := b.session()
+	mustExec(t, setup, `create function public.split_ring(queue_id int) returns void language plpgsql as $$
+		begin
+			if pg_try_advisory_xact_lock_shared(posthaste.bell_key(queue_id)) then
+				if pg_try_advisory_lock_shared(posthaste.doze_key(queue_id)) then
+					perform pg_advisory_unlock_shared(posthaste.doze_key(queue_id));
+				end if;
+			end if;
+		end $$`)
+	for _, ring := range []string{"posthaste.ring", "public.split_ring"} {
+		mustExec(t, setup, `create or replace procedure public.ring_often() language plpgsql as $$
+			begin for i in 1..100000 loop perform `+ring+`(1); end loop; end $$`)
+		leaked := b.leaks(full(250, 1500))
+		t.Logf("%s: %d locks leaked", ring, leaked)
+		if ring == "posthaste.ring" && leaked > 0 {
+			t.Errorf("%d doze keys leaked", leaked)
+		}
+		if ring != "posthaste.ring" && leaked == 0 {
+			t.Errorf("the broken twin leaked nothing, so this test finds nothing")
+		}
+	}
+}
+
+// leaks cancels senders in the middle of sending and counts the cancels after
+// which the session still held the doze key.
+func (b *bellTest) leaks(cancels int) (leaked int) {
+	b.Helper()
+	ctx := testContext(b.T)
+	sender, operator := b.session(), b.session()
+	pid := int32(sender.PgConn().PID())
+	held := `select count(*) from pg_locks where locktype = 'advisory' and pid = $1`
+	for range cancels {
+		done := make(chan error, 1)
+		go func() {
+			_, err := sender.Exec(ctx, `call public.ring_often()`)
+			done <- err
+		}()
+		eventually(b.T, "the sender sends", func() bool { return one[int](b.T, operator, held, pid) > 0 })
+		mustExec(b.T, operator, `select pg_cancel_backend($1)`, pid)
+		if state := sqlState(<-done); state != "57014" {
+			b.Fatalf("the cancelled sender ended with SQLSTATE %q", state)
+		}
+		if one[int](b.T, operator, held, pid) > 0 {
+			leaked++
+			mustExec(b.T, sender, `select pg_advisory_unlock_all()`)
+		}
+	}
+	return leaked
+}
+
+// ◆ Refused the doze key, a worker must tell a passing send, which is gone in
+// a moment, from another worker that dozes and looks in its place.
+func TestArmTellsWhoIsInTheWay(t *testing.T) {
+	b := newBellTest(t, 1)
+	worker, other, sender := b.session(), b.session(), b.session()
+	arm := func(conn *pgx.Conn, dozing bool) string {
+		t.Helper()
+		return one[string](t, conn, `select armed from posthaste.arm('q0', $1)`, dozing)
+	}
+	expect := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: armed %q, want %q", what, got, want)
+		}
+	}
+	expect("nobody is there", arm(other, false), "bell")
+	expect("another worker sleeps", arm(worker, false), "heard")
+	mustExec(t, other, `select pg_advisory_unlock(posthaste.bell_key(1))`)
+
+	mustExec(t, sender, `begin`)
+	mustExec(t, sender, insertAndRing, "q0")
+	mustExec(t, sender, `select pg_advisory_lock_shared(posthaste.doze_key(1))`)
+	expect("a send probes the doze key", arm(worker, false), "again")
+	mustExec(t, sender, `select pg_advisory_unlock_shared(posthaste.doze_key(1))`)
+	expect("a sender is in flight", arm(worker, false), "doze")
+	expect("it still is", arm(worker, true), "doze")
+	expect("another worker dozes", arm(other, false), "dozed")
+	mustExec(t, sender, `commit`)
+	expect("the sender is gone", arm(worker, true), "bell")
+	if n := one[int](t, worker, `select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'`); n != 2 {
+		t.Errorf("the worker holds %d locks, want its bell and its doze key, once each", n)
+	}
+	if n := one[int](t, worker, `select count(*) from pg_locks where pid = $1 and locktype = 'advisory'`, int32(other.PgConn().PID())); n != 0 {
+		t.Errorf("probing left %d locks", n)
+	}
+}
+
+// A send that holds the doze key for a moment must not put the worker to sleep
+// beside a sender in flight.
+func TestPassingSendIsWaitedFor(t *testing.T) {
+	b := newBellTest(t, 1)
+	passing := b.session()
+	mustExec(t, passing, `select pg_advisory_lock_shared(posthaste.doze_key(1))`)
+	commit := b.send("q0")
+	bell := b.open()
+	var looks atomic.Int64
+	done := make(chan error, 1)
+	go func() {
+		look := b.look("q0")
+		done <- bell.Sleep(testContext(t), "q0", func(ctx context.Context) (r posthaste.LookReply, err error) {
+			looks.Add(1)
+			return look(ctx)
+		})
+	}()
+	// Asleep behind another worker it would look once.
+	eventually(t, "it keeps looking", func() bool { return looks.Load() > 20 })
+	mustExec(t, passing, `select pg_advisory_unlock_shared(posthaste.doze_key(1))`)
+	eventually(t, "it takes the doze key", func() bool { return b.holder("doze") == b.linePID() })
+	commit()
+	if err := b.returns(done); err != nil {
+		t.Error(err)
+	}
+}
+
+// One sender that stays open must not make everybody else's messages wait for
+// the next look.
+func TestOpenSenderDelaysNobody(t *testing.T) {
+	b := newBellTest(t, 1)
+	bell := b.open()
+	commit := b.send("q0")
+	type take struct {
+		at    time.Time
+		empty int64
+	}
+	took := make(chan take, 1)
+	b.background(func(ctx context.Context) {
+		b.work(ctx, bell, "q0", func(int) { took <- take{time.Now(), b.empty.Load()} })
+	})
+	var last take
+	next := func() time.Time {
+		t.Helper()
+		select {
+		case last = <-took:
+			return last.at
+		case <-time.After(within):
+			t.Fatal("a wake-up was lost")
+			return time.Time{}
+		}
+	}
+	// Fast asleep: armed by the doze key, and has looked since.
+	dozes := func() bool { return b.empty.Load() > last.empty && bell.dozes("q0") }
+	listener := b.session()
+	mustExec(t, listener, `listen posthaste`)
+	var waits []time.Duration
+	for range full(40, 1000) {
+		eventually(t, "the worker dozes", dozes)
+		sent := time.Now()
+		b.sendNow("q0")
+		if n, err := listener.WaitForNotification(testContext(t)); err != nil || n.Payload != "1" {
+			t.Fatalf("a send beside an open sender did not notify: %v, %v", n, err)
+		}
+		waits = append(waits, next().Sub(sent))
+	}
+	slices.Sort(waits)
+	t.Logf("beside the open sender: p50 %v, p99 %v", waits[len(waits)/2], waits[len(waits)*99/100])
+	eventually(t, "the worker dozes", dozes)
+	if paused := bell.interval("q0"); paused <= firstLook {
+		t.Errorf("the next look is %v away: notifications restarted the interval", paused)
+	}
+	commit()
+	committed := time.Now()
+	t.Logf("the open sender's own: %v", next().Sub(committed))
+	eventually(t, "the bell is taken and the doze key let go of", func() bool { return b.holder("bell") != 0 && b.holder("doze") == 0 })
+}
+
+func (d *doorbell) asleep(queue string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sleepers[queue] != nil && d.sleepers[queue].asleep
+}
+
+// dozes reports whether a Sleep on queue rests on the doze key now.
+func (d *doorbell) dozes(queue string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.sleepers[queue]
+	return s.asleep && s.doze && s.arming == nil
+}
+
+func (d *doorbell) interval(queue string) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sleepers[queue].interval
+}
+
+func (d *doorbell) keepsDoze(queue string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sleepers[queue].doze
+}
+
+// The doze key is kept over one find and let go of after two in a row, and
+// when the process stays awake: under load senders should not notify.
+func TestDozeKeyIsLetGoOfUnderLoad(t *testing.T) {
+	b := newBellTest(t, 1)
+	ctx := testContext(t)
+	bell := b.open()
+	commit := b.send("q0")
+	found := func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{Found: true}, nil }
+	if err := bell.Sleep(ctx, "q0", found); err != nil {
+		t.Fatal(err)
+	}
+	if !bell.keepsDoze("q0") {
+		t.Error("the doze key was not kept over one find")
+	}
+	if err := bell.Sleep(ctx, "q0", found); err != nil {
+		t.Fatal(err)
+	}
+	if bell.keepsDoze("q0") {
+		t.Error("the doze key was kept over two finds in a row")
+	}
+	eventually(t, "the doze key is free", func() bool { return b.holder("doze") == 0 })
+	if err := bell.Sleep(ctx, "q0", found); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the doze key is free though no Sleep came", func() bool { return b.holder("doze") == 0 })
+	commit()
+}
+
+// Whoever slept by the key of a process that leaves takes it over, whether
+// that process says good-bye or its connection dies.
+func TestKeyOfALeavingProcessIsTakenOver(t *testing.T) {
+	b := newBellTest(t, 1)
+	first, second := b.open(), b.open()
+	ctx, leave := context.WithCancel(testContext(t))
+	done := b.sleeps(ctx, first)
+	eventually(t, "the first takes the bell", func() bool { return b.holder("bell") != 0 })
+	pid := b.holder("bell")
+	var taken atomic.Int64
+	b.background(func(ctx context.Context) {
+		b.work(ctx, second, "q0", func(n int) { taken.Add(int64(n)) })
+	})
+	eventually(t, "the second sleeps", func() bool { return second.asleep("q0") })
+	leave()
+	if err := b.returns(done); err == nil {
+		t.Error("a cancelled Sleep returned nil")
+	}
+	eventually(t, "the second takes the bell", func() bool { h := b.holder("bell"); return h != 0 && h != pid })
+	done = b.sleeps(testContext(t), first)
+	mustExec(t, b.session(), `select pg_terminate_backend($1)`, b.holder("bell"))
+	eventually(t, "somebody takes the bell", func() bool { return b.holder("bell") != 0 })
+	b.sendNow("q0")
+	eventually(t, "it is found", func() bool {
+		select {
+		case err := <-done:
+			return err == nil
+		default:
+			return taken.Load() > 0
+		}
+	})
+}
+
+// A connection that is cut is replaced, and what was sent meanwhile is found.
+func TestLostConnectionIsReplaced(t *testing.T) {
+	b := newBellTest(t, 1)
+	bell := b.open()
+	var taken atomic.Int64
+	b.background(func(ctx context.Context) {
+		b.work(ctx, bell, "q0", func(n int) { taken.Add(int64(n)) })
+	})
+	operator := b.session()
+	for i := range full(20, 300) {
+		eventually(t, "the bell is taken", func() bool { return b.holder("bell") != 0 })
+		mustExec(t, operator, `select pg_terminate_backend($1)`, b.holder("bell"))
+		time.Sleep(rand.N(3 * time.Millisecond))
+		b.sendNow("q0")
+		started := time.Now()
+		eventually(t, "it is taken", func() bool { return taken.Load() == int64(i+1) })
+		if wait := time.Since(started); wait > 5*time.Second {
+			t.Errorf("taken after %v", wait)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// within bounds every wait of a test: reached only if something was lost.
+const within = 20 * time.Second
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// emptyDB makes a database of the test's own and returns its URL.
+func emptyDB(t *testing.T) string {
+	t.Helper()
+	base, err := server()
+	if err != nil {
+		t.Fatalf("no PostgreSQL to test with: %v", err)
+	}
+	name := "t" + strings.ToLower(rand.Text()[:12])
+	admin := dial(t, base)
+	if _, err := admin.Exec(testContext(t), "create database "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's context is over by now.
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, base)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "drop database "+name+" with (force)"); err != nil {
+			t.Error(err)
+		}
+	})
+	return inDatabase(t, base, name)
+}
+
+func inDatabase(t *testing.T, base, name string) string {
+	t.Helper()
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// withUser is dbURL with another user, and with run-time parameters.
+func withUser(t *testing.T, dbURL, user, password string, params ...string) string {
+	t.Helper()
+	u, err := url.Parse(dbURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		u.User = url.UserPassword(user, password)
+	}
+	q := u.Query()
+	for i := 0; i+1 < len(params); i += 2 {
+		q.Set(params[i], params[i+1])
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func dial(t *testing.T, dbURL string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(testContext(t), dbURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func testPool(t *testing.T, dbURL string, size int) *pgxpool.Pool {
+	t.Helper()
+	config, err := poolConfig(dbURL, options{poolSize: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(testContext(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func mustExec(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(testContext(t), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func one[T any](t *testing.T, q querier, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	if err := q.QueryRow(testContext(t), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// eventually waits until ok, and fails the test if that never happens.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+func full(small, all int) int {
+	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
+		return all
+	}
+	return small
+}
