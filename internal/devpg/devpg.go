@@ -53,7 +53,7 @@ type Config struct {
 	// called from the goroutine that called Start.
 	Progress func(stage string, done, total int64)
 	// Ephemeral makes a cluster to be thrown away: initdb does not sync it,
-	// and DataDir is removed at Stop, or by the guard when this process dies.
+	// and it is removed, with DataDir if nothing else is in that, at Stop, or by the guard when this process dies.
 	// An empty DataDir then means a new one in the temporary directory.
 	Ephemeral bool
 }
@@ -96,6 +96,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	if c.DataDir == "" {
 		if c.DataDir, err = os.MkdirTemp("", "posthaste-postgres-"); err != nil {
+			return nil, fmt.Errorf("no directory for the cluster: %w", err)
+		}
+		if err := os.Chmod(c.DataDir, 0o711); err != nil { // for the user PostgreSQL runs as
 			return nil, fmt.Errorf("no directory for the cluster: %w", err)
 		}
 	}
@@ -267,12 +270,7 @@ func (s *Server) Done() <-chan struct{} {
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var err error
-	if s.config.Ephemeral {
-		err = s.kill()
-	} else {
-		err = s.stop(ctx)
-	}
+	err := s.stop(ctx)
 	s.letGo()
 	return err
 }
@@ -302,7 +300,11 @@ func (s *Server) stop(ctx context.Context) error {
 	if s.daemon == nil {
 		return nil
 	}
-	err := s.daemon.stop(ctx)
+	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
+	if s.config.Ephemeral {
+		signals = signals[1:] // nothing needs to be written out
+	}
+	err := s.daemon.stop(ctx, signals...)
 	s.daemon = nil
 	return err
 }

@@ -104,12 +104,16 @@ func (o guardOrder) follow(pipe io.Reader) {
 	ctx := context.Background()
 	// Only the owner's own postmaster: a new owner may have started another.
 	if running, err := clusterProcesses(o.Cluster); err == nil && slices.Contains(running, pid) {
+		sig := syscall.SIGINT
 		if len(o.Remove) > 0 {
-			_ = syscall.Kill(pid, syscall.SIGSTOP)
-			_ = killAll(ctx, o.Cluster, pid)
-		} else if syscall.Kill(pid, syscall.SIGINT) == nil {
+			sig = syscall.SIGQUIT // nothing needs to be written out
+		}
+		if syscall.Kill(pid, sig) == nil {
 			waitGone(ctx, o.Cluster, stopPatience)
 		}
+	}
+	if len(o.Remove) > 0 {
+		_ = killAll(ctx, o.Cluster, 0)
 	}
 	for _, path := range o.Remove {
 		_ = os.RemoveAll(path)

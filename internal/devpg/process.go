@@ -164,15 +164,18 @@ func (d *daemon) waitReady(ctx context.Context) error {
 	}
 }
 
-// stop shuts down fast, then harder. ctx shortens its patience.
-func (d *daemon) stop(ctx context.Context) error {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT} {
-		_ = syscall.Kill(d.pid, sig)
-		wait, cancel := context.WithTimeout(ctx, stopPatience)
-		if sig == syscall.SIGQUIT { // an immediate shutdown is allowed its moment
-			cancel()
-			wait, cancel = context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+// stop sends one signal after the other: SIGINT asks for a fast shutdown,
+// SIGQUIT for one without writing anything out, and SIGKILL comes last, for
+// after that shared memory stays behind. ctx shortens the patience with a fast
+// shutdown only.
+func (d *daemon) stop(ctx context.Context, signals ...syscall.Signal) error {
+	for _, sig := range signals {
+		parent := ctx
+		if sig == syscall.SIGQUIT {
+			parent = context.WithoutCancel(ctx)
 		}
+		wait, cancel := context.WithTimeout(parent, stopPatience)
+		_ = syscall.Kill(d.pid, sig)
 		select {
 		case <-d.done:
 			cancel()
