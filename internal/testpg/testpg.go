@@ -1,0 +1,114 @@
+//go:build unix
+
+// Package testpg gives tests PostgreSQL databases of their own with
+// Posthaste's schema in them, in milliseconds and in parallel. See package
+// testdb for the servers they lie on.
+package testpg
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/devpg"
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/postgres"
+	ledger "github.com/posthaste-mq/posthaste/sql"
+)
+
+// New makes a database with the schema for this test alone and returns its
+// URL, for the superuser. It is dropped with the test.
+func New(t testing.TB) string {
+	t.Helper()
+	hash, err := schemaHash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := testdb.FromTemplate(t, "posthaste_"+hash, migrate)
+	if err := adopt(u); err != nil {
+		t.Fatalf("the copy of the template cannot be used: %v", err)
+	}
+	return u
+}
+
+// Empty makes a database without the schema for this test alone.
+func Empty(t testing.TB) string {
+	t.Helper()
+	return testdb.Empty(t)
+}
+
+// Server starts a PostgreSQL for this test alone, to be killed, stopped and
+// restarted, with the schema in the database of its URL. change may alter its
+// config. It is stopped and removed with the test. Making one takes seconds.
+func Server(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
+	t.Helper()
+	s := testdb.Server(t, change...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := migrate(ctx, conn); err != nil {
+		t.Fatalf("the schema cannot be installed: %v", err)
+	}
+	return s
+}
+
+// Superuser is the superuser's URL of the shared server.
+func Superuser(t testing.TB) string {
+	t.Helper()
+	return testdb.Superuser(t)
+}
+
+// Version is the major version this process tests on, "14" or "18".
+func Version(t testing.TB) string {
+	t.Helper()
+	return testdb.Version(t)
+}
+
+// patience bounds one step of making a database.
+const patience = time.Minute
+
+func migrate(ctx context.Context, conn *pgx.Conn) error {
+	return postgres.Migrate(ctx, conn, postgres.MigrateOptions{})
+}
+
+// adopt tells a copied ledger which database it is in now: it would refuse
+// claims as one that was cloned. It is on the same server and nothing was ever
+// sent in it, so there is nothing that could be handed out twice.
+func adopt(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(ctx, `update posthaste.identity
+		set database_oid = (select oid from pg_database where datname = current_database())`)
+	return err
+}
+
+// schemaHash changes whenever anything in the schema's files does.
+var schemaHash = sync.OnceValues(func() (string, error) {
+	h := sha256.New()
+	err := fs.WalkDir(ledger.Files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(ledger.Files, path)
+		fmt.Fprintf(h, "%q %d\n", path, len(content))
+		h.Write(content)
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil))[:16], err
+})
