@@ -206,7 +206,13 @@ func (p *parser) skip(tok json.Token) error {
 	}
 }
 
-func (p *parser) wrongType(path, what string) { p.faults.add(path, "must be %s", what) }
+func (p *parser) wrongType(path, what string) {
+	if path == "" {
+		p.faults.add("", "the mail must be %s", what)
+		return
+	}
+	p.faults.add(path, "must be %s", what)
+}
 
 // broken makes the error of JSON that is none; nil stays nil.
 func (p *parser) broken(err error) error {

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -36,15 +37,17 @@ type Config struct {
 	MaxRecipients int
 	// TLS offers STARTTLS, with a certificate made for this catcher.
 	TLS bool
+	// ImplicitTLS expects TLS from the first byte instead.
+	ImplicitTLS bool
 	// Username and Password, if set, are required from clients.
 	Username, Password string
 	// InsecureAuth offers authentication also without TLS.
 	InsecureAuth bool
 	// AuthMechanisms are offered where Username is set (default PLAIN and LOGIN).
 	AuthMechanisms []string
-	// NoSMTPUTF8 and No8BITMIME leave the extension out of what is announced.
-	// No8BITMIME works only on connections without TLS.
-	NoSMTPUTF8, No8BITMIME bool
+	// Without are extensions left out of what is announced: SMTPUTF8, and on
+	// connections without TLS 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES.
+	Without []string
 	// Logger is told of what goes wrong (default: nobody is).
 	Logger *slog.Logger
 }
@@ -66,12 +69,15 @@ type Catcher struct {
 	lastID  int64
 	changed chan struct{} // closed and made anew at every change
 	stats   Stats
+	conns   map[*hookConn]struct{}
 }
 
 // Stats counts what clients did.
 type Stats struct {
 	// Connections were accepted, Transactions begun by MAIL.
 	Connections, Transactions int
+	// Open is how many connections are open now.
+	Open int
 }
 
 // Start listens, loads what Dir holds, and catches until [Catcher.Close].
@@ -94,7 +100,8 @@ func Start(cfg Config) (*Catcher, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Catcher{cfg: cfg, stop: make(chan struct{}), stopped: make(chan struct{}), changed: make(chan struct{})}
+	c := &Catcher{cfg: cfg, stop: make(chan struct{}), stopped: make(chan struct{}), changed: make(chan struct{}),
+		conns: map[*hookConn]struct{}{}}
 	if err := c.load(); err != nil {
 		return nil, err
 	}
@@ -103,7 +110,11 @@ func Start(cfg Config) (*Catcher, error) {
 	}
 	go func() {
 		defer close(c.stopped)
-		if err := c.server.Serve(&listener{Listener: c.listener, catcher: c}); err != nil {
+		var l net.Listener = &listener{Listener: c.listener, catcher: c}
+		if cfg.ImplicitTLS {
+			l = tls.NewListener(l, c.server.TLSConfig)
+		}
+		if err := c.server.Serve(l); err != nil {
 			cfg.Logger.Error("mail catcher stopped", "error", err)
 		}
 	}()
@@ -116,11 +127,11 @@ func (c *Catcher) listen() error {
 	s.MaxMessageBytes = c.cfg.MaxMessageBytes
 	s.MaxRecipients = c.cfg.MaxRecipients
 	s.AllowInsecureAuth = c.cfg.InsecureAuth
-	s.EnableSMTPUTF8 = !c.cfg.NoSMTPUTF8
+	s.EnableSMTPUTF8 = !slices.Contains(c.cfg.Without, "SMTPUTF8")
 	s.ReadTimeout = 5 * time.Minute
 	s.WriteTimeout = time.Minute
 	s.ErrorLog = errorLog{c.cfg.Logger}
-	if c.cfg.TLS {
+	if c.cfg.TLS || c.cfg.ImplicitTLS {
 		material, err := makeTLS()
 		if err != nil {
 			return fmt.Errorf("mail catcher: make a certificate: %w", err)
@@ -186,6 +197,16 @@ func (c *Catcher) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
+}
+
+// Cut closes all connections that are open, without a word.
+func (c *Catcher) Cut() {
+	c.mu.Lock()
+	conns := slices.Collect(maps.Keys(c.conns))
+	c.mu.Unlock()
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
 }
 
 // Wait returns nil as soon as met is true of the kept mails (oldest first). It

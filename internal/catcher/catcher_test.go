@@ -192,7 +192,7 @@ func TestTLSAndAuth(t *testing.T) {
 
 func TestExtensionsCanBeLeftOut(t *testing.T) {
 	t.Parallel()
-	client := dial(t, start(t, Config{NoSMTPUTF8: true, No8BITMIME: true}))
+	client := dial(t, start(t, Config{Without: []string{"SMTPUTF8", "8BITMIME"}}))
 	for ext, want := range map[string]bool{"SMTPUTF8": false, "8BITMIME": false, "PIPELINING": true} {
 		if got, _ := client.Extension(ext); got != want {
 			t.Errorf("%s announced: %v", ext, got)

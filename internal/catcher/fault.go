@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/emersion/go-smtp"
@@ -140,7 +141,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		l.catcher.count(func(n *Stats) { n.Connections++ })
 		f := l.catcher.faults.take(StageConnect, "")
 		if f == nil {
-			return &hookConn{Conn: conn, catcher: l.catcher}, nil
+			return l.catcher.hook(conn), nil
 		}
 		go l.refuse(conn, f)
 	}
@@ -165,8 +166,30 @@ type hookConn struct {
 	net.Conn
 	catcher *Catcher
 
+	closed sync.Once
+
 	mu   sync.Mutex
 	last bool
+}
+
+func (c *Catcher) hook(conn net.Conn) *hookConn {
+	h := &hookConn{Conn: conn, catcher: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns[h] = struct{}{}
+	c.stats.Open = len(c.conns)
+	return h
+}
+
+// Close implements [net.Conn].
+func (h *hookConn) Close() error {
+	h.closed.Do(func() {
+		h.catcher.mu.Lock()
+		defer h.catcher.mu.Unlock()
+		delete(h.catcher.conns, h)
+		h.catcher.stats.Open = len(h.catcher.conns)
+	})
+	return h.Conn.Close()
 }
 
 // closeAfterWrite cuts the connection behind the next line.
@@ -178,13 +201,13 @@ func (h *hookConn) closeAfterWrite() {
 
 // Write implements [net.Conn].
 func (h *hookConn) Write(b []byte) (int, error) {
-	switch {
-	case h.catcher.cfg.No8BITMIME && bytes.HasPrefix(b, []byte("250-8BITMIME")):
+	if word, ok := bytes.CutPrefix(b, []byte("250-")); ok && slices.Contains(h.catcher.cfg.Without, string(bytes.TrimSpace(word))) {
 		return len(b), nil
-	case bytes.HasPrefix(b, []byte("354 ")):
+	}
+	if bytes.HasPrefix(b, []byte("354 ")) {
 		if f := h.catcher.faults.take(StageData, ""); f != nil {
 			_, _ = fmt.Fprintf(h.Conn, "%d %s\r\n", f.Code, f.Text)
-			h.Conn.Close()
+			h.Close()
 			return 0, net.ErrClosed
 		}
 	}
@@ -192,7 +215,7 @@ func (h *hookConn) Write(b []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.last {
-		h.Conn.Close()
+		h.Close()
 	}
 	return n, err
 }

@@ -78,7 +78,7 @@ func (m Mail) json() mailJSON {
 		Attachments: []attachmentJSON{},
 	}
 	for _, a := range m.Attachments {
-		j.Attachments = append(j.Attachments, attachmentJSON{a.Filename, a.ContentType, a.Content})
+		j.Attachments = append(j.Attachments, attachmentJSON(a))
 	}
 	if utf8.Valid(m.Raw) {
 		j.Raw = string(m.Raw)

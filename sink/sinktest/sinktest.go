@@ -1,0 +1,288 @@
+// Package sinktest holds what every [posthaste.Sink] must do. A sink's own
+// tests call [Run] with a fixture that connects the sink to an outside they
+// control.
+package sinktest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// patience is how long a test waits for what must happen. It is no measure:
+// nothing depends on how much of it is used.
+const patience = 30 * time.Second
+
+// Fixture is a sink and the outside it delivers to. Sink, Delivery and
+// Delivered are required; a hook that is nil declares that the outside cannot do
+// that, and its tests are skipped.
+type Fixture struct {
+	// Sink is the sink under test. The suite closes it.
+	Sink posthaste.Sink
+	// Delivery makes the n-th delivery, n ≥ 1: one that the outside accepts,
+	// with content that tells n apart. Equal n are the same message.
+	Delivery func(n int) posthaste.RawDelivery
+	// Delivered returns how often the outside has accepted the n-th.
+	Delivered func(n int) int
+
+	// Bad makes a delivery that no attempt can deliver, because its content
+	// is wrong. Nil where a sink takes any content.
+	Bad func(n int) posthaste.RawDelivery
+	// FailTemporarily makes the outside fail once, in a way that passes.
+	FailTemporarily func()
+	// FailForGood makes the outside refuse one message for good.
+	FailForGood func()
+	// Hang makes the outside never answer the next delivery. reached is closed
+	// when a delivery hangs; release ends it.
+	Hang func() (reached <-chan struct{}, release func())
+	// BreakConnections cuts whatever connections the sink keeps, while nothing
+	// is being delivered; new ones work.
+	BreakConnections func()
+}
+
+// Run runs the suite. newFixture is called for every test, also in parallel,
+// and cleans up by t.Cleanup.
+func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f Fixture)
+	}{
+		{"OneResultEachInOrder", oneResultEach},
+		{"NothingToDo", nothingToDo},
+		{"BadAmongGood", badAmongGood},
+		{"TemporaryFailureIsRetried", temporaryFailure},
+		{"RefusalIsPermanent", refusal},
+		{"ContextEnds", contextEnds},
+		{"ContextHasEnded", contextHasEnded},
+		{"BrokenConnection", brokenConnection},
+		{"Concurrent", concurrent},
+		{"CloseTwice", closeTwice},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			t.Cleanup(func() {
+				if err := f.Sink.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			test.run(t, f)
+		})
+	}
+}
+
+// deliver calls Deliver and checks what holds for every answer.
+func deliver(t *testing.T, f Fixture, ctx context.Context, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
+	t.Helper()
+	before := make([]posthaste.RawDelivery, len(batch))
+	for i, d := range batch {
+		before[i] = d
+		before[i].Payload = append([]byte(nil), d.Payload...)
+	}
+	results := f.Sink.Deliver(ctx, batch)
+	if len(results) != len(batch) {
+		t.Fatalf("%d results for %d deliveries", len(results), len(batch))
+	}
+	if len(batch) > 0 && !reflect.DeepEqual(batch, before) {
+		t.Error("Deliver changed its deliveries")
+	}
+	for i, r := range results {
+		if r.Err != nil && r.Err.Error() == "" {
+			t.Errorf("result %d: an error without text", i)
+		}
+		if r.Receipt != nil && !json.Valid(r.Receipt) {
+			t.Errorf("result %d: the receipt is no JSON: %q", i, r.Receipt)
+		}
+	}
+	return results
+}
+
+func wantDelivered(t *testing.T, f Fixture, n, times int) {
+	t.Helper()
+	if got := f.Delivered(n); got != times {
+		t.Errorf("message %d was delivered %d times, want %d", n, got, times)
+	}
+}
+
+func wantOK(t *testing.T, results ...posthaste.SinkResult) {
+	t.Helper()
+	for i, r := range results {
+		if r.Err != nil {
+			t.Errorf("result %d: %v", i, r.Err)
+		}
+	}
+}
+
+func wantRetry(t *testing.T, r posthaste.SinkResult) {
+	t.Helper()
+	if r.Err == nil || posthaste.IsPermanent(r.Err) {
+		t.Errorf("got error %v, want one that is retried", r.Err)
+	}
+}
+
+// next is the attempt after one that ended with r.
+func next(d posthaste.RawDelivery, r posthaste.SinkResult) posthaste.RawDelivery {
+	d.Story = append(append([]posthaste.Attempt(nil), d.Story...), posthaste.Attempt{
+		Attempt: d.Attempt, Outcome: posthaste.Retried, Error: r.Err.Error(), Receipt: r.Receipt,
+	})
+	d.Attempt++
+	return d
+}
+
+func oneResultEach(t *testing.T, f Fixture) {
+	const count = 20
+	var batch []posthaste.RawDelivery
+	for n := 1; n <= count; n++ {
+		batch = append(batch, f.Delivery(n))
+	}
+	wantOK(t, deliver(t, f, t.Context(), batch...)...)
+	for n := 1; n <= count; n++ {
+		wantDelivered(t, f, n, 1)
+	}
+}
+
+func nothingToDo(t *testing.T, f Fixture) { deliver(t, f, t.Context()) }
+
+func badAmongGood(t *testing.T, f Fixture) {
+	if f.Bad == nil {
+		t.Skip("this sink takes any content")
+	}
+	results := deliver(t, f, t.Context(), f.Delivery(1), f.Bad(2), f.Delivery(3), f.Bad(4))
+	wantOK(t, results[0], results[2])
+	for _, i := range []int{1, 3} {
+		if !posthaste.IsPermanent(results[i].Err) {
+			t.Errorf("result %d: %v, want a permanent error", i, results[i].Err)
+		}
+	}
+	wantDelivered(t, f, 1, 1)
+	wantDelivered(t, f, 3, 1)
+}
+
+func temporaryFailure(t *testing.T, f Fixture) {
+	if f.FailTemporarily == nil {
+		t.Skip("this outside cannot fail for a while")
+	}
+	d := f.Delivery(1)
+	f.FailTemporarily()
+	results := deliver(t, f, t.Context(), d)
+	wantRetry(t, results[0])
+	wantDelivered(t, f, 1, 0)
+	if t.Failed() {
+		return
+	}
+	wantOK(t, deliver(t, f, t.Context(), next(d, results[0]))...)
+	wantDelivered(t, f, 1, 1)
+}
+
+func refusal(t *testing.T, f Fixture) {
+	if f.FailForGood == nil {
+		t.Skip("this outside cannot refuse a message for good")
+	}
+	f.FailForGood()
+	if r := deliver(t, f, t.Context(), f.Delivery(1))[0]; !posthaste.IsPermanent(r.Err) {
+		t.Errorf("got error %v, want a permanent one", r.Err)
+	}
+	wantDelivered(t, f, 1, 0)
+	wantOK(t, deliver(t, f, t.Context(), f.Delivery(2))...)
+}
+
+func contextEnds(t *testing.T, f Fixture) {
+	if f.Hang == nil {
+		t.Skip("this outside cannot hang")
+	}
+	reached, release := f.Hang()
+	t.Cleanup(release)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan []posthaste.SinkResult, 1)
+	go func() { done <- f.Sink.Deliver(ctx, []posthaste.RawDelivery{f.Delivery(1)}) }()
+	wait(t, "the delivery to hang", reached)
+	cancel()
+	select {
+	case results := <-done:
+		if len(results) != 1 {
+			t.Fatalf("%d results", len(results))
+		}
+		wantRetry(t, results[0])
+		if !errors.Is(results[0].Err, context.Canceled) {
+			t.Errorf("the error does not tell that the context ended: %v", results[0].Err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Deliver does not return though its context ended")
+	}
+	wantDelivered(t, f, 1, 0)
+	release()
+	wantOK(t, deliver(t, f, t.Context(), f.Delivery(2))...)
+}
+
+func contextHasEnded(t *testing.T, f Fixture) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, r := range deliver(t, f, ctx, f.Delivery(1), f.Delivery(2)) {
+		wantRetry(t, r)
+	}
+	wantDelivered(t, f, 1, 0)
+}
+
+func brokenConnection(t *testing.T, f Fixture) {
+	if f.BreakConnections == nil {
+		t.Skip("this sink keeps no connections")
+	}
+	for n := 1; n <= 3; n++ {
+		wantOK(t, deliver(t, f, t.Context(), f.Delivery(n))...)
+		wantDelivered(t, f, n, 1)
+		f.BreakConnections()
+	}
+}
+
+func concurrent(t *testing.T, f Fixture) {
+	const callers, each = 8, 5
+	var wg sync.WaitGroup
+	errs := make(chan error, callers*each)
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range each {
+				d := f.Delivery(caller*each + i + 1)
+				for _, r := range f.Sink.Deliver(t.Context(), []posthaste.RawDelivery{d}) {
+					if r.Err != nil {
+						errs <- fmt.Errorf("message %d: %w", caller*each+i+1, r.Err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	for n := 1; n <= callers*each; n++ {
+		wantDelivered(t, f, n, 1)
+	}
+}
+
+func closeTwice(t *testing.T, f Fixture) {
+	wantOK(t, deliver(t, f, t.Context(), f.Delivery(1))...)
+	if err := errors.Join(f.Sink.Close(), f.Sink.Close()); err != nil {
+		t.Error(err)
+	}
+	wantRetry(t, deliver(t, f, t.Context(), f.Delivery(2))[0])
+	wantDelivered(t, f, 2, 0)
+}
+
+// wait waits for a signal.
+func wait(t *testing.T, what string, signal <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-signal:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+}

@@ -1,0 +1,295 @@
+package smtp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
+)
+
+// maxTransaction is how many recipients go into one transaction: what every
+// server takes (RFC 5321, 4.5.3.1.8).
+const maxTransaction = 100
+
+// attempt is one try to deliver one mail to the recipients that are left.
+type attempt struct {
+	sink    *Sink
+	number  int
+	mail    *email.Email
+	content []byte
+	from    string
+	all     []string
+	receipt email.Receipt
+	// tried are the recipients that this attempt has recorded something of.
+	tried map[string]bool
+	// cause is what ended the attempt early, for errors.Is; its text is in
+	// the answers.
+	cause error
+}
+
+// pending returns the recipients to try now. Refusals stand, unless nothing
+// else is left or the mail was dead: then a person replayed it and wants
+// them tried once more.
+func (a *attempt) pending(story []posthaste.Attempt) []string {
+	replayed := len(story) > 0 && story[len(story)-1].Outcome == posthaste.Dead
+	var open, refused []string
+	for _, r := range a.all {
+		switch a.receipt.Recipients[r].Status {
+		case email.Accepted:
+		case email.Refused:
+			refused = append(refused, r)
+		default:
+			open = append(open, r)
+		}
+	}
+	if replayed || len(open) == 0 {
+		return append(open, refused...)
+	}
+	return open
+}
+
+// run tries the recipients. What became of each is in the receipt.
+func (a *attempt) run(ctx context.Context, recipients []string) {
+	if len(recipients) == 0 {
+		return
+	}
+	c, reused, err := a.sink.pool.get(ctx)
+	if err != nil {
+		a.failed(recipients, err)
+		return
+	}
+	for _, t := range a.transactions(c, recipients) {
+		usable, err := a.transact(ctx, c, t)
+		if err != nil && reused && t.untouched && ctx.Err() == nil {
+			// The pooled connection was dead after all. That is no fault of
+			// the mail, which gets a new one within the same attempt.
+			if c, err = a.sink.pool.replace(ctx, c); err != nil {
+				a.failed(a.untried(recipients), err)
+				return
+			}
+			t.untouched = false
+			usable, err = a.transact(ctx, c, t)
+		}
+		reused = false
+		if err != nil {
+			a.failed(t.open, err)
+		}
+		if !usable {
+			a.sink.pool.put(c, false)
+			a.failed(a.untried(recipients), fmt.Errorf("the connection to %s ended before", a.sink.target.address))
+			return
+		}
+	}
+	a.sink.pool.put(c, true)
+}
+
+// transaction is one MAIL, its RCPTs and one DATA.
+type transaction struct {
+	recipients []string
+	smtputf8   bool
+	// untouched says that the server has not answered anything yet.
+	untouched bool
+	// open are the recipients without an answer yet.
+	open []string
+}
+
+// transactions divides the recipients by what the server takes, and refuses
+// those that need SMTPUTF8 where it does not speak that.
+func (a *attempt) transactions(c *conn, recipients []string) []*transaction {
+	var plain, international []string
+	whole := a.mail.NeedsSMTPUTF8()
+	for _, r := range recipients {
+		if whole || email.AddressNeedsSMTPUTF8(r) {
+			international = append(international, r)
+		} else {
+			plain = append(plain, r)
+		}
+	}
+	if !c.smtputf8 {
+		for _, r := range international {
+			a.record(r, email.Refused, reply{text: oneLine(a.whyUTF8(r))}, false)
+		}
+		international = nil
+	}
+	size := maxTransaction
+	if c.maxRecipients > 0 {
+		size = min(size, c.maxRecipients)
+	}
+	var list []*transaction
+	for _, group := range []struct {
+		recipients []string
+		smtputf8   bool
+	}{{plain, false}, {international, true}} {
+		for rest := group.recipients; len(rest) > 0; {
+			n := min(size, len(rest))
+			list = append(list, &transaction{recipients: rest[:n], smtputf8: group.smtputf8, untouched: true})
+			rest = rest[n:]
+		}
+	}
+	return list
+}
+
+// whyUTF8 names the address that the server cannot handle.
+func (a *attempt) whyUTF8(recipient string) string {
+	field, address := a.mail.SMTPUTF8Address()
+	if field == "" {
+		field, address = "bcc", recipient
+	}
+	return fmt.Sprintf("%s %s needs SMTPUTF8, which %s does not offer", field, address, a.sink.target.address)
+}
+
+// transact makes one transaction. usable says that the connection can serve
+// again. After an error it cannot, and t.open are those without an answer.
+func (a *attempt) transact(ctx context.Context, c *conn, t *transaction) (usable bool, err error) {
+	stop := c.wire.cutWith(ctx)
+	defer func() {
+		if !stop() {
+			usable = false // it was cut
+		}
+	}()
+	t.open = t.recipients
+	if c.maxSize > 0 && len(a.content) > c.maxSize {
+		a.answered(t.open, reply{text: fmt.Sprintf("the server takes mails of at most %d bytes, this one has %d", c.maxSize, len(a.content))}, email.Refused)
+		return true, nil
+	}
+	r, err := c.command(c.target.CommandTimeout, "MAIL FROM:<%s>%s", a.from, a.mailParameters(c, t))
+	if err == nil && r.closing() && t.untouched {
+		err = &replyError{"MAIL", r}
+	}
+	if err != nil {
+		return false, a.wireError(ctx, "MAIL", err, c.target.CommandTimeout)
+	}
+	t.untouched = false
+	if !r.ok() {
+		return a.refusedWhole(c, t, r)
+	}
+	accepted, usable, err := a.rcpt(ctx, c, t)
+	if err != nil || !usable {
+		return false, err
+	}
+	t.open = accepted
+	if len(accepted) == 0 {
+		return a.reset(c), nil
+	}
+	return a.data(ctx, c, t)
+}
+
+// mailParameters are only those that the server announced and the mail needs.
+func (a *attempt) mailParameters(c *conn, t *transaction) (p string) {
+	if c.size {
+		p += fmt.Sprintf(" SIZE=%d", len(a.content))
+	}
+	if t.smtputf8 {
+		p += " SMTPUTF8"
+		if c.eightBitMIME {
+			p += " BODY=8BITMIME"
+		}
+	}
+	return p
+}
+
+// rcpt names the recipients and returns those that the server took.
+func (a *attempt) rcpt(ctx context.Context, c *conn, t *transaction) (accepted []string, usable bool, err error) {
+	answers := c.rcpt(t.recipients)
+	for i, recipient := range t.recipients {
+		r, err := answers(i)
+		if err != nil {
+			return nil, false, a.wireError(ctx, "RCPT", err, c.target.CommandTimeout)
+		}
+		if r.ok() {
+			accepted = append(accepted, recipient)
+		} else {
+			a.answered([]string{recipient}, r, r.status())
+		}
+		t.open = slices.Concat(accepted, t.recipients[i+1:])
+		if r.closing() {
+			a.answered(t.open, r, email.Deferred)
+			return nil, false, nil
+		}
+	}
+	return accepted, true, nil
+}
+
+// data hands the mail over for the recipients in t.open.
+func (a *attempt) data(ctx context.Context, c *conn, t *transaction) (usable bool, err error) {
+	r, err := c.command(c.target.CommandTimeout, "DATA")
+	if err != nil {
+		return false, a.wireError(ctx, "DATA", err, c.target.CommandTimeout)
+	}
+	if r.code != 354 {
+		if r.ok() {
+			return false, fmt.Errorf("DATA: unexpected answer %s", r)
+		}
+		return a.refusedWhole(c, t, r)
+	}
+	r, handedOver, err := c.data(a.content)
+	switch {
+	case err != nil && handedOver:
+		err = a.wireError(ctx, "after the whole mail was handed over, so that it may have been delivered", err, c.target.DataTimeout)
+		a.cause = err
+		for _, recipient := range t.open {
+			a.record(recipient, email.Deferred, reply{text: oneLine(err.Error())}, true)
+		}
+		return false, nil
+	case err != nil:
+		return false, a.wireError(ctx, "while the mail was being sent", err, c.target.DataTimeout)
+	}
+	a.answered(t.open, r, r.status())
+	return !r.closing(), nil
+}
+
+// refusedWhole records an answer that is about all recipients left.
+func (a *attempt) refusedWhole(c *conn, t *transaction, r reply) (usable bool, err error) {
+	a.answered(t.open, r, r.status())
+	if r.closing() {
+		return false, nil
+	}
+	return a.reset(c), nil
+}
+
+// reset ends a transaction that did not come to its data.
+func (a *attempt) reset(c *conn) (usable bool) {
+	r, err := c.command(c.target.CommandTimeout, "RSET")
+	return err == nil && r.ok()
+}
+
+func (a *attempt) wireError(ctx context.Context, where string, err error, limit time.Duration) error {
+	return fmt.Errorf("%s: %w", where, explain(ctx, err, limit))
+}
+
+func (a *attempt) answered(recipients []string, r reply, status email.AnswerStatus) {
+	for _, recipient := range recipients {
+		a.record(recipient, status, r, false)
+	}
+}
+
+// failed records what happened to recipients that got no answer.
+func (a *attempt) failed(recipients []string, err error) {
+	if len(recipients) > 0 && a.cause == nil {
+		a.cause = err
+	}
+	a.answered(recipients, reply{text: oneLine(err.Error())}, email.Deferred)
+}
+
+// untried returns those of the recipients that this attempt has not reached.
+func (a *attempt) untried(recipients []string) (list []string) {
+	for _, r := range recipients {
+		if !a.tried[r] {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func (a *attempt) record(recipient string, status email.AnswerStatus, r reply, unsure bool) {
+	a.tried[recipient] = true
+	// Once unsure, always unsure: who got an answer later may have it twice.
+	unsure = unsure || a.receipt.Recipients[recipient].Unsure
+	a.receipt.Recipients[recipient] = email.Answer{
+		Status: status, Code: r.code, Enhanced: r.enhanced, Text: r.text, Unsure: unsure,
+		Attempt: a.number, At: time.Now().UTC().Truncate(time.Millisecond),
+	}
+}

@@ -1,0 +1,137 @@
+package smtp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"strings"
+	"sync"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
+)
+
+// Sink delivers mails to an SMTP server. It implements [posthaste.Sink].
+type Sink struct {
+	target *target
+	pool   *pool
+}
+
+var _ posthaste.Sink = (*Sink)(nil)
+
+// New checks the configuration and returns a sink. It connects to nobody yet.
+// Errors are *posthaste.Error with field "smtp_url" and hold no password.
+func New(cfg Config) (*Sink, error) {
+	t, err := parse(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{target: t, pool: newPool(t)}, nil
+}
+
+// Server returns the server's address, "host:port".
+func (s *Sink) Server() string { return s.target.address }
+
+// Close closes the connections that are not in use; the others are closed
+// when their mail is done. Deliveries after it fail and can be retried. It
+// may be called again.
+func (s *Sink) Close() error {
+	s.pool.close()
+	return nil
+}
+
+// Deliver implements [posthaste.Sink]: each mail by itself, as many at a time
+// as there are connections. The receipt is an [email.Receipt].
+func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	results := make([]posthaste.SinkResult, len(batch))
+	if len(batch) == 1 {
+		results[0] = s.deliver(ctx, &batch[0])
+		return results
+	}
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(len(batch), s.target.Connections) {
+		wg.Go(func() {
+			for i := range next {
+				results[i] = s.deliver(ctx, &batch[i])
+			}
+		})
+	}
+	for i := range batch {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return results
+}
+
+// deliver makes one attempt at one mail.
+func (s *Sink) deliver(ctx context.Context, d *posthaste.RawDelivery) posthaste.SinkResult {
+	e, err := read(d)
+	if err != nil {
+		return posthaste.SinkResult{Err: posthaste.Permanent(err)}
+	}
+	content, err := e.Compose(d.MessageID, d.CreatedAt)
+	if err != nil {
+		return posthaste.SinkResult{Err: posthaste.Permanent(err)}
+	}
+	a := &attempt{
+		sink: s, number: d.Attempt, mail: e, content: content, from: sender(e), all: e.Recipients(),
+		tried: map[string]bool{},
+		receipt: email.Receipt{
+			MessageID:  e.MessageIDHeader(d.MessageID, d.CreatedAt),
+			Server:     s.target.address,
+			Recipients: map[string]email.Answer{},
+		},
+	}
+	if before := email.NewestReceipt(d.Story); before != nil {
+		maps.Copy(a.receipt.Recipients, before.Recipients)
+	}
+	a.run(ctx, a.pending(d.Story))
+	receipt, err := json.Marshal(a.receipt)
+	if err != nil {
+		// Cannot be: all of its text is valid. Without a receipt accepted
+		// recipients would be forgotten, so this is told rather than hidden.
+		return posthaste.SinkResult{Err: posthaste.Permanent(fmt.Errorf("the receipt cannot be encoded: %w", err))}
+	}
+	return posthaste.SinkResult{Err: a.conclusion(), Receipt: receipt}
+}
+
+// read decodes and checks the mail of a delivery. It may have been sent by
+// SQL, where nobody checked it.
+func read(d *posthaste.RawDelivery) (*email.Email, error) {
+	if d.ContentType != "" {
+		media, _, err := mime.ParseMediaType(d.ContentType)
+		if err != nil || media != posthaste.ContentTypeJSON && !strings.HasSuffix(media, "+json") {
+			return nil, posthaste.Invalidf("content_type", "content_type of a mail must be %s", posthaste.ContentTypeJSON)
+		}
+	}
+	e, err := email.Parse(d.Payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	// A message is held back by its own send_at. In the payload alone it
+	// would be ignored; whoever wrote it there shall know.
+	early := e.SendAt.Truncate(time.Millisecond).After(d.DueAt) && e.SendAt.After(d.CreatedAt)
+	if early && d.Attempt == 1 && len(d.Story) == 0 {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "send_at",
+			Message: "send_at is in the mail, but the message was not held back for it",
+			Hint:    "give it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
+	}
+	return e, nil
+}
+
+// sender is the envelope's sender of a mail that was checked.
+func sender(e *email.Email) string {
+	a, err := email.ParseAddress(e.From)
+	if err != nil {
+		return "" // cannot be: Validate did the same
+	}
+	return a.Envelope()
+}
