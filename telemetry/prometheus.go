@@ -1,0 +1,131 @@
+package telemetry
+
+import (
+	"context"
+	"sort"
+	"sync"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Prometheus counts events. It is a [posthaste.Telemetry] for the runtime and
+// a [prometheus.Collector] for a registry. Safe for concurrent use.
+//
+// The metrics are those of this process; counts of the whole store (depth,
+// oldest age) come from posthaste.Engine's Queues.
+type Prometheus struct {
+	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
+	rescued, lost                               prometheus.Counter
+	durations                                   durations
+}
+
+// NewPrometheus returns a collector to be registered by the caller.
+func NewPrometheus() *Prometheus {
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	return &Prometheus{
+		claimed:    vec("posthaste_deliveries_claimed_total", "Deliveries that were handed out to this process.", "queue", "subscription"),
+		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by what became of them: done, retried, dead, released.", "queue", "subscription", "outcome"),
+		duplicates: vec("posthaste_possible_duplicates_total", "Outcomes that the store refused because the delivery was no longer this process's: the message may have been handled twice.", "queue", "subscription"),
+		woken:      vec("posthaste_wakeups_total", "Sleeps of fetchers that the doorbell ended.", "queue", "subscription"),
+		errors:     vec("posthaste_task_errors_total", "Failures of background tasks, each of which is tried again.", "task"),
+		rescued:    counter("posthaste_deliveries_rescued_total", "Deliveries of lost holders that this process had handed out anew."),
+		lost:       counter("posthaste_worker_lost_total", "How often this process was declared lost and registered anew."),
+		durations: durations{
+			desc:   prometheus.NewDesc("posthaste_handler_duration_seconds", "How long handlers ran, in seconds, by what became of their deliveries.", []string{"queue", "subscription", "outcome"}, nil),
+			series: map[[3]string]*histogram{},
+		},
+	}
+}
+
+// Event implements [posthaste.Telemetry].
+func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
+	count := float64(max(1, e.Count))
+	switch e.Kind {
+	case posthaste.EventClaimed:
+		p.claimed.WithLabelValues(e.Queue, e.Subscription).Add(count)
+	case posthaste.EventSettled:
+		p.settled.WithLabelValues(e.Queue, e.Subscription, string(e.Outcome)).Add(count)
+		if e.Outcome != posthaste.Released { // no handler ran
+			p.durations.observe([3]string{e.Queue, e.Subscription, string(e.Outcome)}, e.Duration.Seconds(), uint64(count))
+		}
+	case posthaste.EventDuplicate:
+		p.duplicates.WithLabelValues(e.Queue, e.Subscription).Add(count)
+	case posthaste.EventWoken:
+		p.woken.WithLabelValues(e.Queue, e.Subscription).Add(count)
+	case posthaste.EventError:
+		p.errors.WithLabelValues(e.Task).Inc()
+	case posthaste.EventRescued:
+		p.rescued.Add(count)
+	case posthaste.EventLost:
+		p.lost.Inc()
+	}
+}
+
+func (p *Prometheus) collectors() []prometheus.Collector {
+	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, &p.durations}
+}
+
+// Describe implements [prometheus.Collector].
+func (p *Prometheus) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range p.collectors() {
+		c.Describe(out)
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (p *Prometheus) Collect(out chan<- prometheus.Metric) {
+	for _, c := range p.collectors() {
+		c.Collect(out)
+	}
+}
+
+// bounds are the histogram's buckets in seconds.
+var bounds = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
+
+// durations is a histogram that takes a group of like observations at the cost
+// of one, as events tell them; the library's own takes them one by one.
+type durations struct {
+	desc   *prometheus.Desc
+	mu     sync.Mutex
+	series map[[3]string]*histogram
+}
+
+type histogram struct {
+	count   uint64
+	sum     float64
+	buckets []uint64 // not cumulated
+}
+
+func (d *durations) observe(labels [3]string, seconds float64, n uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.series[labels]
+	if h == nil {
+		h = &histogram{buckets: make([]uint64, len(bounds)+1)}
+		d.series[labels] = h
+	}
+	h.count += n
+	h.sum += seconds * float64(n)
+	h.buckets[sort.SearchFloat64s(bounds, seconds)] += n
+}
+
+func (d *durations) Describe(out chan<- *prometheus.Desc) { out <- d.desc }
+
+func (d *durations) Collect(out chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for labels, h := range d.series {
+		cumulated, total := make(map[float64]uint64, len(bounds)), uint64(0)
+		for i, bound := range bounds {
+			total += h.buckets[i]
+			cumulated[bound] = total
+		}
+		out <- prometheus.MustNewConstHistogram(d.desc, h.count, h.sum, cumulated, labels[:]...)
+	}
+}

@@ -1,0 +1,70 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Slog writes every event as a log line: what went as planned at debug level,
+// retries, losses, possible duplicates and trouble as warnings, dead letters as
+// errors. Package worker logs what people should know by itself; this is for
+// those who want all of it, or their own destination for it.
+func Slog(log *slog.Logger) posthaste.Telemetry {
+	if log == nil {
+		log = slog.Default()
+	}
+	return slogTelemetry{log}
+}
+
+type slogTelemetry struct{ log *slog.Logger }
+
+func (t slogTelemetry) Event(ctx context.Context, e posthaste.Event) {
+	level := levelOf(e)
+	if !t.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 10)
+	text := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, value))
+		}
+	}
+	text("queue", e.Queue)
+	text("subscription", e.Subscription)
+	if e.Message != 0 {
+		attrs = append(attrs, slog.String("message", e.Message.String()))
+	}
+	if e.Delivery != 0 {
+		attrs = append(attrs, slog.String("delivery", e.Delivery.String()))
+	}
+	if e.Attempt != 0 {
+		attrs = append(attrs, slog.Int("attempt", e.Attempt))
+	}
+	text("outcome", string(e.Outcome))
+	if e.Count != 0 {
+		attrs = append(attrs, slog.Int("count", e.Count))
+	}
+	if e.Duration != 0 {
+		attrs = append(attrs, slog.Duration("duration", e.Duration))
+	}
+	text("task", e.Task)
+	if e.Err != nil {
+		attrs = append(attrs, slog.String("error", e.Err.Error()))
+	}
+	t.log.LogAttrs(ctx, level, "posthaste: "+string(e.Kind), attrs...)
+}
+
+func levelOf(e posthaste.Event) slog.Level {
+	switch {
+	case e.Outcome == posthaste.Dead:
+		return slog.LevelError
+	case e.Kind == posthaste.EventDuplicate, e.Kind == posthaste.EventLost, e.Kind == posthaste.EventError,
+		e.Outcome == posthaste.Retried, e.Outcome == posthaste.Lost:
+		return slog.LevelWarn
+	case e.Kind == posthaste.EventRescued:
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}

@@ -1,0 +1,135 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/telemetry"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+var events = []posthaste.Event{
+	{Kind: posthaste.EventClaimed, Queue: "q", Subscription: "default", Count: 7},
+	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.Done, Count: 5, Duration: 3 * time.Millisecond},
+	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.Dead, Count: 1, Duration: 2 * time.Second,
+		Message: 12, Delivery: 34, Attempt: 3, Err: errors.New("no such user")},
+	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.Released, Count: 1},
+	{Kind: posthaste.EventDuplicate, Queue: "q", Subscription: "default", Message: 13},
+	{Kind: posthaste.EventRescued, Count: 4},
+	{Kind: posthaste.EventWoken, Queue: "q", Subscription: "default"},
+	{Kind: posthaste.EventLost},
+	{Kind: posthaste.EventError, Task: "settle", Err: errors.New("away")},
+}
+
+func TestPrometheus(t *testing.T) {
+	t.Parallel()
+	p := telemetry.NewPrometheus()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(p); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for _, e := range events {
+				p.Event(context.Background(), e)
+			}
+		})
+	}
+	all.Wait()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		if f.GetHelp() == "" {
+			t.Errorf("%s has no help text", f.GetName())
+		}
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "outcome" || l.GetName() == "task" {
+					name += " " + l.GetValue()
+				}
+			}
+			got[name] = valueOf(m)
+		}
+	}
+	want := map[string]string{
+		"posthaste_deliveries_claimed_total":          "28",
+		"posthaste_deliveries_settled_total done":     "20",
+		"posthaste_deliveries_settled_total dead":     "4",
+		"posthaste_deliveries_settled_total released": "4",
+		"posthaste_possible_duplicates_total":         "4",
+		"posthaste_wakeups_total":                     "4",
+		"posthaste_task_errors_total settle":          "4",
+		"posthaste_deliveries_rescued_total":          "16",
+		"posthaste_worker_lost_total":                 "4",
+		"posthaste_handler_duration_seconds done":     "20 runs, 0.060 s, 0 up to 2.5 ms, 20 up to 5 ms",
+		"posthaste_handler_duration_seconds dead":     "4 runs, 8.000 s, 0 up to 2.5 ms, 0 up to 5 ms",
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s is %q, want %q", name, got[name], value)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("metrics %v", got)
+	}
+}
+
+func valueOf(m *dto.Metric) string {
+	h := m.GetHistogram()
+	if h == nil {
+		return fmt.Sprint(m.GetCounter().GetValue())
+	}
+	upTo := map[float64]uint64{}
+	for _, b := range h.GetBucket() {
+		upTo[b.GetUpperBound()] = b.GetCumulativeCount()
+	}
+	return fmt.Sprintf("%d runs, %.3f s, %d up to 2.5 ms, %d up to 5 ms", h.GetSampleCount(), h.GetSampleSum(), upTo[.0025], upTo[.005])
+}
+
+func TestSlog(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := telemetry.Slog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	for _, e := range events {
+		log.Event(context.Background(), e)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 5 { // dead, duplicate, rescued, lost, error
+		t.Errorf("%d lines above debug level, want 5:\n%s", len(lines), out.String())
+	}
+	for _, part := range []string{"level=ERROR", "message=12", "delivery=34", "attempt=3", "outcome=dead", `error="no such user"`, "queue=q", "duration=2s"} {
+		if !strings.Contains(lines[0], part) {
+			t.Errorf("the line of the dead letter has no %s: %s", part, lines[0])
+		}
+	}
+}
+
+type counter int
+
+func (c *counter) Event(context.Context, posthaste.Event) { *c++ }
+
+func TestMulti(t *testing.T) {
+	t.Parallel()
+	var a, b counter
+	telemetry.Multi(&a, nil, &b).Event(context.Background(), events[0])
+	if a != 1 || b != 1 {
+		t.Errorf("told %d and %d times", a, b)
+	}
+	if _, none := telemetry.Multi(nil).(posthaste.NoTelemetry); !none {
+		t.Error("nothing to tell must cost nothing")
+	}
+}
