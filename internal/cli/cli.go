@@ -1,0 +1,192 @@
+// Package cli is the command line `posthaste`, one command a file. It ties
+// engine, runtime, server and sinks together, and nothing imports it but the
+// program itself.
+//
+// Every flag can also be given as an environment variable: --log-level is
+// POSTHASTE_LOG_LEVEL; the flag wins. --database-url and --smtp-url are also
+// read from DATABASE_URL and SMTP_URL.
+//
+// Exit codes: 0 done, 1 failed, 2 used wrongly (also what is not supported
+// yet), 3 the database cannot be reached, 130 and 143 when a signal cut it
+// short (SIGINT, SIGTERM).
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// app is what all commands share.
+type app struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	signal *signals
+	log    *slog.Logger
+	// begun is set when arguments and flags were understood: what fails before
+	// that was used wrongly.
+	begun bool
+
+	json      bool
+	logLevel  string
+	logFormat string
+	redisURL  string
+}
+
+// Main runs the program with the given arguments (without its own name) and
+// returns its exit code.
+func Main(args []string) int {
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, log: slog.New(slog.DiscardHandler)}
+	ctx, signals := watchSignals(context.Background(), os.Stderr)
+	defer signals.stop()
+	a.signal = signals
+	root := newRoot(a)
+	root.SetArgs(args)
+	command, err := root.ExecuteContextC(ctx)
+	return a.finish(command, err)
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "posthaste",
+		Short: "Messages that leave with the transaction that caused them",
+		Long: `Posthaste delivers messages that leave with the database transaction that
+caused them: queues, e-mail and dead letters with nothing but PostgreSQL.
+
+Start with ` + "`posthaste up`" + `, which needs nothing else. Every flag can also be given
+as an environment variable: --log-level is POSTHASTE_LOG_LEVEL.
+
+Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database cannot be reached.`,
+		Args:              groupArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: a.begin,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	flags.BoolVar(&a.json, "json", false, "print JSON for programs, one value on one line, errors too")
+	flags.StringVar(&a.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
+	flags.StringVar(&a.logFormat, "log-format", "text", "how to log: text or json")
+	flags.StringVar(&a.redisURL, "redis-url", "", "not supported yet")
+	_ = flags.MarkHidden("redis-url")
+	root.AddCommand(
+		newUp(a), newServe(a), newWorker(a), newMigrate(a),
+
+		newVersion(a),
+	)
+	for _, name := range []string{"relay", "rebase", "import", "schedule", "token", "doctor"} {
+		root.AddCommand(notYet(name))
+	}
+	return root
+}
+
+// begin runs before every command, when its arguments and flags were parsed.
+func (a *app) begin(cmd *cobra.Command, _ []string) error {
+	if err := bindEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	if err := refuseLater(cmd.Flags()); err != nil {
+		return err
+	}
+	log, err := newLogger(a.stderr, a.logLevel, a.logFormat)
+	if err != nil {
+		return err
+	}
+	a.log, a.begun = log, true
+	return nil
+}
+
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	options := &slog.HandlerOptions{}
+	switch strings.ToLower(level) {
+	case "debug":
+		options.Level = slog.LevelDebug
+	case "info":
+		options.Level = slog.LevelInfo
+	case "warn", "warning":
+		options.Level = slog.LevelWarn
+	case "error":
+		options.Level = slog.LevelError
+	default:
+		return nil, posthaste.Invalidf("log-level", "--log-level must be debug, info, warn or error, and is %q", level)
+	}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, posthaste.Invalidf("log-format", "--log-format must be text or json, and is %q", format)
+}
+
+// newGroup makes a command that only holds others.
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{
+		Use: use, Short: short, Args: groupArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &posthaste.Error{Code: posthaste.Invalid, Message: "say what to do: " + strings.Join(names(cmd), ", "),
+				Hint: cmd.CommandPath() + " --help tells more"}
+		},
+	}
+	group.AddCommand(commands...)
+	return group
+}
+
+// groupArgs refuses a word that is none of a group's commands.
+func groupArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	e := &posthaste.Error{Code: posthaste.Invalid, Message: cmd.CommandPath() + " has no command \"" + args[0] + "\"",
+		Hint: "it has " + strings.Join(names(cmd), ", ")}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		e.Hint = "do you mean " + strings.Join(near, " or ") + "?"
+	}
+	return e
+}
+
+func names(cmd *cobra.Command) []string {
+	var all []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			all = append(all, c.Name())
+		}
+	}
+	return all
+}
+
+// exactly takes n arguments, named in what.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return wrongArgs(cmd, what)
+	}
+}
+
+// between takes least to most arguments; most below zero means any number.
+func between(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (most < 0 || len(args) <= most) {
+			return nil
+		}
+		return wrongArgs(cmd, what)
+	}
+}
+
+func wrongArgs(cmd *cobra.Command, what string) error {
+	return &posthaste.Error{Code: posthaste.Invalid, Message: cmd.CommandPath() + " takes " + what, Hint: "usage: " + cmd.UseLine()}
+}

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// wellKnown are variables that many programs read, beside POSTHASTE_….
+var wellKnown = map[string]string{"database-url": "DATABASE_URL", "smtp-url": "SMTP_URL"}
+
+// secret flags are not repeated in errors.
+var secret = map[string]bool{"database-url": true, "smtp-url": true, "token": true}
+
+// envName is the variable that stands for a flag.
+func envName(flag string) string {
+	return "POSTHASTE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// bindEnvironment gives flags that were not given the values of their
+// variables. An empty variable counts as none.
+func bindEnvironment(flags *pflag.FlagSet) error {
+	var faults []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" {
+			return
+		}
+		for _, name := range []string{envName(f.Name), wellKnown[f.Name]} {
+			value := os.Getenv(name)
+			if name == "" || value == "" {
+				continue
+			}
+			if err := flags.Set(f.Name, value); err != nil {
+				message := name + " cannot be used for --" + f.Name
+				if !secret[f.Name] {
+					message += ": " + err.Error()
+				}
+				faults = append(faults, posthaste.Invalidf(f.Name, "%s", message))
+			}
+			return
+		}
+	})
+	return errors.Join(faults...)
+}

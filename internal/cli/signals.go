@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+)
+
+// signals turns SIGINT and SIGTERM into the end of a context, and the second
+// one into the end of the program.
+type signals struct {
+	caught atomic.Int32 // the first signal, 0 before
+	ch     chan os.Signal
+	cancel context.CancelFunc
+	// announce says on stderr that the program is stopping.
+	announce atomic.Bool
+}
+
+// watchSignals returns a context that ends at the first signal.
+func watchSignals(parent context.Context, stderr io.Writer) (context.Context, *signals) {
+	ctx, cancel := context.WithCancel(parent)
+	s := &signals{ch: make(chan os.Signal, 2), cancel: cancel}
+	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for received := range s.ch {
+			number, _ := received.(syscall.Signal)
+			if !s.caught.CompareAndSwap(0, int32(number)) {
+				os.Exit(128 + int(number))
+			}
+			if s.announce.Load() {
+				fmt.Fprintln(stderr, "posthaste: stopping; a second signal ends it at once")
+			}
+			cancel()
+		}
+	}()
+	return ctx, s
+}
+
+// code is the exit code of a program that the first signal cut short, or 0 if
+// there was none.
+func (s *signals) code() int {
+	if n := s.caught.Load(); n != 0 {
+		return 128 + int(n)
+	}
+	return 0
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.ch)
+	close(s.ch)
+	s.cancel()
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// duration is a flag that reads durations as the API does.
+type duration struct{ value *time.Duration }
+
+func (d duration) String() string {
+	if d.value == nil || *d.value == 0 {
+		return ""
+	}
+	return d.value.String()
+}
+
+func (d duration) Set(s string) error {
+	v, err := wire.ParseDuration(s)
+	if err == nil && v < 0 {
+		err = fmt.Errorf("must not be negative")
+	}
+	if err != nil {
+		return err
+	}
+	*d.value = v
+	return nil
+}
+
+func (duration) Type() string { return "duration" }
+
+// instant is a flag that reads an RFC 3339 time.
+type instant struct{ value *time.Time }
+
+func (i instant) String() string {
+	if i.value == nil || i.value.IsZero() {
+		return ""
+	}
+	return i.value.Format(time.RFC3339Nano)
+}
+
+func (i instant) Set(s string) (err error) {
+	*i.value, err = wire.ParseTime(s)
+	return err
+}
+
+func (instant) Type() string { return "time" }
+
+// size is a flag that reads a number of bytes, such as 65536 or 32MiB.
+type size struct{ value *int }
+
+func (s size) String() string {
+	if s.value == nil || *s.value == 0 {
+		return ""
+	}
+	return strconv.Itoa(*s.value)
+}
+
+func (s size) Set(text string) error {
+	number, unit := strings.TrimSpace(text), 1
+	for suffix, factor := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20} {
+		if rest, ok := strings.CutSuffix(number, suffix); ok {
+			number, unit = strings.TrimSpace(rest), factor
+			break
+		}
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || n > math.MaxInt32/unit {
+		return fmt.Errorf("must be a number of bytes such as 65536, 512KiB or 32MiB, and is %q", text)
+	}
+	*s.value = n * unit
+	return nil
+}
+
+func (size) Type() string { return "bytes" }
+
+// messageIDs reads arguments that are message ids.
+func messageIDs(args []string) ([]posthaste.MessageID, error) {
+	ids := make([]posthaste.MessageID, len(args))
+	for i, arg := range args {
+		if err := ids[i].UnmarshalText([]byte(arg)); err != nil {
+			return nil, posthaste.Invalidf("id", "a message id is a positive decimal number, and %q is none", arg)
+		}
+	}
+	return ids, nil
+}
