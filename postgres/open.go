@@ -66,7 +66,7 @@ func Logger(log *slog.Logger) Option {
 }
 
 // WithPollingOnly makes the engine work behind poolers in transaction mode:
-// nothing is kept in a session. Workers look every 250 ms when idle and are
+// nothing is kept in a session. Workers look every 200 ms when idle and are
 // not woken, and [Open] uses no prepared statements. A pool given to [New]
 // must be set to [pgx.QueryExecModeExec] by the caller.
 func WithPollingOnly() Option {

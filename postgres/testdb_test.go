@@ -2,15 +2,15 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"net/url"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
 )
 
 // within bounds every wait of a test: reached only if something was lost.
@@ -25,40 +25,7 @@ func testContext(t *testing.T) context.Context {
 // emptyDB makes a database of the test's own and returns its URL.
 func emptyDB(t *testing.T) string {
 	t.Helper()
-	base, err := server()
-	if err != nil {
-		t.Fatalf("no PostgreSQL to test with: %v", err)
-	}
-	name := "t" + strings.ToLower(rand.Text()[:12])
-	admin := dial(t, base)
-	if _, err := admin.Exec(testContext(t), "create database "+name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// The test's context is over by now.
-		ctx, cancel := context.WithTimeout(context.Background(), within)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, base)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, "drop database "+name+" with (force)"); err != nil {
-			t.Error(err)
-		}
-	})
-	return inDatabase(t, base, name)
-}
-
-func inDatabase(t *testing.T, base, name string) string {
-	t.Helper()
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = "/" + name
-	return u.String()
+	return testdb.Empty(t)
 }
 
 // withUser is dbURL with another user, and with run-time parameters.

@@ -8,5 +8,5 @@ import "embed"
 // Files holds bootstrap.sql, roles.sql, grants.sql and the folders migrations,
 // functions and views. Package postgres says in which order they are applied.
 //
-//go:embed *.sql */*.sql
+//go:embed bootstrap.sql roles.sql grants.sql migrations/*.sql functions/*.sql views/*.sql
 var Files embed.FS

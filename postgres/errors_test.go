@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+func TestServerErrorsGetCodes(t *testing.T) {
+	for state, want := range map[string]posthaste.Code{
+		"PH400": posthaste.Invalid, "PH404": posthaste.NotFound, "PH409": posthaste.Conflict, "PH410": posthaste.WorkerLost,
+		"PH413": posthaste.TooLarge, "PH501": posthaste.Unsupported, "PH503": posthaste.Refused,
+		"25006": posthaste.ReadOnly, "42501": posthaste.Denied, "28P01": posthaste.Denied, "28000": posthaste.Denied,
+		"3F000": posthaste.SchemaOld, "42P01": posthaste.SchemaOld, "42883": posthaste.SchemaOld, "42703": posthaste.SchemaOld,
+		"22P02": posthaste.Invalid, "22021": posthaste.Invalid, "22P05": posthaste.Invalid, "22023": posthaste.Invalid,
+		"54000": posthaste.TooLarge, "0A000": posthaste.Unsupported,
+		"08006": posthaste.Unavailable, "53300": posthaste.Unavailable, "53100": posthaste.Unavailable,
+		"57P01": posthaste.Unavailable, "57P03": posthaste.Unavailable, "57014": posthaste.Unavailable,
+		"55P03": posthaste.Unavailable, "40001": posthaste.Unavailable, "40P01": posthaste.Unavailable, "3D000": posthaste.Unavailable,
+		"23505": "", "PH999": "",
+	} {
+		cause := &pgconn.PgError{Code: state, Message: "what happened", Hint: "what to do", ColumnName: "somewhere"}
+		for name, classify := range map[string]func(error) error{"read": readError, "write": writeError} {
+			err := classify(fmt.Errorf("sending: %w", cause))
+			if got := posthaste.CodeOf(err); got != want {
+				t.Errorf("%s, SQLSTATE %s: code %q, want %q", name, state, got, want)
+			}
+			if !errors.Is(err, cause) && sqlState(err) != state {
+				t.Errorf("%s, SQLSTATE %s: the cause is gone", name, state)
+			}
+		}
+		var e *posthaste.Error
+		if errors.As(readError(cause), &e) && strings.HasPrefix(state, "PH") &&
+			(e.Message != "what happened" || e.Hint != "what to do" || e.Field != "somewhere") {
+			t.Errorf("%s: message, hint and field did not arrive: %+v", state, e)
+		}
+	}
+}
+
+func TestLostAnswersAreToldApart(t *testing.T) {
+	connect := func() error {
+		_, err := pgx.Connect(context.Background(), "host=127.0.0.1 port=1 connect_timeout=2 sslmode=disable")
+		return err
+	}()
+	for _, c := range []struct {
+		name        string
+		err         error
+		read, write posthaste.Code
+		is          error
+	}{
+		{"nothing listens", connect, posthaste.Unavailable, posthaste.Unavailable, nil},
+		{"cut after sending", io.ErrUnexpectedEOF, posthaste.Unavailable, posthaste.OutcomeUnsure, io.ErrUnexpectedEOF},
+		{"reset after sending", &net.OpError{Op: "read", Err: errors.New("reset")}, posthaste.Unavailable, posthaste.OutcomeUnsure, nil},
+		{"the caller went away", context.Canceled, "", posthaste.OutcomeUnsure, context.Canceled},
+		{"the deadline passed", context.DeadlineExceeded, posthaste.Unavailable, posthaste.OutcomeUnsure, context.DeadlineExceeded},
+		{"server crashed meanwhile", &pgconn.PgError{Code: "57P02"}, posthaste.Unavailable, posthaste.OutcomeUnsure, nil},
+		{"server does not know", &pgconn.PgError{Code: "08007"}, posthaste.Unavailable, posthaste.OutcomeUnsure, nil},
+		{"server shut down", &pgconn.PgError{Code: "57P01"}, posthaste.Unavailable, posthaste.Unavailable, nil},
+		{"no rows", pgx.ErrNoRows, "", "", pgx.ErrNoRows},
+		{"classified already", posthaste.Invalidf("key", "too long"), posthaste.Invalid, posthaste.Invalid, nil},
+		{"something else", errors.New("a bug"), "", "", nil},
+	} {
+		if got := posthaste.CodeOf(readError(c.err)); got != c.read {
+			t.Errorf("%s: reading gives %q, want %q", c.name, got, c.read)
+		}
+		if got := posthaste.CodeOf(writeError(c.err)); got != c.write {
+			t.Errorf("%s: writing gives %q, want %q", c.name, got, c.write)
+		}
+		if c.is != nil && (!errors.Is(readError(c.err), c.is) || !errors.Is(writeError(c.err), c.is)) {
+			t.Errorf("%s: errors.Is does not find %v any more", c.name, c.is)
+		}
+	}
+	if readError(nil) != nil || writeError(nil) != nil {
+		t.Error("nil is an error")
+	}
+}
+
+// What pgx really returns, for statements that were and were not sent.
+func TestLostAnswersOfARealServer(t *testing.T) {
+	t.Parallel()
+	url := emptyDB(t)
+	ended, cancel := context.WithCancel(testContext(t))
+	cancel()
+	_, err := dial(t, url).Exec(ended, `select 1`)
+	if posthaste.CodeOf(writeError(err)) != "" || !errors.Is(writeError(err), context.Canceled) {
+		t.Errorf("cancelled before sending: %v", writeError(err))
+	}
+	conn, operator := dial(t, url), dial(t, url)
+	pid := conn.PgConn().PID()
+	running, stop := context.WithCancel(testContext(t))
+	done := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(running, `select pg_sleep(600)`)
+		done <- err
+	}()
+	sleeping := func(pid uint32) bool {
+		return one[bool](t, operator, `select exists (select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep')`, int32(pid))
+	}
+	eventually(t, "it runs", func() bool { return sleeping(pid) })
+	stop()
+	if err := writeError(<-done); posthaste.CodeOf(err) != posthaste.OutcomeUnsure || !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled after sending: %v", err)
+	}
+	if _, err := conn.Exec(testContext(t), `select 1`); posthaste.CodeOf(writeError(err)) != posthaste.Unavailable {
+		t.Errorf("on a closed connection: %v", err)
+	}
+
+	conn = dial(t, url)
+	go func() {
+		_, err := conn.Exec(testContext(t), `select pg_sleep(600)`)
+		done <- err
+	}()
+	eventually(t, "it runs", func() bool { return sleeping(conn.PgConn().PID()) })
+	mustExec(t, operator, `select pg_terminate_backend($1)`, int32(conn.PgConn().PID()))
+	if err := writeError(<-done); posthaste.CodeOf(err) != posthaste.Unavailable {
+		t.Errorf("terminated: %v", err)
+	}
+	_, err = operator.Exec(testContext(t), `select jsonb '{"a": "\u0000"}'`)
+	var e *posthaste.Error
+	if !errors.As(readError(err), &e) || e.Code != posthaste.Invalid || e.Field != "payload" {
+		t.Errorf(`\u0000 in jsonb: %v`, readError(err))
+	}
+}
