@@ -207,7 +207,6 @@ type faults struct {
 	mu     sync.Mutex
 	before func(call string) error
 	after  func(call string) error
-	dead   bool
 }
 
 var (

@@ -295,25 +295,25 @@ func (s *slot) call(handler posthaste.Handler, r *run, d *posthaste.RawDelivery,
 
 // record keeps one outcome for all deliveries of a run.
 func (s *slot) record(r *run, err error, took time.Duration) {
-	s.put(r, took, func(int64) (error, []byte) { return err, nil })
+	s.put(r, took, func(int64) posthaste.SinkResult { return posthaste.SinkResult{Err: err} })
 }
 
 func (s *slot) recordResults(r *run, results []posthaste.SinkResult, took time.Duration) {
-	s.put(r, took, func(i int64) (error, []byte) { return results[i].Err, results[i].Receipt })
+	s.put(r, took, func(i int64) posthaste.SinkResult { return results[i] })
 }
 
-func (s *slot) put(r *run, took time.Duration, result func(i int64) (error, []byte)) {
+func (s *slot) put(r *run, took time.Duration, result func(i int64) posthaste.SinkResult) {
 	rt := s.pool.rt
 	stopped := rt.handling.Err() != nil
 	s.mu.Lock()
 	for i := r.low; i < r.hi; i++ {
 		d := &r.seg.items[i]
-		err, receipt := result(i - r.low)
-		if err != nil && stopped {
+		answer := result(i - r.low)
+		if answer.Err != nil && stopped {
 			continue // interrupted, not failed: it runs again elsewhere
 		}
-		o := judge(d, r.seg, err, took)
-		o.Receipt = receipt
+		o := judge(d, r.seg, answer.Err, took)
+		o.Receipt = answer.Receipt
 		s.out = append(s.out, o)
 		// The segment stays until its last message is settled; what is heavy
 		// about this one need not. An abandoned sink may still read it.
