@@ -23,18 +23,14 @@ declare
   v_at bigint;
   v_taken boolean;
 begin
-  select k.seq into v_high from posthaste.claims k
+  select k.* into v from posthaste.claims k
    where k.reader = p_reader
      and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
    order by k.reader, k.seq desc limit 1;
   fate := 'waiting';
-  v_at := v_high;
+  v_high := v.seq;
+  v_at := v.seq;
   while v_at is not null loop
-    -- The first claim left from v_at on: rows between may be gone.
-    select k.* into v from posthaste.claims k
-     where k.reader = p_reader and k.seq >= v_at
-       and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
-     order by k.reader, k.seq limit 1;
     if v.id is not null and v.window_claim is not null then
       select k.s0, k.s1 into v.s0, v.s1 from posthaste.claims k where k.slot = v.slot and k.id = v.window_claim;
     end if;
@@ -63,6 +59,11 @@ begin
     end if;
     exit when v_low >= v_high;
     v_at := v_low + (v_high - v_low) / 2;
+    -- The first claim left from v_at on: rows between may be gone.
+    select k.* into v from posthaste.claims k
+     where k.reader = p_reader and k.seq >= v_at
+       and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+     order by k.reader, k.seq limit 1;
   end loop;
   if c.id is null then
     return;

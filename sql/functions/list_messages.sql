@@ -5,7 +5,7 @@
 -- Returns: one row per message and subscription, as posthaste.message without
 -- the payload.
 -- By reference and term it uses their indexes, by state dead it reads the dead
--- letters. With any other state it looks at the 20,000 newest messages that
+-- letters. With any other state it looks at the 10,000 newest messages that
 -- match the rest and no further: page on with before.
 -- Errors: PH400, PH404 with the field.
 create or replace function posthaste.list_messages(in_queue text default null, with_reference text default null, with_term text default null,
@@ -42,7 +42,7 @@ begin
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null);
     v_queue := null;
   end if;
-  while v_left > 0 and v_looked < 20000 loop
+  while v_left > 0 and v_looked < 10000 loop
     v_page := case when v_state is null then v_left else 1000 end;
     if v_reference is not null or v_term is not null then
       v_heads := array(select h from posthaste.named_heads(v_queues, v_reference, v_term, v_before, v_page) h);

@@ -28,7 +28,12 @@ begin
   if v_text is not null then
     return query select v_text, null::text;
   end if;
-  r := posthaste.reclaim();
+  begin
+    r := posthaste.reclaim();
+  exception when lock_not_available then
+    return query select 'kept', 'another transaction holds a lock on the ring';
+    return;
+  end;
   if r.slot is not null then
     return query select 'reclaimed', format('slot %s', r.slot);
   elsif r.reason like '%cleared' then

@@ -12,6 +12,7 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout
 declare
   v_slot int;
   v_blocker text;
+  v_blocked int[] := '{}';
 begin
   if (select count(*) from posthaste.slots s where not s.live) >= (select spare_slots from posthaste.settings) then
     reason := 'enough slots are free';
@@ -27,10 +28,17 @@ begin
         return;
       end if;
       v_blocker := 'another transaction holds a lock on it';
-    elsif posthaste.carry_slot(v_slot) > 0 or posthaste.slot_blocker(v_slot) is null then
+    else
+      v_blocked := v_blocked || v_slot;
+    end if;
+    reason := format('slot %s: %s', v_slot, v_blocker);
+  end loop;
+  -- Only when nothing is truncated any more in this transaction: carrying takes
+  -- readers, and whoever waits for those holds the slots' tables.
+  foreach v_slot in array v_blocked loop
+    if posthaste.carry_slot(v_slot) > 0 or posthaste.slot_blocker(v_slot) is null then
       reason := format('slot %s was cleared', v_slot);
       return;
     end if;
-    reason := format('slot %s: %s', v_slot, v_blocker);
   end loop;
 end $$;

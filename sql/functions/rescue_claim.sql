@@ -74,4 +74,8 @@ begin
     return -1;
   end if;
   return cardinality(v_lost);
+exception when lock_not_available then
+  -- A slot being truncated, or a settle in progress further on: nothing of this
+  -- claim was rescued, and its turn comes again.
+  return -1;
 end $$;
