@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// fillPatience is how long filling the backlog may take on top of the duration.
+const fillPatience = 12 * time.Second
+
+// backlog is flow with many messages waiting all the time, against the same
+// with none.
+func backlog(ctx context.Context, r *run) (err error) {
+	url, err := r.server.database(ctx, "backlog")
+	if err != nil {
+		return err
+	}
+	empty, err := startTraffic(ctx, r, url, "empty")
+	if err != nil {
+		return err
+	}
+	r.begin()
+	err = r.warm(ctx, empty)
+	if err == nil {
+		r.phase("flow with an empty queue")
+		var s stretch
+		s, err = empty.batches(ctx, r.part(0.45), r.o.Batch, outstanding(r.o.Batch), true)
+		r.result.BacklogResult = &BacklogResult{Waiting: r.o.Waiting, EmptyPerSecond: *known(rate(s.messages, s.whole))}
+		empty.audit(r, s.complete)
+	}
+	if err = errors.Join(err, empty.stop()); err != nil {
+		return err
+	}
+
+	t, err := newTraffic(ctx, r, url, "backlog")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+	r.phase("filling the queue")
+	if done, err := t.fill(ctx, r.o.Waiting, fillPatience); err != nil || done < r.o.Waiting {
+		r.invalid("only %d of %d messages could be put into the queue within %s", done, r.o.Waiting, fillPatience)
+		return err
+	}
+	if err := t.work(ctx); err != nil {
+		return err
+	}
+	r.phase("flow with a backlog")
+	own := cost{meter: r.server.meter}
+	return r.profiled(true, func() error {
+		before := t.settled.count.Load()
+		begun := time.Now()
+		end := own.span()
+		_, err := t.batches(ctx, r.part(0.45), r.o.Batch, r.o.Waiting+outstanding(r.o.Batch), false)
+		n := t.settled.count.Load() - before
+		took := time.Since(begun)
+		end(n)
+		if n == 0 {
+			r.invalid("nothing was settled while the queue was full")
+		}
+		res := r.result
+		res.PerSecond = known(rate(n, took))
+		res.Ratio = quotient(*res.PerSecond, res.EmptyPerSecond)
+		res.Batch, res.Messages = r.o.Batch, n
+		res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+		return err
+	})
+}
+
+// fill sends n messages while no worker runs and says how many went in.
+func (t *traffic) fill(ctx context.Context, n int, patience time.Duration) (int, error) {
+	const at = 10_000
+	messages := make([]posthaste.Message, at)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: t.queue, Payload: payload}
+	}
+	left := make(chan int, n/at+1)
+	for rest := n; rest > 0; rest -= at {
+		left <- min(rest, at)
+	}
+	close(left)
+	_, err := t.send(ctx, senders, patience, false, func(ctx context.Context) (int64, error) {
+		some, ok := <-left
+		if !ok {
+			return 0, errFilled
+		}
+		_, err := t.client.Send(ctx, messages[:some]...)
+		return int64(some), err
+	})
+	return int(t.sent.Load()), err
+}

@@ -1,0 +1,273 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const (
+	// DefaultDuration is how long the phases of a scenario take together.
+	DefaultDuration = 15 * time.Second
+	// overhead is what starting, draining and clearing up may take on top.
+	overhead = 24 * time.Second
+	// clearing is the part of overhead that is kept for clearing up.
+	clearing = 4 * time.Second
+	// draining is the part of overhead that is kept for what takes longer than
+	// it should: emptying queues and finishing what was begun.
+	draining = 5 * time.Second
+	// payloadBytes is the size of every payload.
+	payloadBytes = 200
+)
+
+// Options say how a scenario runs. Zero values mean the defaults.
+type Options struct {
+	// Duration is shared by all phases of the scenario: warming up, floors and
+	// measurements. Default 15 s; 1 s to 1 h. The whole run ends within
+	// Duration + 25 s.
+	Duration time.Duration
+	// DatabaseURL is the server to measure on; the role needs CREATEDB.
+	// Databases of the run's own are made there and dropped at the end. Empty
+	// means the embedded PostgreSQL, in a cluster that is thrown away.
+	DatabaseURL string
+	// Waiting is how many messages wait (backlog). Default 1,000,000; 1 to
+	// 10,000,000.
+	Waiting int
+	// Rate is how many messages are sent per second (latency). Default 50;
+	// above 0, at most 10,000.
+	Rate float64
+	// Batch is how many messages one Send carries (flow, pinned, backlog).
+	// Default 1,000; 1 to 10,000.
+	Batch int
+	// OpenSender holds the transaction of another sender to the same queue
+	// open for the whole run (latency).
+	OpenSender bool
+	// PostgresBin holds initdb and postgres to use instead of the embedded
+	// ones, and PostgresVersion names the embedded ones to use ("14" or "18",
+	// the default).
+	PostgresBin, PostgresVersion string
+	// DataDir is where the embedded PostgreSQL's throw-away cluster lies.
+	// Default: a new directory on a file system that is not memory.
+	DataDir string
+	// Profile is a file to write this process's CPU profile to, taken over
+	// the last measurement.
+	Profile string
+	// Progress is told from one goroutine what is going on and how much of
+	// Duration is over.
+	Progress func(phase string, elapsed, total time.Duration)
+	// Log gets what engine and worker report. Default: warnings to
+	// slog.Default().
+	Log *slog.Logger
+}
+
+// scenarios in the order in which people read of them.
+var scenarios = []struct {
+	name string
+	what string
+	run  func(context.Context, *run) error
+}{
+	{"flow", "send in batches, handle each message, settle; against only inserting the same rows", flow},
+	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits", single},
+	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency},
+	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned},
+	{"backlog", "flow with many messages waiting; against the empty queue", backlog},
+	{"idle", "what a worker of 20 queues costs with nothing to do", idle},
+}
+
+// later are scenarios that are planned and refused by name until they exist.
+var later = []string{"relay", "pipeline", "redis"}
+
+// Scenarios lists the names that [Run] takes.
+func Scenarios() []string {
+	names := make([]string, len(scenarios))
+	for i, s := range scenarios {
+		names[i] = s.name
+	}
+	return names
+}
+
+// Describe says in half a sentence what a scenario measures.
+func Describe(scenario string) string {
+	for _, s := range scenarios {
+		if s.name == scenario {
+			return s.what
+		}
+	}
+	return ""
+}
+
+// Run runs one scenario and returns what it measured. A measurement that must
+// not be trusted is no error: Result.Valid is false and Reason says why. Errors
+// are those of a run that could not take place: [posthaste.Invalid] for wrong
+// options (each fault named), [posthaste.Unsupported] for scenarios yet to
+// come, [posthaste.Unavailable] and [posthaste.Denied] from the server. What
+// was made on the server is dropped also when ctx ends. One Run at a time in a
+// process, for it measures the process.
+func Run(ctx context.Context, scenario string, o Options) (*Result, error) {
+	if err := o.check(scenario); err != nil {
+		return nil, err
+	}
+	o.setDefaults()
+	i := slices.IndexFunc(scenarios, func(s struct {
+		name string
+		what string
+		run  func(context.Context, *run) error
+	}) bool {
+		return s.name == scenario
+	})
+	begun := time.Now()
+	limited, cancel := context.WithDeadline(ctx, begun.Add(o.Duration+overhead-clearing))
+	defer cancel()
+	r := &run{o: o, result: &Result{Scenario: scenario, Valid: true}, during: o.Duration, until: begun.Add(o.Duration + overhead - clearing)}
+	defer r.watch()()
+	err := r.perform(limited, scenarios[i].run)
+	r.result.DurationSeconds = round(time.Since(begun).Seconds(), 1)
+	if err != nil {
+		if ctx.Err() == nil && limited.Err() != nil {
+			r.invalid("the run was cut off after %s, %s over its duration", o.Duration+overhead-clearing, overhead-clearing)
+			return r.result, nil
+		}
+		return nil, err
+	}
+	return r.result, nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Duration == 0 {
+		o.Duration = DefaultDuration
+	}
+	if o.Waiting == 0 {
+		o.Waiting = 1_000_000
+	}
+	if o.Rate == 0 {
+		o.Rate = 50
+	}
+	if o.Batch == 0 {
+		o.Batch = 1000
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, time.Duration, time.Duration) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+}
+
+// check lists every fault at once.
+func (o *Options) check(scenario string) error {
+	if slices.Contains(later, scenario) {
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "scenario", Message: fmt.Sprintf("bench scenario %q is not supported yet", scenario),
+			Hint: "there are " + strings.Join(Scenarios(), ", ")}
+	}
+	var faults []error
+	fault := func(bad bool, field, format string, args ...any) {
+		if bad {
+			faults = append(faults, posthaste.Invalidf(field, format, args...))
+		}
+	}
+	fault(!slices.Contains(Scenarios(), scenario), "scenario", "there is no bench scenario %q: there are %s", scenario, strings.Join(Scenarios(), ", "))
+	fault(o.Duration != 0 && (o.Duration < time.Second || o.Duration > time.Hour), "duration", "duration must be 1s to 1h, got %s", o.Duration)
+	fault(o.Waiting < 0 || o.Waiting > 10_000_000, "waiting", "waiting must be 1 to 10000000, got %d", o.Waiting)
+	fault(o.Rate < 0 || o.Rate > 10_000, "rate", "rate must be above 0 and at most 10000 a second, got %g", o.Rate)
+	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
+	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
+		"a database URL excludes the settings of the embedded PostgreSQL")
+	return errors.Join(faults...)
+}
+
+// run is one run of a scenario.
+type run struct {
+	o      Options
+	result *Result
+	server *server
+	until  time.Time     // when the run is cut off
+	during time.Duration // what the phases share: Options.Duration, or less where starting took long
+
+	mu      sync.Mutex
+	now     string    // what is going on
+	started time.Time // when the first phase began; zero before
+}
+
+func (r *run) perform(ctx context.Context, scenario func(context.Context, *run) error) (err error) {
+	r.phase("starting PostgreSQL")
+	r.server, err = openServer(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		r.phase("clearing up")
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
+		defer cancel()
+		err = errors.Join(err, r.server.close(ctx))
+	}()
+	return scenario(ctx, r)
+}
+
+// phase says what goes on now.
+func (r *run) phase(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = name
+}
+
+// begin starts the clock of the phases. On a machine so busy that starting has
+// used up the time on top of the duration, they have to do with less.
+func (r *run) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = time.Now()
+	r.during = max(0, min(r.during, r.until.Sub(r.started)-draining))
+}
+
+// part is a share of the duration of all phases.
+func (r *run) part(share float64) time.Duration {
+	return time.Duration(share * float64(r.during))
+}
+
+// late says that no further round must begin, since the earlier ones took
+// longer than they should have.
+func (r *run) late() bool { return time.Since(r.started) > r.during+draining/2 }
+
+// invalid notes the first reason why the result must not be trusted.
+func (r *run) invalid(format string, args ...any) {
+	if r.result.Valid {
+		r.result.Valid, r.result.Reason = false, fmt.Sprintf(format, args...)
+	}
+}
+
+// watch tells the progress until the function it returns is called.
+func (r *run) watch() (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	tell := func() {
+		r.mu.Lock()
+		name, started, during := r.now, r.started, r.during
+		r.mu.Unlock()
+		elapsed := time.Duration(0)
+		if !started.IsZero() {
+			elapsed = min(time.Since(started), during)
+		}
+		r.o.Progress(name, elapsed, during)
+	}
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				tell()
+			case <-quit:
+				tell()
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"syscall"
+	"time"
+)
+
+// ownCPU is the CPU time of this process so far.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cost adds up the CPU that spans of a run used, and for how many messages.
+type cost struct {
+	meter          meter
+	server, client time.Duration
+	unknown        bool // the server's CPU is out of reach
+	messages       int64
+}
+
+// span starts to count; the function it returns ends it for so many messages.
+func (c *cost) span() (end func(messages int64)) {
+	server, ok := c.meter.total()
+	client := ownCPU()
+	return func(messages int64) {
+		c.client += ownCPU() - client
+		now, still := c.meter.total()
+		c.unknown = c.unknown || !ok || !still
+		c.server += now - server
+		c.messages += messages
+	}
+}
+
+func (c *cost) serverPerMessage() *float64 {
+	if c.unknown || c.messages == 0 {
+		return nil
+	}
+	return known(float64(c.server.Microseconds()) / float64(c.messages))
+}
+
+func (c *cost) clientPerMessage() *float64 {
+	if c.messages == 0 {
+		return nil
+	}
+	return known(float64(c.client.Microseconds()) / float64(c.messages))
+}

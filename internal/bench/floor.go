@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+const (
+	// floorRows is how many rows one COPY of the floor carries.
+	floorRows = 10_000
+	// floorColumns are those that the engine writes too.
+	floorColumns = "pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload"
+	// slotBits: a position's slot is (pos >> 22) & 15.
+	slotBits = 22
+)
+
+// floorConnections are the numbers of connections that are tried.
+var floorConnections = [...]int{1, 2, 4}
+
+// floor inserts rows into the table of entries by COPY and does nothing else.
+// Rows are made beforehand with their positions, so that the server need not
+// ask the sequence: nothing can insert these rows for less.
+type floor struct {
+	conns   []*pgx.Conn
+	buffers [][]byte
+	pos     atomic.Int64
+}
+
+func openFloor(ctx context.Context, url string) (f *floor, err error) {
+	f = &floor{}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	for range floorConnections[len(floorConnections)-1] {
+		conn, err := postgres.Connect(ctx, url)
+		if err != nil {
+			return nil, err
+		}
+		f.conns = append(f.conns, conn)
+	}
+	engine, err := postgres.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	if err := engine.QueueCreate(ctx, "floor", posthaste.QueueOptions{}); err != nil {
+		return nil, err
+	}
+	var queue int32
+	if err := f.conns[0].QueryRow(ctx, "select id from posthaste.queue_settings where name = 'floor'").Scan(&queue); err != nil {
+		return nil, fmt.Errorf("the floor's queue cannot be read: %w", err)
+	}
+	for range f.conns {
+		f.buffers = append(f.buffers, floorBuffer(queue))
+	}
+	return f, nil
+}
+
+func (f *floor) close() {
+	for _, c := range f.conns {
+		_ = c.Close(context.Background())
+	}
+}
+
+// The header of COPY's binary format and, per row, the count of columns and the
+// length of the first one stand before a row's position.
+const (
+	copyHeaderBytes = 19
+	beforePosition  = 2 + 4
+)
+
+// floorBuffer is a whole COPY in binary format, its positions still open.
+func floorBuffer(queue int32) []byte {
+	be := binary.BigEndian
+	b := append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
+	for range floorRows {
+		b = be.AppendUint16(b, 12)
+		b = be.AppendUint64(be.AppendUint32(b, 8), 0)
+		b = be.AppendUint32(be.AppendUint32(b, 4), uint32(queue))
+		b = be.AppendUint16(be.AppendUint32(b, 2), 0)
+		for range 8 { // due_at to trace: null
+			b = be.AppendUint32(b, math.MaxUint32)
+		}
+		b = append(be.AppendUint32(b, uint32(len(payload))), payload...)
+	}
+	return be.AppendUint16(b, math.MaxUint16)
+}
+
+// number writes fresh positions into a buffer.
+func (f *floor) number(b []byte) {
+	pos := f.pos.Add(floorRows) - floorRows
+	step := (len(b) - copyHeaderBytes - 2) / floorRows
+	for at := copyHeaderBytes + beforePosition; pos >= 0 && at < len(b)-2; at += step {
+		pos++
+		binary.BigEndian.PutUint64(b[at:], uint64(pos))
+	}
+}
+
+// measure inserts through n connections for a while.
+func (f *floor) measure(ctx context.Context, n int, during time.Duration) (rows int64, took time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var total atomic.Int64
+	var wait sync.WaitGroup
+	begun := time.Now()
+	for i := range n {
+		wait.Go(func() {
+			for once := true; once || time.Since(begun) < during; once = false {
+				f.number(f.buffers[i])
+				tag, err := f.conns[i].PgConn().CopyFrom(ctx, bytes.NewReader(f.buffers[i]),
+					"copy posthaste.entries ("+floorColumns+") from stdin (format binary)")
+				if err != nil {
+					cancel(fmt.Errorf("the floor's COPY failed: %w", err))
+					return
+				}
+				total.Add(tag.RowsAffected())
+			}
+		})
+	}
+	wait.Wait()
+	return total.Load(), time.Since(begun), context.Cause(ctx)
+}
+
+// clear empties the table, outside the clock, and starts over in the next slot.
+func (f *floor) clear(ctx context.Context) error {
+	if _, err := f.conns[0].Exec(ctx, "truncate posthaste.entries"); err != nil {
+		return fmt.Errorf("the floor's table cannot be emptied: %w", err)
+	}
+	f.pos.Store((f.pos.Load()>>slotBits + 1) << slotBits)
+	return nil
+}

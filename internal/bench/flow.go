@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// rounds is how often floor and measurement alternate.
+	rounds = 3
+	// warming is the share of the duration that is not measured.
+	warming = 0.06
+)
+
+// outstanding is how many messages may be unsettled before senders wait: enough
+// that neither side ever waits for a round trip, few enough to stay in cache.
+func outstanding(batch int) int { return max(20*batch, 10_000) }
+
+// flow sends in batches, handles and settles, against the insert-only floor.
+func flow(ctx context.Context, r *run) (err error) {
+	url, err := r.server.database(ctx, "flow")
+	if err != nil {
+		return err
+	}
+	floorURL, err := r.server.copied(ctx, "floor")
+	if err != nil {
+		return err
+	}
+	f, err := openFloor(ctx, floorURL)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	t, err := startTraffic(ctx, r, url, "flow")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+
+	r.begin()
+	if err := r.warm(ctx, t); err != nil {
+		return err
+	}
+	rates := make([][]float64, len(floorConnections))
+	costs := make([]cost, len(floorConnections))
+	own := cost{meter: r.server.meter}
+	result := &FlowResult{}
+	complete := true
+	for round := range rounds {
+		if round > 0 && r.late() {
+			break
+		}
+		r.phase("floor")
+		for i, n := range floorConnections {
+			costs[i].meter = r.server.meter
+			end := costs[i].span()
+			rows, took, err := f.measure(ctx, n, r.part(0.34/float64(rounds*len(floorConnections))))
+			if err != nil {
+				return err
+			}
+			end(rows)
+			rates[i] = append(rates[i], rate(rows, took))
+		}
+		if err := f.clear(ctx); err != nil {
+			return err
+		}
+		r.phase("flow")
+		err := r.profiled(round == rounds-1, func() error {
+			end := own.span()
+			s, err := t.batches(ctx, r.part((1-warming-0.34)/rounds), r.o.Batch, outstanding(r.o.Batch), true)
+			end(s.messages)
+			complete = complete && s.complete
+			result.Rounds = append(result.Rounds, rate(s.messages, s.whole))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	t.audit(r, complete)
+	for i := range rates {
+		if m := median(rates[i]); m > result.FloorPerSecond {
+			result.FloorPerSecond, result.FloorConnections = m, floorConnections[i]
+			result.FloorRounds, result.FloorServerCPU = rounded(rates[i]), costs[i].serverPerMessage()
+		}
+	}
+	throughput := median(result.Rounds)
+	res := r.result
+	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, result.FloorPerSecond)
+	result.FloorPerSecond, result.Rounds = *known(result.FloorPerSecond), rounded(result.Rounds)
+	res.FlowResult, res.Batch, res.Messages = result, r.o.Batch, own.messages
+	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	return nil
+}
+
+// warm lets connections, statements and functions get ready.
+func (r *run) warm(ctx context.Context, t *traffic) error {
+	r.phase("warming up")
+	_, err := t.batches(ctx, min(r.part(warming), time.Second), r.o.Batch, outstanding(r.o.Batch), true)
+	return err
+}

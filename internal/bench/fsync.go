@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// measureFsync says how often 8 KiB can be written and synced per second, one
+// after the other, in a file in dir. It overwrites the same pages, as the WAL
+// does in a recycled segment.
+func measureFsync(dir string, during time.Duration) (perSecond float64, err error) {
+	f, err := os.CreateTemp(dir, "fsync-")
+	if err != nil {
+		return 0, fmt.Errorf("fsync cannot be measured: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	page := make([]byte, 8<<10)
+	const pages = 64
+	for i := range pages {
+		if _, err := f.WriteAt(page, int64(i*len(page))); err != nil {
+			return 0, fmt.Errorf("fsync cannot be measured: %w", err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return 0, fmt.Errorf("fsync cannot be measured: %w", err)
+	}
+	begun := time.Now()
+	n := int64(0)
+	for time.Since(begun) < during || n < 3 {
+		page[0]++
+		if _, err := f.WriteAt(page, n%pages*int64(len(page))); err != nil {
+			return 0, fmt.Errorf("fsync cannot be measured: %w", err)
+		}
+		if err := datasync(f); err != nil {
+			return 0, fmt.Errorf("fsync cannot be measured: %w", err)
+		}
+		n++
+	}
+	return rate(n, time.Since(begun)), nil
+}

@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// datasync syncs a file as PostgreSQL syncs its WAL on Linux.
+func datasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
+
+// inMemory reports whether dir lies on a file system that keeps nothing.
+func inMemory(dir string) bool {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil {
+		return false
+	}
+	return s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC
+}
+
+// monotonic is the same clock in all processes of the machine, and never steps.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
+	return time.Duration(t.Nano())
+}
+
+// residentMB is what memory this process holds.
+func residentMB() float64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(b))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseFloat(fields[1], 64)
+	return pages * float64(os.Getpagesize()) / (1 << 20)
+}
+
+// tick is the unit of times in /proc/PID/stat: USER_HZ, 100 everywhere.
+const tick = 10 * time.Millisecond
+
+// meter reads the CPU time of a server on this machine.
+type meter struct{ postmaster int }
+
+// newMeter makes the meter of the server that has the backend pid. Without one
+// on this machine, the meter knows nothing.
+func newMeter(backend int) meter {
+	p, ok := readProcess(backend)
+	if !ok {
+		return meter{}
+	}
+	// A server elsewhere may have a backend of a number that exists here too.
+	if parent, ok := readProcess(p.parent); ok && p.postgres && parent.postgres {
+		return meter{p.parent}
+	}
+	return meter{}
+}
+
+// total is the CPU time that the server has used since it started: that of the
+// postmaster, of its living children, and of those that it has reaped. Child
+// processes move from the second to the third, so that none is missed.
+func (m meter) total() (time.Duration, bool) {
+	master, ok := readProcess(m.postmaster)
+	if m.postmaster == 0 || !ok {
+		return 0, false
+	}
+	sum := master.own + master.reaped
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if p, ok := readProcess(pid); ok && p.parent == m.postmaster {
+			sum += p.own
+		}
+	}
+	return sum, true
+}
+
+type process struct {
+	parent      int
+	own, reaped time.Duration
+	postgres    bool
+}
+
+func readProcess(pid int) (p process, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return p, false
+	}
+	// The name is in parentheses and may hold any bytes.
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return p, false
+	}
+	name := string(b[open+1 : end])
+	p.postgres = strings.HasPrefix(name, "postgres") || name == "postmaster"
+	fields := strings.Fields(string(b[end+1:]))
+	if len(fields) < 15 {
+		return p, false
+	}
+	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n }
+	p.parent = number(1)
+	p.own = time.Duration(number(11)+number(12)) * tick
+	p.reaped = time.Duration(number(13)+number(14)) * tick
+	return p, true
+}

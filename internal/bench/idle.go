@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+const (
+	// idleQueues is how many queues the worker is subscribed to.
+	idleQueues = 20
+	// idleSettling is how long a worker may take to fall asleep.
+	idleSettling = 3 * time.Second
+	// idleWanted is the shortest time that says how often something happens
+	// that a worker does every 3 s.
+	idleWanted = 6 * time.Second
+)
+
+// idle counts what a worker does that has nothing to do.
+func idle(ctx context.Context, r *run) (err error) {
+	url, err := r.server.database(ctx, "idle")
+	if err != nil {
+		return err
+	}
+	engine, err := postgres.Open(ctx, url, postgres.Logger(r.o.Log))
+	if err != nil {
+		return err
+	}
+	queues := make([]string, idleQueues)
+	for i := range queues {
+		queues[i] = fmt.Sprintf("idle-%d", i+1)
+		if err == nil {
+			err = engine.QueueCreate(ctx, queues[i], posthaste.QueueOptions{})
+		}
+	}
+	engine.Close()
+	if err != nil {
+		return err
+	}
+	wire, err := openWire(url)
+	if err != nil {
+		return err
+	}
+	defer wire.close()
+	c, err := startChild(ctx, "idler", order{URL: wire.url, Queues: queues})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.end()) }()
+
+	r.begin()
+	r.phase("falling asleep")
+	settling := min(idleSettling, r.part(0.25))
+	if err := pause(ctx, settling); err != nil {
+		return err
+	}
+	before, err := c.ask(order{Expect: 1})
+	if err != nil {
+		return err
+	}
+	r.phase("counting statements of an idle worker")
+	server := cost{meter: r.server.meter}
+	end := server.span()
+	statements, begun := wire.statements.Load(), time.Now()
+	if err := pause(ctx, r.part(1)-settling); err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	statements = wire.statements.Load() - statements
+	end(1)
+	after, err := c.ask(order{Expect: 1})
+	if err != nil {
+		return err
+	}
+	result := &IdleResult{Queues: idleQueues, Statements: statements, MeasuredSeconds: round(took.Seconds(), 2),
+		StatementsPerSecond: *known(rate(statements, took)),
+		CPUPercent:          *known(100 * (after.CPU - before.CPU).Seconds() / took.Seconds()),
+		RSSMB:               round(after.RSSMB, 1)}
+	if !server.unknown {
+		result.ServerCPUPercent = known(100 * server.server.Seconds() / took.Seconds())
+	}
+	r.result.IdleResult = result
+	if took < idleWanted {
+		r.invalid("%s of idling are too few to say how often something happens: %s are wanted, which takes a duration of %s",
+			took.Round(100*time.Millisecond), idleWanted, idleWanted+idleSettling)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ask tells the child something and reads its answer.
+func (c *child) ask(o order) (report, error) {
+	if err := c.order.Encode(o); err != nil {
+		return report{}, fmt.Errorf("the bench's %s does not listen: %w", c.role, err)
+	}
+	return c.hear()
+}
+
+// idler is a worker that has nothing to do and says what that costs.
+func idler(ctx context.Context, o *orders) error {
+	engine, err := postgres.Open(ctx, o.first.URL)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	w := worker.New(engine, worker.Config{Logger: quiet(slog.Default())})
+	for _, queue := range o.first.Queues {
+		worker.Handle(w, queue, func(context.Context, posthaste.Delivery[json.RawMessage]) error { return nil })
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	select {
+	case <-w.Started():
+	case err := <-ended:
+		return errors.Join(errors.New("the worker did not start"), err)
+	}
+	o.tell(report{Ready: true})
+	for range o.next {
+		o.tell(report{CPU: ownCPU(), RSSMB: residentMB()})
+	}
+	return <-ended
+}

@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Result is what one run measured, as its JSON says it. What does not apply to
+// the scenario, or cannot be known here, is null or absent.
+type Result struct {
+	Scenario string `json:"scenario"`
+	// Valid says whether the figures may be trusted; Reason why not.
+	Valid  bool   `json:"valid"`
+	Reason string `json:"reason,omitempty"`
+	// PerSecond is messages per second, and Ratio what the scenario compares.
+	PerSecond *float64 `json:"per_second"`
+	Ratio     *float64 `json:"ratio"`
+	// ServerCPU and ClientCPU are microseconds of CPU per message.
+	ServerCPU *float64 `json:"server_cpu_us_per_message"`
+	ClientCPU *float64 `json:"client_cpu_us_per_message"`
+	// Messages is how many were measured.
+	Messages int64 `json:"messages"`
+	// Batch is how many messages one Send carried, where that was chosen.
+	Batch int `json:"batch,omitempty"`
+	// DurationSeconds is what the whole run took.
+	DurationSeconds float64 `json:"duration_seconds"`
+	Machine         Machine `json:"machine"`
+
+	*FlowResult
+	*SingleResult
+	*LatencyResult
+	*PinnedResult
+	*BacklogResult
+	*IdleResult
+}
+
+// Machine is what the figures were measured on.
+type Machine struct {
+	Cores int `json:"cores"`
+	// FsyncPerSecond is how often 8 KiB can be written and synced one after
+	// the other where the database lies. Null where that is out of reach.
+	FsyncPerSecond  *float64 `json:"fsync_per_second"`
+	PostgresVersion string   `json:"postgres_version"`
+	// Embedded says that the run started PostgreSQL itself.
+	Embedded bool `json:"embedded"`
+	// Settings of the server that durability and speed hang on.
+	Settings map[string]string `json:"settings"`
+}
+
+// FlowResult is what scenario flow has of its own.
+type FlowResult struct {
+	// FloorPerSecond is rows per second by COPY alone, with the number of
+	// connections that was best.
+	FloorPerSecond   float64 `json:"floor_per_second"`
+	FloorConnections int     `json:"floor_connections"`
+	// Rounds and FloorRounds are the figures of each round.
+	Rounds      []float64 `json:"rounds"`
+	FloorRounds []float64 `json:"floor_rounds"`
+	// FloorServerCPU is the floor's server CPU per row, in microseconds.
+	FloorServerCPU *float64 `json:"floor_server_cpu_us_per_message"`
+}
+
+// SingleResult is what scenario single has of its own.
+type SingleResult struct {
+	PlainPerSecond   float64   `json:"plain_per_second"`
+	HandledPerSecond float64   `json:"handled_per_second"`
+	SingleRounds     []float64 `json:"single_rounds"`
+	PlainRounds      []float64 `json:"plain_rounds"`
+	PlainServerCPU   *float64  `json:"plain_server_cpu_us_per_message"`
+}
+
+// LatencyResult is what scenario latency has of its own, in milliseconds.
+type LatencyResult struct {
+	P50        float64 `json:"p50_ms"`
+	P95        float64 `json:"p95_ms"`
+	P99        float64 `json:"p99_ms"`
+	Max        float64 `json:"max_ms"`
+	Rate       float64 `json:"rate"`
+	OpenSender bool    `json:"open_sender"`
+	Duplicates int64   `json:"duplicates"`
+}
+
+// PinnedResult is what scenario pinned has of its own.
+type PinnedResult struct {
+	FirstPerSecond float64 `json:"first_per_second"`
+	LastPerSecond  float64 `json:"last_per_second"`
+	// Sixths is the rate of each sixth of the run.
+	Sixths []float64 `json:"sixths_per_second"`
+}
+
+// BacklogResult is what scenario backlog has of its own.
+type BacklogResult struct {
+	Waiting        int     `json:"waiting"`
+	EmptyPerSecond float64 `json:"empty_per_second"`
+}
+
+// IdleResult is what scenario idle has of its own.
+type IdleResult struct {
+	Queues              int     `json:"queues"`
+	StatementsPerSecond float64 `json:"statements_per_second"`
+	// CPUPercent is of one core, of the worker's process.
+	CPUPercent float64 `json:"cpu_percent"`
+	// ServerCPUPercent is of one core, of the whole server.
+	ServerCPUPercent *float64 `json:"server_cpu_percent"`
+	RSSMB            float64  `json:"rss_mb"`
+	Statements       int64    `json:"statements"`
+	MeasuredSeconds  float64  `json:"measured_seconds"`
+}
+
+// known is a figure that exists, rounded for reading.
+func known(v float64) *float64 {
+	v = round(v, digits(v))
+	return &v
+}
+
+// digits keeps about four significant ones.
+func digits(v float64) int {
+	switch v = math.Abs(v); {
+	case v >= 1000:
+		return 0
+	case v >= 10:
+		return 2
+	}
+	return 4
+}
+
+func round(v float64, digits int) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	p := math.Pow10(digits)
+	return math.Round(v*p) / p
+}
+
+// rate is n per second, 0 where no time went by.
+func rate(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+// quotient is a ÷ b, or nothing where b is not above zero.
+func quotient(a, b float64) *float64 {
+	if b <= 0 {
+		return nil
+	}
+	return known(a / b)
+}
+
+// median of values, which it leaves alone; 0 of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(values))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+func rounded(values []float64) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = *known(v)
+	}
+	return out
+}

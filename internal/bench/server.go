@@ -1,0 +1,250 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// embeddedSettings are those of a server of some size. Durability is left as
+// PostgreSQL has it: everything on.
+var embeddedSettings = map[string]string{
+	"shared_buffers":     "1GB",
+	"max_wal_size":       "8GB",
+	"checkpoint_timeout": "15min",
+	"max_connections":    "100",
+}
+
+// shownSettings go into every result.
+var shownSettings = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level", "wal_compression",
+	"shared_buffers", "wal_buffers", "max_wal_size", "checkpoint_timeout", "jit", "autovacuum"}
+
+// server is the PostgreSQL of one run, with the databases made on it.
+type server struct {
+	url      string
+	embedded *devpg.Server
+	dir      string // of the embedded server, removed at the end
+	meter    meter
+	made     []string
+	token    string
+}
+
+// openServer starts the embedded PostgreSQL, or connects to the given one, and
+// notes what the result must say of it.
+func openServer(ctx context.Context, r *run) (_ *server, err error) {
+	s := &server{url: r.o.DatabaseURL, token: token()}
+	defer func() {
+		if err != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
+			defer cancel()
+			err = errors.Join(err, s.close(closing))
+		}
+	}()
+	m := &r.result.Machine
+	m.Cores = runtime.NumCPU()
+	if s.url == "" {
+		m.Embedded = true
+		if err := s.start(ctx, r); err != nil {
+			return nil, err
+		}
+		syncs, err := measureFsync(s.dir, 300*time.Millisecond)
+		if err != nil {
+			return nil, err
+		}
+		m.FsyncPerSecond = known(syncs)
+	}
+	conn, err := postgres.Connect(ctx, s.url)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := s.describe(ctx, r, conn); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *server) start(ctx context.Context, r *run) (err error) {
+	if s.dir, err = clusterDir(r.o.DataDir); err != nil {
+		return err
+	}
+	s.embedded, err = devpg.Start(ctx, devpg.Config{
+		DataDir: filepath.Join(s.dir, "postgres"), BinDir: r.o.PostgresBin, Version: r.o.PostgresVersion,
+		Settings: embeddedSettings, Ephemeral: true,
+		Progress: func(stage string, done, total int64) {
+			if total > 0 {
+				stage = fmt.Sprintf("%s %d %%", stage, 100*done/total)
+			}
+			r.phase("PostgreSQL: " + stage)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.url = s.embedded.URL()
+	return nil
+}
+
+// clusterDir makes a directory below parent, or else on the first usual place
+// that is not memory: a cluster in memory syncs nothing.
+func clusterDir(parent string) (string, error) {
+	if parent != "" {
+		if err := os.MkdirAll(parent, 0o755); err != nil {
+			return "", fmt.Errorf("no directory for the cluster: %w", err)
+		}
+		return os.MkdirTemp(parent, "posthaste-bench-")
+	}
+	places := []string{os.TempDir(), "/var/tmp"}
+	if cache, err := os.UserCacheDir(); err == nil {
+		places = append(places, cache)
+	}
+	for _, p := range append(places, ".") {
+		if inMemory(p) {
+			continue
+		}
+		if dir, err := os.MkdirTemp(p, "posthaste-bench-"); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", "posthaste-bench-")
+}
+
+// describe notes the server's version and settings, and refuses to call
+// figures valid that were not measured durably.
+func (s *server) describe(ctx context.Context, r *run, conn *pgx.Conn) error {
+	m := &r.result.Machine
+	m.Settings = map[string]string{}
+	rows, err := conn.Query(ctx, "select name, current_setting(name) from pg_catalog.pg_settings where name = any($1)", shownSettings)
+	if err != nil {
+		return fmt.Errorf("the server's settings cannot be read: %w", err)
+	}
+	var name, value string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error { m.Settings[name] = value; return nil }); err != nil {
+		return fmt.Errorf("the server's settings cannot be read: %w", err)
+	}
+	var pid int
+	if err := conn.QueryRow(ctx, "select current_setting('server_version'), pg_catalog.pg_backend_pid()").Scan(&m.PostgresVersion, &pid); err != nil {
+		return fmt.Errorf("the server's version cannot be read: %w", err)
+	}
+	s.meter = newMeter(pid)
+	for _, off := range []string{"fsync", "synchronous_commit"} {
+		if m.Settings[off] == "off" {
+			r.invalid("%s is off: commits are not durable, so the figures compare with nothing", off)
+		}
+	}
+	if s.dir != "" && inMemory(s.dir) {
+		r.invalid("the database lies in memory (%s), where syncing costs nothing: choose another data directory", s.dir)
+	}
+	return nil
+}
+
+// database makes a database with the schema and returns its URL.
+func (s *server) database(ctx context.Context, purpose string) (string, error) {
+	name, err := s.create(ctx, purpose, "")
+	if err != nil {
+		return "", err
+	}
+	at, err := withDatabase(s.url, name)
+	if err != nil {
+		return "", err
+	}
+	inside, err := postgres.Connect(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	defer inside.Close(context.WithoutCancel(ctx))
+	// Roles belong to the whole server, which is not this run's to change.
+	return at, postgres.Migrate(ctx, inside, postgres.MigrateOptions{NoRoles: true})
+}
+
+// copied makes a database as the last one is, to which nobody may be connected,
+// and returns its URL. The ledger knows a copy and refuses to claim in it.
+func (s *server) copied(ctx context.Context, purpose string) (string, error) {
+	name, err := s.create(ctx, purpose, " template "+pgx.Identifier{s.made[len(s.made)-1]}.Sanitize())
+	if err != nil {
+		return "", err
+	}
+	return withDatabase(s.url, name)
+}
+
+func (s *server) create(ctx context.Context, purpose, how string) (name string, err error) {
+	conn, err := postgres.Connect(ctx, s.url)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	name = "posthaste_bench_" + purpose + "_" + s.token
+	if _, err := conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize()+how); err != nil {
+		return "", &posthaste.Error{Code: posthaste.Denied, Field: "database_url", Cause: err,
+			Message: "bench makes databases of its own and drops them at the end, but cannot make one: " + err.Error(),
+			Hint:    "use a role that may create databases"}
+	}
+	s.made = append(s.made, name)
+	return name, nil
+}
+
+// close drops what was made. It may be called on a server that never opened.
+func (s *server) close(ctx context.Context) error {
+	if s.embedded != nil || s.dir != "" {
+		var err error
+		if s.embedded != nil {
+			err = s.embedded.Stop(ctx)
+		}
+		if s.dir == "" {
+			return err
+		}
+		return errors.Join(err, os.RemoveAll(s.dir))
+	}
+	if len(s.made) == 0 {
+		return nil
+	}
+	conn, err := postgres.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var faults []error
+	for _, name := range s.made {
+		if _, err := conn.Exec(ctx, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)"); err != nil {
+			faults = append(faults, fmt.Errorf("database %s is left behind: %w", name, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// withDatabase is the same server's other database.
+func withDatabase(at, database string) (string, error) {
+	if !strings.HasPrefix(at, "postgres://") && !strings.HasPrefix(at, "postgresql://") {
+		return at + " dbname=" + database, nil // of two, the last counts
+	}
+	u, err := url.Parse(at)
+	if err != nil { // its words may hold the password
+		return "", posthaste.Invalidf("database_url", "the database URL cannot be read")
+	}
+	u.Path = "/" + database
+	q := u.Query()
+	q.Del("dbname")
+	q.Del("database")
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+func token() string {
+	b := make([]byte, 5)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// singles is how many goroutines send, and how many connections insert plainly.
+const singles = 32
+
+// single sends one message per call from many goroutines, against as many
+// connections that commit one plain row each.
+func single(ctx context.Context, r *run) (err error) {
+	url, err := r.server.database(ctx, "single")
+	if err != nil {
+		return err
+	}
+	t, err := startTraffic(ctx, r, url, "single")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+	p, err := openPlain(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+
+	message := posthaste.Message{Queue: t.queue, Payload: payload}
+	send := func(during time.Duration) (stretch, error) {
+		return t.send(ctx, singles, during, true, func(ctx context.Context) (int64, error) {
+			_, err := t.client.Send(ctx, message)
+			return 1, err
+		})
+	}
+	r.begin()
+	r.phase("warming up")
+	if _, err := send(min(r.part(warming), time.Second)); err != nil {
+		return err
+	}
+	own, plainly := cost{meter: r.server.meter}, cost{meter: r.server.meter}
+	result := &SingleResult{}
+	var handled []float64
+	complete := true
+	for round := range rounds {
+		if round > 0 && r.late() {
+			break
+		}
+		r.phase("plain one-row commits")
+		end := plainly.span()
+		rows, took, err := p.measure(ctx, r.part(0.3/rounds))
+		if err != nil {
+			return err
+		}
+		end(rows)
+		result.PlainRounds = append(result.PlainRounds, rate(rows, took))
+		r.phase("single")
+		err = r.profiled(round == rounds-1, func() error {
+			end := own.span()
+			s, err := send(r.part((1 - warming - 0.3) / rounds))
+			end(s.messages)
+			complete = complete && s.complete
+			result.SingleRounds = append(result.SingleRounds, rate(s.messages, s.sending))
+			handled = append(handled, rate(s.messages, s.whole))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	t.audit(r, complete)
+	throughput, plain := median(result.SingleRounds), median(result.PlainRounds)
+	res := r.result
+	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, plain)
+	result.PlainPerSecond, result.HandledPerSecond = *known(plain), *known(median(handled))
+	result.SingleRounds, result.PlainRounds = rounded(result.SingleRounds), rounded(result.PlainRounds)
+	result.PlainServerCPU = plainly.serverPerMessage()
+	res.SingleResult, res.Messages = result, own.messages
+	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	return nil
+}
+
+// plain is a table as simple as any, with connections that insert into it.
+type plain struct{ conns []*pgx.Conn }
+
+func openPlain(ctx context.Context, url string) (p *plain, err error) {
+	p = &plain{}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	for i := range singles {
+		conn, err := postgres.Connect(ctx, url)
+		if err != nil {
+			return nil, err
+		}
+		p.conns = append(p.conns, conn)
+		if i == 0 {
+			if _, err := conn.Exec(ctx, "create table public.plain (id bigint generated always as identity primary key, payload bytea not null)"); err != nil {
+				return nil, fmt.Errorf("the plain table cannot be made: %w", err)
+			}
+		}
+		if _, err := conn.Prepare(ctx, "plain", "insert into public.plain (payload) values ($1)"); err != nil {
+			return nil, fmt.Errorf("the plain insert cannot be prepared: %w", err)
+		}
+	}
+	return p, nil
+}
+
+func (p *plain) close() {
+	for _, c := range p.conns {
+		_ = c.Close(context.Background())
+	}
+}
+
+// measure inserts and commits one row at a time on every connection.
+func (p *plain) measure(ctx context.Context, during time.Duration) (rows int64, took time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var total atomic.Int64
+	var wait sync.WaitGroup
+	begun := time.Now()
+	for _, conn := range p.conns {
+		wait.Go(func() {
+			n := int64(0)
+			defer func() { total.Add(n) }()
+			for time.Since(begun) < during {
+				if _, err := conn.Exec(ctx, "plain", []byte(payload)); err != nil {
+					cancel(fmt.Errorf("the plain insert failed: %w", err))
+					return
+				}
+				n++
+			}
+		})
+	}
+	wait.Wait()
+	return total.Load(), time.Since(begun), context.Cause(ctx)
+}

@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// figure is what somebody else published, or what was measured of it.
+type figure struct{ who, says, where string }
+
+const (
+	sideBySide = "measured side by side: 2 shared cores, PostgreSQL 18, fsync on, 200 bytes, ±20 %"
+	notStated  = "its author's machine, not described"
+)
+
+// figures stand beside a scenario. Conditions differ from row to row and from
+// this machine, so they rank nothing.
+var figures = map[string][]figure{
+	"flow": {
+		{"PgQue (whole batches are acknowledged)", "79,000–104,000/s", sideBySide},
+		{"Watermill SQL", "45,000–54,000/s", sideBySide},
+		{"pgmq", "30,000–35,000/s", sideBySide},
+		{"graphile-worker", "23,000–26,000/s", sideBySide},
+		{"pg-boss", "17,000–21,000/s", sideBySide},
+		{"River", "16,000–18,000/s", sideBySide},
+		{"PgQueuer", "12,000–14,000/s", sideBySide},
+		{"Procrastinate", "400/s", sideBySide},
+		{"graphile-worker's own figure", "184,000/s", "an i9, prefetch 500, batched deletes"},
+		{"River's own figure", "46,000–56,000/s", "an M2, 1 million no-op jobs put in beforehand"},
+		{"pgmq's own figure", "reads 30,000/s, writes 150,000/s", "16 vCPU, batches of 100"},
+		{"outbox article", "1,350 → 32,500/s to RabbitMQ", notStated},
+		{"PostgreSQL-only article (tafto)", "81 → 3,462/s", notStated},
+		{"notification article", "1,321,975 a minute", "two servers; RabbitMQ, Redis, SQL Server"},
+		{"jiggler (Redis)", "3,765/s at least once, 7,057/s at most once", notStated},
+	},
+	"single": {
+		{"Watermill SQL", "8,867/s sent, 980/s done", sideBySide},
+		{"PgQue", "6,256/s sent, 6,252/s done", sideBySide},
+		{"pgmq", "5,505/s sent, 5,489/s done", sideBySide},
+		{"River", "2,989/s sent, 2,967/s done", sideBySide},
+		{"pg-boss", "2,160/s sent, 2,159/s done", sideBySide},
+		{"PgQueuer", "1,209/s sent and done", sideBySide},
+		{"graphile-worker", "865/s sent, 864/s done", sideBySide},
+		{"Procrastinate", "820/s sent, 202/s done", sideBySide},
+		{"plain one-row commits", "20,900/s", sideBySide},
+		{"article on hasql-queue", "1,800/s enqueued, 1,710/s dequeued (1 × 1)", notStated},
+	},
+	"latency": {
+		{"pgmq", "p50 2.3, p99 4.7 ms", sideBySide},
+		{"River", "p50 2.5, p99 4.7 ms", sideBySide},
+		{"graphile-worker", "p50 3.4, p99 7.4 ms", sideBySide},
+		{"PgQueuer", "p50 3.7, p99 6.3 ms", sideBySide},
+		{"pg-boss", "p50 4.3, p99 9.2 ms", sideBySide},
+		{"Procrastinate", "p50 4.4, p99 8.4 ms", sideBySide},
+		{"Watermill SQL", "p50 6.9, p99 13.2 ms", sideBySide},
+		{"PgQue", "p50 10.7, p99 14.1 ms", sideBySide},
+		{"awa's own figure", "p95 22 ms", notStated},
+		{"PgQue's own figure", "p50 52 ms at its 100 ms tick", notStated},
+	},
+	"pinned": {
+		{"Watermill SQL", "7,100 → 8,300/s in 60 s", sideBySide},
+		{"PgQue", "84,000 → 65,000/s", sideBySide},
+		{"River", "4,900 → 1,800/s", sideBySide},
+		{"pgmq", "5,300 → 1,800/s", sideBySide},
+		{"graphile-worker", "6,700 → 2,400/s", sideBySide},
+		{"pg-boss", "8,600 → 2,900/s", sideBySide},
+		{"PgQueuer", "5,700 → 1,500/s", sideBySide},
+		{"Procrastinate", "500 → 200/s", sideBySide},
+	},
+	"idle": {
+		{"pgmq", "0.2 statements/s", sideBySide},
+		{"graphile-worker", "0.5 statements/s", sideBySide},
+		{"PgQueuer", "1.1 statements/s", sideBySide},
+		{"pg-boss", "1.3 statements/s", sideBySide},
+		{"Procrastinate", "1.3 statements/s", sideBySide},
+		{"River", "2.6 statements/s", sideBySide},
+		{"Watermill SQL", "4 statements/s", sideBySide},
+		{"PgQue", "10.3 statements/s", sideBySide},
+	},
+}
+
+// Table writes the result for people to read, with the figures of others and
+// their machines beside it.
+func (r *Result) Table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s\t%s\n", r.Scenario, Describe(r.Scenario))
+	for _, line := range r.lines() {
+		fmt.Fprintf(t, "  %s\t%s\n", line[0], line[1])
+	}
+	m := &r.Machine
+	fmt.Fprintf(t, "machine\t%d cores, PostgreSQL %s\n", m.Cores, m.PostgresVersion)
+	if m.FsyncPerSecond != nil {
+		fmt.Fprintf(t, "  fsync\t%s/s\n", grouped(*m.FsyncPerSecond))
+	}
+	settings := make([]string, 0, len(m.Settings))
+	for _, name := range slices.Sorted(maps.Keys(m.Settings)) {
+		settings = append(settings, name+"="+m.Settings[name])
+	}
+	for part := range slices.Chunk(settings, 4) {
+		fmt.Fprintf(t, "  settings\t%s\n", strings.Join(part, " "))
+	}
+	if !r.Valid {
+		fmt.Fprintf(t, "NOT VALID\t%s\n", r.Reason)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return others(w, r.Scenario)
+}
+
+// others writes what others say of the same thing.
+func others(w io.Writer, scenario string) error {
+	if scenario == "backlog" {
+		scenario = "flow"
+	}
+	if len(figures[scenario]) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, "\nothers, on machines and terms of their own:"); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range figures[scenario] {
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", f.who, f.says, f.where)
+	}
+	return t.Flush()
+}
+
+// lines are names and values of what was measured.
+func (r *Result) lines() (lines [][2]string) {
+	line := func(name, format string, args ...any) {
+		lines = append(lines, [2]string{name, fmt.Sprintf(format, args...)})
+	}
+	if r.PerSecond != nil {
+		line("messages", "%s/s (%s in all)", grouped(*r.PerSecond), grouped(float64(r.Messages)))
+	}
+	if r.Batch > 0 {
+		line("sent in batches of", "%d", r.Batch)
+	}
+	if f := r.FlowResult; f != nil {
+		line("floor", "%s/s: the same rows only inserted, by COPY on %d connections", grouped(f.FloorPerSecond), f.FloorConnections)
+	}
+	if s := r.SingleResult; s != nil {
+		line("handled", "%s/s", grouped(s.HandledPerSecond))
+		line("plain commits", "%s/s", grouped(s.PlainPerSecond))
+	}
+	if l := r.LatencyResult; l != nil {
+		line("p50, p95, p99", "%g, %g, %g ms", l.P50, l.P95, l.P99)
+		line("longest", "%g ms", l.Max)
+		if l.OpenSender {
+			line("beside", "another sender's open transaction")
+		}
+	}
+	if p := r.PinnedResult; p != nil {
+		line("first sixth", "%s/s", grouped(p.FirstPerSecond))
+		line("last sixth", "%s/s", grouped(p.LastPerSecond))
+	}
+	if b := r.BacklogResult; b != nil {
+		line("with an empty queue", "%s/s", grouped(b.EmptyPerSecond))
+		line("waiting", "%s", grouped(float64(b.Waiting)))
+	}
+	if i := r.IdleResult; i != nil {
+		line("statements", "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
+		line("CPU", "%g %% of a core", i.CPUPercent)
+		line("memory", "%g MB", i.RSSMB)
+	}
+	if r.Ratio != nil {
+		line("ratio", "%.2f", *r.Ratio)
+	}
+	if r.ServerCPU != nil {
+		line("server CPU", "%.4g µs per message", *r.ServerCPU)
+	}
+	if r.ClientCPU != nil {
+		line("client CPU", "%.4g µs per message", *r.ClientCPU)
+	}
+	return lines
+}
+
+// grouped writes a number with its thousands apart.
+func grouped(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

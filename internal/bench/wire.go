@@ -1,0 +1,189 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// wire stands between a client and the server and counts statements: messages
+// Execute and FunctionCall, and the statements of each message Query, told
+// apart by their semicolons. The client's side is not encrypted; the server's
+// is as the URL says.
+type wire struct {
+	url        string // for the client
+	statements atomic.Int64
+	listener   net.Listener
+	config     *pgconn.Config
+	done       sync.WaitGroup
+	mu         sync.Mutex
+	open       map[net.Conn]struct{} // nil once closed
+}
+
+func openWire(url string) (*wire, error) {
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return nil, posthaste.Invalidf("database_url", "the database URL cannot be read")
+	}
+	w := &wire{config: config, open: map[net.Conn]struct{}{}}
+	if w.listener, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("statements cannot be counted: %w", err)
+	}
+	host, port, _ := net.SplitHostPort(w.listener.Addr().String())
+	// Keywords rather than a URL: they need no escaping but the quotes'.
+	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'" }
+	w.url = fmt.Sprintf("host=%s port=%s sslmode=disable user=%s password=%s dbname=%s",
+		host, port, quote(config.User), quote(config.Password), quote(config.Database))
+	w.done.Go(w.accept)
+	return w, nil
+}
+
+func (w *wire) close() {
+	_ = w.listener.Close()
+	w.mu.Lock()
+	for c := range w.open {
+		_ = c.Close()
+	}
+	w.open = nil
+	w.mu.Unlock()
+	w.done.Wait()
+}
+
+// keep remembers a connection, so that close ends it; false once closed.
+func (w *wire) keep(c net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open == nil {
+		_ = c.Close()
+		return false
+	}
+	w.open[c] = struct{}{}
+	return true
+}
+
+func (w *wire) accept() {
+	for {
+		client, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		if !w.keep(client) {
+			return
+		}
+		w.done.Go(func() {
+			defer client.Close()
+			server, err := w.dial()
+			if err != nil || !w.keep(server) {
+				return
+			}
+			defer server.Close()
+			w.done.Go(func() {
+				_, _ = io.Copy(client, server)
+				_ = client.Close()
+			})
+			_ = w.forward(server, client)
+		})
+	}
+}
+
+// dial connects to the server, encrypted if its URL says so.
+func (w *wire) dial() (net.Conn, error) {
+	network, address := pgconn.NetworkAddress(w.config.Host, w.config.Port)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil || w.config.TLSConfig == nil {
+		return conn, err
+	}
+	answer := make([]byte, 1)
+	if _, err = conn.Write(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 8}, 80877103)); err == nil {
+		_, err = io.ReadFull(conn, answer)
+	}
+	if err == nil && answer[0] != 'S' {
+		err = errors.New("the server does not encrypt")
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return tls.Client(conn, w.config.TLSConfig), nil
+}
+
+// forward passes on what the client says, and counts.
+func (w *wire) forward(server io.Writer, client io.Reader) error {
+	in := bufio.NewReaderSize(client, 64<<10)
+	// The first message has no type: it starts the session or cancels another's.
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(in, head[1:]); err != nil {
+		return err
+	}
+	if err := pass(server, in, head[1:]); err != nil {
+		return err
+	}
+	for {
+		if _, err := io.ReadFull(in, head); err != nil {
+			return err
+		}
+		switch head[0] {
+		case 'E', 'F':
+			w.statements.Add(1)
+		case 'Q':
+			text, err := peek(in, head)
+			if err != nil {
+				return err
+			}
+			for s := range strings.SplitSeq(text, ";") {
+				if strings.Trim(s, "\x00 \t\r\n") != "" {
+					w.statements.Add(1)
+				}
+			}
+		}
+		if err := pass(server, in, head); err != nil {
+			return err
+		}
+	}
+}
+
+// pass writes a header and the body that its last four bytes announce.
+func pass(to io.Writer, from io.Reader, head []byte) error {
+	body := int64(binary.BigEndian.Uint32(head[len(head)-4:])) - 4
+	if body < 0 {
+		return errors.New("a message of a length of " + strconv.FormatInt(body, 10))
+	}
+	message := make([]byte, len(head), len(head)+int(min(body, 1<<20)))
+	copy(message, head)
+	if body <= 1<<20 { // in one write, so that small messages stay one packet
+		message = message[:len(head)+int(body)]
+		if _, err := io.ReadFull(from, message[len(head):]); err != nil {
+			return err
+		}
+		_, err := to.Write(message)
+		return err
+	}
+	if _, err := to.Write(message); err != nil {
+		return err
+	}
+	_, err := io.CopyN(to, from, body)
+	return err
+}
+
+// peek looks at a body without taking it, as far as the buffer goes.
+func peek(in *bufio.Reader, head []byte) (string, error) {
+	body := int64(binary.BigEndian.Uint32(head[len(head)-4:])) - 4
+	b, err := in.Peek(int(max(0, min(body, int64(in.Size())))))
+	return string(b), err
+}
