@@ -1,0 +1,186 @@
+// Package fence checks which package imports which: the four rules that make
+// the tree. Its test runs over this module.
+//
+// The root package is the domain and imports only the standard library.
+// Engines, runtime, sinks and server import it and never each other. Only cmd
+// and internal/cli tie them together. Test files may import what they like.
+package fence
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// module is the path of this module.
+const module = "github.com/posthaste-mq/posthaste"
+
+// room says what a package may import of this module. Packages are named by
+// their folders; the root package is ".".
+type room struct {
+	// name is a folder, or "folder/*" for those right below it that have no
+	// room of their own.
+	name string
+	may  []string
+	// stdOnly forbids everything that is not the standard library's.
+	stdOnly bool
+}
+
+// rooms are all there are: a package in none of them is a violation, so that
+// whoever adds a folder says here what it may know.
+var rooms = []room{
+	{name: ".", stdOnly: true},
+	{name: "sql", stdOnly: true},
+	{name: "postgres", may: []string{".", "sql"}},
+	{name: "redis", may: []string{"."}},
+	{name: "worker", may: []string{"."}},
+	{name: "email", may: []string{"."}},
+	{name: "sink/smtp", may: []string{".", "email"}},
+	{name: "sink/*", may: []string{"."}},
+	{name: "source/*", may: []string{"."}},
+	{name: "inbox", may: []string{"."}},
+	{name: "server", may: []string{".", "email", "internal/wire"}},
+	{name: "telemetry", may: []string{"."}},
+	{name: "enginetest", may: []string{"."}},
+	{name: "posthastetest", may: []string{".", "worker"}},
+
+	{name: "cmd/*", may: []string{"internal/cli"}},
+	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source/*", "inbox", "server", "telemetry",
+		"internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
+
+	// They measure and test what is shipped, put together as users do.
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "internal/devpg"}},
+	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
+	{name: "internal/testpg/testdb", may: []string{"internal/devpg"}}, // for the tests inside postgres: not postgres
+	{name: "internal/testpg/launch", may: []string{"internal/devpg", "internal/testpg/testdb"}},
+	{name: "internal/*", may: []string{"."}},
+}
+
+// drivers are libraries that speak to PostgreSQL. Outside of internal and cmd
+// only package postgres knows them.
+var drivers = []string{"github.com/jackc/", "github.com/lib/pq"}
+
+// Violation is an import that the rules forbid.
+type Violation struct {
+	// File and Line tell where.
+	File string
+	Line int
+	// Import is what was imported; empty where the package has no room.
+	Import string
+	// Why says which rule forbids it.
+	Why string
+}
+
+// String tells the violation as a compiler would.
+func (v Violation) String() string { return fmt.Sprintf("%s:%d: %s", v.File, v.Line, v.Why) }
+
+// Check reads the module in fsys and returns what the rules forbid. Every Go
+// file counts, whatever system it is built for, but tests, testdata, modules
+// within the module and hidden folders.
+func Check(fsys fs.FS) ([]Violation, error) {
+	var found []Violation
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name != "." && skip(fsys, name) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		more, err := checkFile(fsys, name)
+		found = append(found, more...)
+		return err
+	})
+	return found, err
+}
+
+func skip(fsys fs.FS, dir string) bool {
+	base := path.Base(dir)
+	if base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return true
+	}
+	_, err := fs.Stat(fsys, path.Join(dir, "go.mod"))
+	return err == nil
+}
+
+func checkFile(fsys fs.FS, name string) ([]Violation, error) {
+	source, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, name, source, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	folder := path.Dir(name)
+	r, ok := roomOf(folder)
+	if !ok {
+		return []Violation{{File: name, Line: files.Position(f.Package).Line,
+			Why: fmt.Sprintf("package %s has no room: say in internal/fence what it may import", folder)}}, nil
+	}
+	var found []Violation
+	for _, spec := range f.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		if why := r.forbids(folder, imported); why != "" {
+			found = append(found, Violation{File: name, Line: files.Position(spec.Pos()).Line, Import: imported, Why: why})
+		}
+	}
+	return found, nil
+}
+
+func roomOf(folder string) (room, bool) {
+	for _, name := range []string{folder, path.Dir(folder) + "/*"} {
+		for _, r := range rooms {
+			if r.name == name {
+				return r, true
+			}
+		}
+	}
+	return room{}, false
+}
+
+// forbids says why a package in folder may not import what it does, or "".
+func (r room) forbids(folder, imported string) string {
+	if imported == module || strings.HasPrefix(imported, module+"/") {
+		target := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
+		if target == "" {
+			target = "."
+		}
+		for _, may := range r.may {
+			if may == target || may == path.Dir(target)+"/*" {
+				return ""
+			}
+		}
+		return fmt.Sprintf("package %s must not import %s: of this module it may import only %q", folder, imported, r.may)
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	if imported == "C" || !strings.Contains(first, ".") { // the standard library has no dot there
+		if imported == "C" {
+			return fmt.Sprintf("package %s must not need a C compiler", folder)
+		}
+		return ""
+	}
+	if r.stdOnly {
+		return fmt.Sprintf("package %s must not import %s: it imports only the standard library", folder, imported)
+	}
+	inside := strings.HasPrefix(folder, "internal/") || strings.HasPrefix(folder, "cmd/") || folder == "postgres"
+	for _, driver := range drivers {
+		if strings.HasPrefix(imported, driver) && !inside {
+			return fmt.Sprintf("package %s must not import %s: only package postgres knows the driver", folder, imported)
+		}
+	}
+	return ""
+}
