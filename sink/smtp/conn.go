@@ -207,12 +207,27 @@ func (c *conn) rcpt(recipients []string) (answers func(i int) (reply, error)) {
 	}
 }
 
+// answer reads one answer, of one line or more. The standard library's reader
+// is not used, because it takes no line without a text (RFC 5321, 4.2.1).
 func (c *conn) answer() (reply, error) {
-	code, lines, err := c.client.Text.ReadResponse(0)
-	if err != nil {
-		return reply{}, err
+	var code int
+	var text []string
+	for {
+		line, err := c.client.Text.ReadLine()
+		if err != nil {
+			return reply{}, err
+		}
+		n, err := strconv.Atoi(line[:min(3, len(line))])
+		more := len(line) > 3 && line[3] == '-'
+		if err != nil || n < 200 || n > 599 || code != 0 && n != code || len(line) > 3 && !more && line[3] != ' ' {
+			return reply{}, fmt.Errorf("not an answer of SMTP: %q", oneLine(line))
+		}
+		code = n
+		text = append(text, line[min(4, len(line)):])
+		if !more {
+			return newReply(code, strings.Join(text, "\n")), nil
+		}
 	}
-	return newReply(code, lines), nil
 }
 
 // data sends a mail's content. handedOver says that all of it may have
