@@ -1,0 +1,69 @@
+# Every task of this repository; CI calls only targets of this file.
+#
+#   make test    installs what is missing, then checks and tests everything
+#   make build   bin/posthaste
+#   make up      PostgreSQL, server, worker and a mail catcher, to try it out
+
+GO        ?= go
+# How long each fuzz target runs. They are found by themselves.
+FUZZTIME  ?= 20s
+# Further flags and packages of the tests: make test-18 PACKAGES=./worker TESTFLAGS='-race -run DU1 -v'
+TESTFLAGS ?= -race -count=1 -timeout 20m
+PACKAGES  ?= ./...
+
+LAUNCH = .cache/launch
+
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz clean $(LAUNCH) bin/posthaste
+.NOTPARALLEL:
+
+test: needs lint test-18 test-14 fuzz
+
+build: bin/posthaste
+bin/posthaste:
+	$(GO) build -o $@ ./cmd/posthaste
+
+up:
+	$(GO) run ./cmd/posthaste up
+
+# What the tests need and Go does not bring.
+needs:
+	scripts/needs
+
+lint: fmt-check vet staticcheck fence
+
+fmt:
+	gofmt -w .
+
+fmt-check:
+	@echo gofmt -l .
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	$(GO) tool staticcheck ./...
+
+fence:
+	$(GO) test -count=1 ./internal/fence
+
+# Starts PostgreSQL, runs a command with it, and stops it. Without the race
+# detector, for it also unpacks PostgreSQL the first time.
+$(LAUNCH):
+	$(GO) build -o $@ ./internal/testpg/launch
+
+# Everything, on PostgreSQL 18. A server of 14 is started too: not used, but
+# unpacked for the tests of internal/devpg, which are slow at that.
+test-18: $(LAUNCH)
+	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -- $(GO) test $(TESTFLAGS) $(PACKAGES)
+
+# What touches a database, on PostgreSQL 14.
+test-14: $(LAUNCH)
+	packages=$$(scripts/database-packages $(PACKAGES)) && \
+	POSTHASTE_TEST_POSTGRES=14 $(LAUNCH) -versions 14 -- $(GO) test $(TESTFLAGS) $$packages
+
+fuzz: $(LAUNCH)
+	$(LAUNCH) -versions 18 -- scripts/fuzz $(FUZZTIME)
+
+clean:
+	rm -rf bin .cache
