@@ -342,7 +342,7 @@ func (s *suite) each(n, takers int, take func(taker int) []posthaste.RawDelivery
 	var all sync.WaitGroup
 	for taker := range takers {
 		all.Go(func() {
-			for total() < n && s.ctx.Err() == nil {
+			for total() < n && s.ctx.Err() == nil && !s.Failed() {
 				got := take(taker)
 				for _, d := range got {
 					mu.Lock()
