@@ -164,7 +164,8 @@ func eventually(t *testing.T, what string, met func() bool) {
 }
 
 // scripted is a server that answers each line it reads with the next of the
-// given lines, and then closes. The first is the greeting.
+// given lines, and closes at the line after that (or at once, if there is no
+// more than a greeting). The first is the greeting.
 func scripted(t *testing.T, lines ...string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,7 +192,9 @@ func scripted(t *testing.T, lines ...string) (address string) {
 						return
 					}
 				}
-				_, _ = r.ReadString('\n')
+				if len(lines) > 1 {
+					_, _ = r.ReadString('\n')
+				}
 			}()
 		}
 	}()

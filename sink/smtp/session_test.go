@@ -464,3 +464,17 @@ func TestTLSConfigIsNotChanged(t *testing.T) {
 		t.Errorf("%+v", s.target.TLS)
 	}
 }
+
+// TestDroppedWhileSending: a mail of which the end was never sent cannot have
+// been delivered.
+func TestDroppedWhileSending(t *testing.T) {
+	t.Parallel()
+	address := scripted(t, "220 hi\r\n", "250 hi\r\n", "250 ok\r\n", "250 ok\r\n", "354 go\r\n")
+	e := simple()
+	e.Attachments = []email.Attachment{{Filename: "large", Content: make([]byte, 17<<20)}} // more than sockets hold
+	r, receipt := attemptOnce(t, newSink(t, address, ""), delivery(t, e))
+	wantRetry(t, r, "while the mail was being sent")
+	if receipt.Recipients["bob@example.com"].Unsure {
+		t.Errorf("receipt %+v", receipt)
+	}
+}
