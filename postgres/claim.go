@@ -242,6 +242,6 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]p
 var receiveStatement = statement{
 	name: "posthaste_receive",
 	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false" +
-		" from posthaste.receive($1, $2, $3 * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))",
+		" from posthaste.receive($1, $2, $3::bigint * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))",
 	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int8OID, pgtype.TextOID},
 }

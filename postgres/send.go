@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,6 +56,10 @@ func encode(messages []posthaste.Message) ([]row, error) {
 			if given(m.Payload) && !json.Valid(r.body) {
 				return nil, naming(posthaste.Invalidf("payload", "payload is not valid JSON, though its content type says so"), i, len(messages))
 			}
+			if hasNUL(r.body) {
+				return nil, naming(posthaste.Invalidf("payload", "payload has a \\u0000, which no JSON text in PostgreSQL can hold: send it with content type %s",
+					posthaste.ContentTypeBytes), i, len(messages))
+			}
 			r.contentType = ""
 		}
 		if len(m.Headers) > 0 {
@@ -76,6 +81,23 @@ func given(payload any) bool {
 		return true
 	}
 	return false
+}
+
+// hasNUL reports whether valid JSON escapes a NUL, as PostgreSQL's jsonb refuses
+// it: such a payload could not be read by SQL, nor sent by it.
+func hasNUL(body []byte) bool {
+	for {
+		i := bytes.Index(body, []byte(`\u0000`))
+		if i < 0 {
+			return false
+		}
+		// An even number of backslashes before it means that this one is a text's.
+		before := len(body[:i]) - len(bytes.TrimRight(body[:i], `\`))
+		if before%2 == 0 {
+			return true
+		}
+		body = body[i+1:]
+	}
 }
 
 func naming(err error, i, n int) error {

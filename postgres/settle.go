@@ -45,7 +45,8 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 // settleResults are the answers so far, keyed by delivery: whoever is not told
 // otherwise was plainly done.
 type settleResults struct {
-	told map[posthaste.DeliveryID]posthaste.SettleResult
+	told     map[posthaste.DeliveryID]posthaste.SettleResult
+	repeated bool // some delivery was named more than once
 }
 
 func settleRow(results *settleResults) func(int, [][]byte) error {
@@ -69,8 +70,19 @@ func settleRow(results *settleResults) func(int, [][]byte) error {
 
 func (r *settleResults) inOrder(settlements []posthaste.Settlement) []posthaste.SettleResult {
 	out := make([]posthaste.SettleResult, len(settlements))
+	var seen map[posthaste.DeliveryID]bool
+	if r.repeated {
+		seen = make(map[posthaste.DeliveryID]bool, len(settlements))
+	}
 	for i := range settlements {
 		id := settlements[i].Delivery
+		if seen[id] {
+			out[i] = posthaste.SettleResult{Delivery: id}
+			continue
+		}
+		if seen != nil {
+			seen[id] = true
+		}
 		if told, ok := r.told[id]; ok {
 			out[i] = told
 		} else {
@@ -97,6 +109,7 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 	if !ascending {
 		slices.SortStableFunc(sorted, func(a, b *posthaste.Settlement) int { return cmp.Compare(a.Delivery, b.Delivery) })
 	}
+	results := &settleResults{}
 	var claims, bits, ids, outcomes, errs, waits, receipts, durations [][]byte
 	var one []byte
 	var claim int64
@@ -110,6 +123,7 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 	}
 	for i, s := range sorted {
 		if i > 0 && sorted[i-1].Delivery == s.Delivery {
+			results.repeated = true
 			continue
 		}
 		if s.Outcome == posthaste.Done && len(s.Receipt) == 0 {
@@ -145,7 +159,7 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 		arrayParam(pgtype.Int8OID, claims), arrayParam(pgtype.VarbitOID, bits), arrayParam(pgtype.Int8OID, ids),
 		arrayParam(pgtype.TextOID, outcomes), arrayParam(pgtype.TextOID, errs), arrayParam(pgtype.Float8OID, waits),
 		arrayParam(pgtype.TextOID, receipts), arrayParam(pgtype.Float4OID, durations), boolParam(strict),
-	}, &settleResults{}, nil
+	}, results, nil
 }
 
 // said checks a settlement that is not plainly done.

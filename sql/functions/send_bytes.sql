@@ -1,7 +1,7 @@
 -- posthaste.send_bytes: sends a message with a payload of bytes, in the caller's
 -- transaction: it leaves when that commits, and never if it rolls back.
 -- Options: as of posthaste.send; content_type is application/octet-stream
--- unless given; application/json must be valid JSON in UTF-8.
+-- unless given; application/json must be valid JSON in UTF-8, without \u0000.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
 create or replace function posthaste.send_bytes(queue text, payload bytea, options jsonb default '{}')
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -12,7 +12,7 @@ begin
   o.content_type := coalesce(o.content_type, 'application/octet-stream');
   if o.content_type = 'application/json' then
     begin
-      perform convert_from(payload, 'UTF8')::json;
+      perform convert_from(payload, 'UTF8')::jsonb;
     exception when data_exception or syntax_error then
       raise exception using errcode = 'PH400', column = 'payload', message = 'payload is not valid JSON: ' || sqlerrm;
     end;

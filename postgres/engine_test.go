@@ -1,0 +1,32 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/enginetest"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+var _ posthaste.Engine = (*postgres.Engine)(nil)
+
+func open(t *testing.T, opts ...postgres.Option) posthaste.Engine {
+	t.Helper()
+	e, err := postgres.Open(context.Background(), testpg.New(t), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestEngine(t *testing.T) {
+	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t) })
+}
+
+// Behind a pooler in transaction mode: no prepared statements, no doorbell.
+func TestEnginePolling(t *testing.T) {
+	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t, postgres.WithPollingOnly()) })
+}
