@@ -88,7 +88,7 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 		case at := <-took:
 			wait := at.Sub(committed)
 			waits = append(waits, wait)
-			if wait > 100*time.Millisecond && !p.stalled(committed, at, 20*time.Millisecond) {
+			if wait > 100*time.Millisecond && !p.stalled(committed, at, 10*time.Millisecond) {
 				t.Errorf("waited %v from its commit, and nothing else stalled", wait)
 			}
 		case <-time.After(within):
@@ -335,6 +335,7 @@ func TestOpenSenderDelaysNobody(t *testing.T) {
 	listener := b.session()
 	mustExec(t, listener, `listen posthaste`)
 	var waits []time.Duration
+	var longest time.Duration
 	for range full(40, 1000) {
 		eventually(t, "the worker dozes", dozes)
 		sent := time.Now()
@@ -343,13 +344,16 @@ func TestOpenSenderDelaysNobody(t *testing.T) {
 			t.Fatalf("a send beside an open sender did not notify: %v, %v", n, err)
 		}
 		waits = append(waits, next().Sub(sent))
+		longest = max(longest, bell.interval("q0"))
+	}
+	// A queue as busy as this one looks in every round; only if notifications
+	// do not restart it does the interval grow beside that.
+	if longest < slowestLook/4 {
+		t.Errorf("the pauses between looks grew to %v only: notifications restarted them", longest)
 	}
 	slices.Sort(waits)
 	t.Logf("beside the open sender: p50 %v, p99 %v", waits[len(waits)/2], waits[len(waits)*99/100])
 	eventually(t, "the worker dozes", dozes)
-	if paused := bell.interval("q0"); paused <= firstLook {
-		t.Errorf("the next look is %v away: notifications restarted the interval", paused)
-	}
 	commit()
 	committed := time.Now()
 	t.Logf("the open sender's own: %v", next().Sub(committed))

@@ -386,3 +386,55 @@ func TestPollingTakesNoLocks(t *testing.T) {
 
 // session is a connection that stands for somebody else's.
 func (b *bellTest) session() *pgx.Conn { return dial(b.T, b.url) }
+
+// The roles are enough: a receiver sleeps, a sender wakes it, and neither may
+// do the other's work.
+func TestRolesAreEnoughToSleepAndToWake(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	url := emptyDB(t)
+	owner := dial(t, url)
+	mustMigrate(t, owner)
+	mustExec(t, owner, `select posthaste.create_queue('q')`)
+	member := func(role string) string {
+		name := role[len("posthaste_"):] + owner.Config().Database
+		mustExec(t, owner, `create role `+name+` login password 'geheim' in role `+role)
+		t.Cleanup(func() { mustExecLater(t, url, `drop role `+name) })
+		return withUser(t, url, name, "geheim")
+	}
+	receiver, err := Open(ctx, member("posthaste_receiver"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(receiver.Close)
+	bell, err := receiver.Doorbell(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bell.Close)
+	sender := dial(t, member("posthaste_sender"))
+	for range 3 {
+		looked := make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			done <- bell.Sleep(ctx, "q", func(context.Context) (posthaste.LookReply, error) {
+				defer close(looked)
+				return posthaste.LookReply{NextDue: -1}, nil
+			})
+		}()
+		<-looked
+		mustExec(t, sender, `select posthaste.send('q', '{}')`)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := receiver.pool.Exec(ctx, `select posthaste.send('q', '{}')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
+		t.Errorf("a receiver sends: %v", err)
+	}
+	if _, err := sender.Exec(ctx, `select posthaste.receive('q', 1, '1 minute')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
+		t.Errorf("a sender receives: %v", err)
+	}
+	if _, err := sender.Exec(ctx, `insert into posthaste.entries (xid, pos, queue_id, payload) values ('1', 1, 1, '')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
+		t.Errorf("a sender sets an entry's transaction id: %v", err)
+	}
+}

@@ -1,7 +1,9 @@
 -- Who may do what. Applied at every migrate, after functions and views, for
 -- those of the three roles that exist; anybody else gets nothing from here.
--- The functions of the lists are the interface and run with their owner's
--- rights where they touch tables, so no role writes to a table itself.
+-- The functions of the list are the interface and run with their owner's rights
+-- where they touch tables. The only table a role writes to itself is entries,
+-- by the COPY that follows copy_begin, and never its column xid, by which every
+-- entry is found.
 -- A test holds that every function of the list exists.
 revoke all on schema posthaste from public;
 revoke all on all tables in schema posthaste from public;
@@ -28,6 +30,8 @@ begin
         ('posthaste_sender', 'send'),
         ('posthaste_sender', 'send_bytes'),
         ('posthaste_sender', 'send_many'),
+        ('posthaste_sender', 'send_rows'),
+        ('posthaste_sender', 'copy_begin'),
         ('posthaste_receiver', 'receive'),
         ('posthaste_receiver', 'ack'),
         ('posthaste_receiver', 'fail'),
@@ -35,13 +39,18 @@ begin
         ('posthaste_receiver', 'extend'),
         ('posthaste_receiver', 'message'),
         ('posthaste_receiver', 'arm'),
+        ('posthaste_receiver', 'bell_key'),
+        ('posthaste_receiver', 'doze_key'),
+        ('posthaste_receiver', 'lock_key'),
         ('posthaste_receiver', 'worker_register'),
         ('posthaste_receiver', 'worker_heartbeat'),
         ('posthaste_receiver', 'worker_unregister'),
         ('posthaste_receiver', 'worker_unsettled'),
         ('posthaste_receiver', 'claim'),
         ('posthaste_receiver', 'fetch'),
-        ('posthaste_receiver', 'settle')
+        ('posthaste_receiver', 'settle'),
+        ('posthaste_receiver', 'rescue'),
+        ('posthaste_receiver', 'maintain')
       ) l (role, function)
       join pg_catalog.pg_roles r on r.rolname = l.role
   loop
@@ -52,6 +61,10 @@ begin
     end loop;
   end loop;
 
+  if exists (select from pg_catalog.pg_roles where rolname = 'posthaste_sender') then
+    grant insert (pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
+      on posthaste.entries to posthaste_sender;
+  end if;
   if exists (select from pg_catalog.pg_roles where rolname = 'posthaste_admin') then
     grant execute on all functions in schema posthaste to posthaste_admin;
     grant select on all tables in schema posthaste to posthaste_admin;
