@@ -2,11 +2,12 @@
 -- claims of the same reader. The rows are read by posthaste.fetch afterwards.
 -- Arguments: worker, the worker's own ascending number of this request; queue,
 -- subscription; how many (1 to 4096); single: each delivery is settled by
--- itself; idle: nothing else runs in the process; due: look at the due track.
+-- itself; idle: nothing else runs in the process; due: look at the due track in
+-- any case, and not only when nothing is fresh.
 -- Repeating a number answers with what that number already has.
 -- Returns: handed, wants_idle (a message waits that must run alone), next_due
--- (seconds until the next one falls due, where asked for and nothing was handed
--- out), timeout (seconds).
+-- (seconds until the next one falls due, where nothing was handed out), timeout
+-- (seconds).
 -- Errors: PH410 the worker was declared lost; PH404; PH400; PH503.
 -- Locks: the worker's key, shared; the number's key; the readers.
 create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
@@ -54,14 +55,18 @@ begin
   -- The settle's flush covers the claim's: what is handed out and not settled
   -- when the database crashes is handed out again.
   perform set_config('synchronous_commit', 'off', true);
-  for v_round in 0..(v_sub.q).lanes - 1 loop
-    -- Later lanes are only tried, never waited for, for they are not taken in
-    -- ascending order.
-    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, ((p_number + v_round) % (v_sub.q).lanes)::int, p_max,
-      p_worker, p_number, null, p_single, p_idle, p_due, v_round = 0);
-    handed := greatest(v_lane.handed, 0);
-    wants_idle := wants_idle or v_lane.wants_idle;
-    v_due := least(v_due, v_lane.next_due);
+  for v_due_too in case when p_due then 1 else 0 end..1 loop
+    for v_round in 0..(v_sub.q).lanes - 1 loop
+      -- Later lanes are only tried, never waited for, for they are not taken in
+      -- ascending order.
+      v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, ((p_number + v_round) % (v_sub.q).lanes)::int, p_max,
+        p_worker, p_number, null, p_single, p_idle, v_due_too = 1, v_round = 0);
+      handed := greatest(v_lane.handed, 0);
+      wants_idle := wants_idle or v_lane.wants_idle;
+      v_due := least(v_due, v_lane.next_due);
+      exit when handed > 0;
+    end loop;
+    -- Nothing fresh: then what is due is looked at, asked for or not.
     exit when handed > 0;
   end loop;
   next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;
