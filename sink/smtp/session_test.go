@@ -471,7 +471,7 @@ func TestDroppedWhileSending(t *testing.T) {
 	t.Parallel()
 	address := scripted(t, "220 hi\r\n", "250 hi\r\n", "250 ok\r\n", "250 ok\r\n", "354 go\r\n")
 	e := simple()
-	e.Attachments = []email.Attachment{{Filename: "large", Content: make([]byte, 17<<20)}} // more than sockets hold
+	e.Attachments = []email.Attachment{{Filename: "large", Content: make([]byte, 6<<20)}} // more than sockets hold
 	r, receipt := attemptOnce(t, newSink(t, address, ""), delivery(t, e))
 	wantRetry(t, r, "while the mail was being sent")
 	if receipt.Recipients["bob@example.com"].Unsure {
