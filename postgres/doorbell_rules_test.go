@@ -17,10 +17,9 @@ import (
 // probe measures bare NOTIFY round trips as long as the test runs: where they
 // stall too, the machine and not the doorbell was slow.
 type probe struct {
-	mu     sync.Mutex
-	trips  []trip
-	begun  time.Time // of the round trip that is under way
-	ending time.Time
+	mu    sync.Mutex
+	trips []trip
+	begun time.Time // of the round trip that is under way
 }
 
 type trip struct{ from, to time.Time }
