@@ -28,9 +28,16 @@ const laterMark = "posthaste_later"
 func later(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		flags.String(name, "", "not supported yet")
-		flags.Lookup(name).NoOptDefVal = "true"
 		_ = flags.MarkHidden(name)
 		_ = flags.SetAnnotation(name, laterMark, nil)
+	}
+}
+
+// laterSwitch is later for flags that take no value.
+func laterSwitch(flags *pflag.FlagSet, names ...string) {
+	later(flags, names...)
+	for _, name := range names {
+		flags.Lookup(name).NoOptDefVal = "true"
 	}
 }
 

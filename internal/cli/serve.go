@@ -161,7 +161,7 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 // newAPI makes the server on an engine, with metrics of what runs in this
 // process beside it.
 func newAPI(engine posthaste.Engine, tokens []server.Token, log *slog.Logger, mount map[string]http.Handler) (*server.Server, posthaste.Telemetry, error) {
-	telemetry, metrics := newMetrics(engine)
+	telemetry, metrics := newMetrics(engine, log)
 	api, err := server.New(server.Config{
 		Engine: engine, Client: posthaste.NewClient(engine), Logger: log, Metrics: metrics,
 		Tokens: tokens, Mount: mount, Version: version(),

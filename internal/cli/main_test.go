@@ -1,0 +1,120 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/posthaste-mq/posthaste/internal/cli"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// patience bounds what tests wait for; they go on as soon as it has happened.
+const patience = time.Minute
+
+// TestMain makes this test binary the program posthaste too: it lies on the
+// PATH of the tests under that name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "posthaste" {
+		cleanEnvironment()
+	}
+	testscript.Main(m, map[string]func(){"posthaste": func() { os.Exit(cli.Main(os.Args[1:])) }})
+}
+
+// cleanEnvironment drops what the developer's own environment says of
+// Posthaste. What says where PostgreSQL is to be had stays.
+func cleanEnvironment() {
+	for _, env := range os.Environ() {
+		name, _, _ := strings.Cut(env, "=")
+		ours := strings.HasPrefix(name, "POSTHASTE_") && !strings.HasPrefix(name, "POSTHASTE_TEST_") && name != "POSTHASTE_MAVEN_REPOSITORY"
+		if ours || name == "DATABASE_URL" || name == "SMTP_URL" {
+			os.Unsetenv(name)
+		}
+	}
+}
+
+// TestScripts runs testdata/*.txtar, each as a person types it, on a database
+// of its own: $DATABASE_URL has the schema, $EMPTY_URL has not.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			url, empty := testpg.New(t), testpg.Empty(t)
+			testscript.Run(t, testscript.Params{
+				Files: []string{file}, RequireExplicitExec: true, RequireUniqueNames: true,
+				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": code, "keep": keep, "waitfor": waitfor},
+				Setup: func(env *testscript.Env) error {
+					env.Setenv("DATABASE_URL", url)
+					env.Setenv("EMPTY_URL", empty)
+					return os.WriteFile(filepath.Join(env.WorkDir, "bytes"), []byte{0, 0xff, 0xc0, 0x80}, 0o600)
+				},
+			})
+		})
+	}
+}
+
+// code runs a command that has to end with an exit code: code 2 posthaste …
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code NUMBER program [args]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+// keep puts the last output, without the line break at its end, into a
+// variable: keep ID
+func keep(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: keep NAME")
+	}
+	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
+}
+
+// waitfor runs a command of posthaste with --json until it lists so many
+// things: waitfor 2 posthaste dead ls
+func waitfor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: waitfor COUNT program [args]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		ts.Check(ts.Exec(args[1], append(args[2:], "--json")...))
+		var list []json.RawMessage
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &list))
+		if len(list) == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%d things after %s, want %d", len(list), patience, want)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+//go:build !unix
+
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+func newUp(*app) *cobra.Command    { return notHere("up", "Start everything on this machine") }
+func newBench(*app) *cobra.Command { return notHere("bench", "Measure how fast it is on this machine") }
+
+// notHere refuses what needs the embedded PostgreSQL, which needs a Unix.
+func notHere(name, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short + " (not supported on this system yet)", DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return &posthaste.Error{Code: posthaste.Unsupported, Message: "posthaste " + name + " is not supported on this system yet",
+				Hint: "run PostgreSQL yourself, then posthaste migrate up and posthaste serve --worker"}
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// receiving is the flags of receive.
+type receiving struct {
+	max         int
+	lease, wait time.Duration
+	ack         bool
+}
+
+// lookEvery is how often receive looks for what rings no bell: retries and
+// messages that fall due.
+const lookEvery = 500 * time.Millisecond
+
+func newReceive(a *app) *cobra.Command {
+	var db database
+	r := receiving{lease: 30 * time.Second}
+	cmd := &cobra.Command{
+		Use: "receive QUEUE", Short: "Receive messages, waiting for the first if told to",
+		Long: `Receive messages and print them. They are held until --lease ends and come again
+then, unless they are settled before by their delivery ids, by HTTP or SQL
+(posthaste.ack). With --ack they are acknowledged as soon as they are printed.
+
+Nothing received is no failure: nothing is printed then.`,
+		Example: "  posthaste receive orders --wait 20s --ack\n  posthaste receive orders --max 100 --json",
+		Args:    exactly(1, "a queue"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.max < 1 || r.max > 1000 {
+				return posthaste.Invalidf("max", "--max must be 1 to 1000, and is %d", r.max)
+			}
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.receive(ctx, e, args[0], r) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	db.flag(cmd)
+	flags.IntVar(&r.max, "max", 1, "the most messages wanted, 1 to 1000")
+	flags.Var(duration{&r.lease}, "lease", "how long they are held")
+	flags.Var(duration{&r.wait}, "wait", "how long to wait for the first one")
+	flags.BoolVar(&r.ack, "ack", false, "acknowledge them once they are printed")
+	later(flags, "subscription")
+	return cmd
+}
+
+func (a *app) receive(ctx context.Context, e posthaste.Engine, queue string, r receiving) error {
+	if err := posthaste.CheckName("queue", queue); err != nil {
+		return err
+	}
+	request := posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: r.max, Lease: r.lease}
+	got, err := e.Receive(ctx, request)
+	if err == nil && len(got) == 0 && r.wait > 0 {
+		got, err = receiveLater(ctx, e, request, r.wait)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.showDeliveries(got); err != nil {
+		return errors.Join(err, handBack(ctx, e, got))
+	}
+	if !r.ack {
+		return nil
+	}
+	return acknowledge(ctx, e, got)
+}
+
+// receiveLater waits at the doorbell until something was received or the time
+// is over.
+func receiveLater(ctx context.Context, e posthaste.Engine, request posthaste.ReceiveRequest, wait time.Duration) ([]posthaste.RawDelivery, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	bell, err := e.Doorbell(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer bell.Close()
+	var got []posthaste.RawDelivery
+	for len(got) == 0 && limited.Err() == nil {
+		err := bell.Sleep(limited, request.Queue, func(context.Context) (posthaste.LookReply, error) {
+			// Not with the limited context: an answer cut off by its end would
+			// leave messages held that nobody has seen.
+			var err error
+			got, err = e.Receive(ctx, request)
+			return posthaste.LookReply{Found: len(got) > 0, NextDue: lookEvery}, err
+		})
+		if err != nil && limited.Err() == nil {
+			return nil, err
+		}
+	}
+	return got, ctx.Err()
+}
+
+func (a *app) showDeliveries(got []posthaste.RawDelivery) error {
+	shown := make([]wire.Delivery, len(got))
+	for i, d := range got {
+		shown[i] = wire.NewDelivery(d)
+	}
+	return a.print(shown, func(w io.Writer) {
+		for i, d := range got {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			fields(w, "delivery", d.ID, "message", d.MessageID, "attempt", d.Attempt, "key", d.Key, "kind", d.Kind,
+				"reference", d.Reference, "headers", headerText(d.Headers), "type", d.ContentType, "created", clock(d.CreatedAt))
+			fmt.Fprintln(w, payloadText(d.Payload))
+		}
+	})
+}
+
+func headerText(headers map[string]string) string {
+	if len(headers) == 0 {
+		return ""
+	}
+	return fmt.Sprint(headers)
+}
+
+func settleAs(outcome posthaste.Outcome, got []posthaste.RawDelivery) []posthaste.Settlement {
+	settlements := make([]posthaste.Settlement, len(got))
+	for i, d := range got {
+		settlements[i] = posthaste.Settlement{Delivery: d.ID, Outcome: outcome}
+	}
+	return settlements
+}
+
+func acknowledge(ctx context.Context, e posthaste.Engine, got []posthaste.RawDelivery) error {
+	if len(got) == 0 {
+		return nil
+	}
+	results, err := e.Settle(ctx, settleAs(posthaste.Done, got))
+	if err != nil {
+		return fmt.Errorf("received, and not acknowledged: %w", err)
+	}
+	for _, r := range results {
+		if !r.Settled {
+			return &posthaste.Error{Code: posthaste.Conflict, Field: "lease", Cause: r.Err,
+				Message: fmt.Sprintf("delivery %s was no longer ours when it was acknowledged: it comes again", r.Delivery),
+				Hint:    "receive with a longer --lease"}
+		}
+	}
+	return nil
+}
+
+// handBack releases what could not be shown, so that it comes again at once.
+func handBack(ctx context.Context, e posthaste.Engine, got []posthaste.RawDelivery) error {
+	if len(got) == 0 {
+		return nil
+	}
+	_, err := e.Settle(ctx, settleAs(posthaste.Released, got))
+	return err
+}
