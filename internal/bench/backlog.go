@@ -48,6 +48,13 @@ func backlog(ctx context.Context, r *run) (err error) {
 	if err := t.work(ctx); err != nil {
 		return err
 	}
+	// The clock starts once the worker is at work.
+	limited, stop := context.WithTimeout(ctx, drainPatience)
+	defer stop()
+	if !t.await(limited, int64(r.o.Waiting)-1) {
+		r.invalid("no message was settled within %s of the worker's start", drainPatience)
+		return ctx.Err()
+	}
 	r.phase("flow with a backlog")
 	own := cost{meter: r.server.meter}
 	return r.profiled(true, func() error {

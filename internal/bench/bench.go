@@ -67,12 +67,14 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// scenarios in the order in which people read of them.
-var scenarios = []struct {
+type scenario struct {
 	name string
 	what string
 	run  func(context.Context, *run) error
-}{
+}
+
+// scenarios in the order in which people read of them.
+var scenarios = []scenario{
 	{"flow", "send in batches, handle each message, settle; against only inserting the same rows", flow},
 	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits", single},
 	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency},
@@ -94,13 +96,15 @@ func Scenarios() []string {
 }
 
 // Describe says in half a sentence what a scenario measures.
-func Describe(scenario string) string {
+func Describe(scenario string) string { return find(scenario).what }
+
+func find(name string) scenario {
 	for _, s := range scenarios {
-		if s.name == scenario {
-			return s.what
+		if s.name == name {
+			return s
 		}
 	}
-	return ""
+	return scenario{}
 }
 
 // Run runs one scenario and returns what it measured. A measurement that must
@@ -115,25 +119,23 @@ func Run(ctx context.Context, scenario string, o Options) (*Result, error) {
 		return nil, err
 	}
 	o.setDefaults()
-	i := slices.IndexFunc(scenarios, func(s struct {
-		name string
-		what string
-		run  func(context.Context, *run) error
-	}) bool {
-		return s.name == scenario
-	})
+	return execute(ctx, scenario, o, overhead)
+}
+
+// execute runs a scenario with as much time on top of its duration as given.
+func execute(ctx context.Context, scenario string, o Options, overhead time.Duration) (*Result, error) {
 	begun := time.Now()
-	limited, cancel := context.WithDeadline(ctx, begun.Add(o.Duration+overhead-clearing))
-	defer cancel()
 	r := &run{o: o, result: &Result{Scenario: scenario, Valid: true}, during: o.Duration, until: begun.Add(o.Duration + overhead - clearing)}
+	limited, cancel := context.WithDeadline(ctx, r.until)
+	defer cancel()
 	defer r.watch()()
-	err := r.perform(limited, scenarios[i].run)
+	err := r.perform(limited, find(scenario).run)
 	r.result.DurationSeconds = round(time.Since(begun).Seconds(), 1)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		r.invalid("the run was cut off %s over its duration, for the machine was too busy", overhead-clearing)
+		err = nil
+	}
 	if err != nil {
-		if ctx.Err() == nil && limited.Err() != nil {
-			r.invalid("the run was cut off after %s, %s over its duration", o.Duration+overhead-clearing, overhead-clearing)
-			return r.result, nil
-		}
 		return nil, err
 	}
 	return r.result, nil
@@ -195,7 +197,7 @@ type run struct {
 	started time.Time // when the first phase began; zero before
 }
 
-func (r *run) perform(ctx context.Context, scenario func(context.Context, *run) error) (err error) {
+func (r *run) perform(ctx context.Context, measure func(context.Context, *run) error) (err error) {
 	r.phase("starting PostgreSQL")
 	r.server, err = openServer(ctx, r)
 	if err != nil {
@@ -207,7 +209,7 @@ func (r *run) perform(ctx context.Context, scenario func(context.Context, *run) 
 		defer cancel()
 		err = errors.Join(err, r.server.close(ctx))
 	}()
-	return scenario(ctx, r)
+	return measure(ctx, r)
 }
 
 // phase says what goes on now.
@@ -235,11 +237,13 @@ func (r *run) part(share float64) time.Duration {
 // longer than they should have.
 func (r *run) late() bool { return time.Since(r.started) > r.during+draining/2 }
 
-// invalid notes the first reason why the result must not be trusted.
+// invalid notes a reason why the result must not be trusted.
 func (r *run) invalid(format string, args ...any) {
-	if r.result.Valid {
-		r.result.Valid, r.result.Reason = false, fmt.Sprintf(format, args...)
+	reason := fmt.Sprintf(format, args...)
+	if r.result.Valid = false; r.result.Reason != "" {
+		reason = r.result.Reason + "; " + reason
 	}
+	r.result.Reason = reason
 }
 
 // watch tells the progress until the function it returns is called.

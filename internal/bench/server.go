@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -16,18 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
-
-// embeddedSettings are those of a server of some size. Durability is left as
-// PostgreSQL has it: everything on.
-var embeddedSettings = map[string]string{
-	"shared_buffers":     "1GB",
-	"max_wal_size":       "8GB",
-	"checkpoint_timeout": "15min",
-	"max_connections":    "100",
-}
 
 // shownSettings go into every result.
 var shownSettings = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level", "wal_compression",
@@ -35,12 +24,12 @@ var shownSettings = []string{"fsync", "synchronous_commit", "full_page_writes", 
 
 // server is the PostgreSQL of one run, with the databases made on it.
 type server struct {
-	url      string
-	embedded *devpg.Server
-	dir      string // of the embedded server, removed at the end
-	meter    meter
-	made     []string
-	token    string
+	url   string
+	stop  func(context.Context) error // ends the embedded server; nil without one
+	dir   string                      // of the embedded server, removed at the end
+	meter meter
+	made  []string
+	token string
 }
 
 // openServer starts the embedded PostgreSQL, or connects to the given one, and
@@ -76,27 +65,6 @@ func openServer(ctx context.Context, r *run) (_ *server, err error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func (s *server) start(ctx context.Context, r *run) (err error) {
-	if s.dir, err = clusterDir(r.o.DataDir); err != nil {
-		return err
-	}
-	s.embedded, err = devpg.Start(ctx, devpg.Config{
-		DataDir: filepath.Join(s.dir, "postgres"), BinDir: r.o.PostgresBin, Version: r.o.PostgresVersion,
-		Settings: embeddedSettings, Ephemeral: true,
-		Progress: func(stage string, done, total int64) {
-			if total > 0 {
-				stage = fmt.Sprintf("%s %d %%", stage, 100*done/total)
-			}
-			r.phase("PostgreSQL: " + stage)
-		},
-	})
-	if err != nil {
-		return err
-	}
-	s.url = s.embedded.URL()
-	return nil
 }
 
 // clusterDir makes a directory below parent, or else on the first usual place
@@ -141,15 +109,23 @@ func (s *server) describe(ctx context.Context, r *run, conn *pgx.Conn) error {
 		return fmt.Errorf("the server's version cannot be read: %w", err)
 	}
 	s.meter = newMeter(pid)
-	for _, off := range []string{"fsync", "synchronous_commit"} {
-		if m.Settings[off] == "off" {
-			r.invalid("%s is off: commits are not durable, so the figures compare with nothing", off)
-		}
+	for _, name := range notDurable(m.Settings) {
+		r.invalid("%s is off: commits are not durable, so the figures compare with nothing", name)
 	}
 	if s.dir != "" && inMemory(s.dir) {
 		r.invalid("the database lies in memory (%s), where syncing costs nothing: choose another data directory", s.dir)
 	}
 	return nil
+}
+
+// notDurable names the settings by which a commit may be lost.
+func notDurable(settings map[string]string) (names []string) {
+	for _, name := range []string{"fsync", "synchronous_commit"} {
+		if settings[name] == "off" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // database makes a database with the schema and returns its URL.
@@ -199,13 +175,10 @@ func (s *server) create(ctx context.Context, purpose, how string) (name string, 
 
 // close drops what was made. It may be called on a server that never opened.
 func (s *server) close(ctx context.Context) error {
-	if s.embedded != nil || s.dir != "" {
+	if s.dir != "" {
 		var err error
-		if s.embedded != nil {
-			err = s.embedded.Stop(ctx)
-		}
-		if s.dir == "" {
-			return err
+		if s.stop != nil {
+			err = s.stop(ctx)
 		}
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}

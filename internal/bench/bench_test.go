@@ -1,0 +1,219 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+func TestOptionsAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		scenario string
+		options  Options
+		code     posthaste.Code
+		fields   []string
+	}{
+		{"flight", Options{}, posthaste.Invalid, []string{`"flight"`, "flow, single, latency"}},
+		{"", Options{}, posthaste.Invalid, []string{"there is no bench scenario"}},
+		{"relay", Options{}, posthaste.Unsupported, []string{`"relay" is not supported yet`}},
+		{"redis", Options{}, posthaste.Unsupported, []string{`"redis" is not supported yet`}},
+		{"pipeline", Options{}, posthaste.Unsupported, []string{`"pipeline" is not supported yet`}},
+		{"flow", Options{Duration: time.Millisecond, Batch: -1}, posthaste.Invalid, []string{"duration", "batch"}},
+		{"flow", Options{Duration: 2 * time.Hour}, posthaste.Invalid, []string{"duration"}},
+		{"backlog", Options{Waiting: 10_000_001}, posthaste.Invalid, []string{"waiting"}},
+		{"latency", Options{Rate: -3}, posthaste.Invalid, []string{"rate"}},
+		{"flow", Options{DatabaseURL: "postgres://x/y", DataDir: "/z"}, posthaste.Invalid, []string{"excludes"}},
+		{"flow", Options{DatabaseURL: "postgres://%zz:geheim@/"}, posthaste.Invalid, []string{"database URL"}},
+	} {
+		_, err := Run(t.Context(), c.scenario, c.options)
+		if posthaste.CodeOf(err) != c.code {
+			t.Errorf("%s %+v: %v, wanted code %s", c.scenario, c.options, err, c.code)
+			continue
+		}
+		for _, field := range c.fields {
+			if !strings.Contains(err.Error(), field) {
+				t.Errorf("%s %+v: %q does not name %s", c.scenario, c.options, err, field)
+			}
+		}
+		if strings.Contains(err.Error(), "geheim") {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+func TestNoServerIsUnavailable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
+	_, err = Run(t.Context(), "flow", Options{DatabaseURL: "postgres://somebody:geheim@" + at + "/x?sslmode=disable"})
+	if posthaste.CodeOf(err) != posthaste.Unavailable || strings.Contains(err.Error(), "geheim") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	t.Parallel()
+	if m := median([]float64{3, 1, 2}); m != 2 {
+		t.Errorf("median %g", m)
+	}
+	if m := median([]float64{4, 1, 2, 3}); m != 2.5 {
+		t.Errorf("median %g", m)
+	}
+	if median(nil) != 0 || percentile(nil, 0.5) != 0 || quotient(1, 0) != nil || rate(5, 0) != 0 {
+		t.Error("figures of nothing")
+	}
+	samples := make([]time.Duration, 200)
+	for i := range samples {
+		samples[i] = time.Duration(i + 1)
+	}
+	for q, want := range map[float64]time.Duration{0.5: 100, 0.95: 190, 0.99: 198, 1: 200} {
+		if got := percentile(samples, q); got != want {
+			t.Errorf("percentile %g: %d, wanted %d", q, got, want)
+		}
+	}
+	for v, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
+		if got := grouped(v); got != want {
+			t.Errorf("%g: %s", v, got)
+		}
+	}
+}
+
+func TestDurability(t *testing.T) {
+	t.Parallel()
+	if got := notDurable(map[string]string{"fsync": "on", "synchronous_commit": "local"}); len(got) != 0 {
+		t.Errorf("durable settings: %v", got)
+	}
+	got := notDurable(map[string]string{"fsync": "off", "synchronous_commit": "off"})
+	if strings.Join(got, " ") != "fsync synchronous_commit" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOtherDatabaseOfTheSameServer(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[string]string{
+		"postgres://u:p%40@h:1/x?sslmode=require":    "postgres://u:p%40@h:1/y?sslmode=require",
+		"postgresql://h?dbname=x&application_name=a": "postgresql://h/y?application_name=a",
+		"host=h dbname=x":                            "host=h dbname=x dbname=y",
+	} {
+		if got, err := withDatabase(at, "y"); err != nil || got != want {
+			t.Errorf("%s: %s, %v", at, got, err)
+		}
+	}
+}
+
+// message is one of the frontend's, as PostgreSQL's protocol has it.
+func message(kind string, body string) string {
+	n := 4 + len(body)
+	return kind + string([]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}) + body
+}
+
+func TestStatementsAreCountedOnTheWire(t *testing.T) {
+	t.Parallel()
+	said := message("", "\x00\x03\x00\x00user\x00me\x00\x00") +
+		message("p", "secret; secret") +
+		message("P", "s\x00select 1; select 2\x00\x00\x00") + message("B", "\x00s\x00") + message("E", "\x00\x00\x00\x00\x00") + message("S", "") + // 1
+		message("Q", "begin; select 1 ; commit;\x00") + // 3
+		message("Q", "\x00") + message("Q", " ; \x00") + // nothing
+		message("d", strings.Repeat("E", 2<<20)) + // longer than any buffer
+		message("F", "call") + // 1
+		message("X", "")
+	var w wire
+	var server bytes.Buffer
+	if err := w.forward(&server, strings.NewReader(said)); err != io.EOF {
+		t.Fatalf("forward: %v", err)
+	}
+	if server.String() != said {
+		t.Error("the server did not get what the client said")
+	}
+	if n := w.statements.Load(); n != 5 {
+		t.Errorf("%d statements, wanted 5", n)
+	}
+	if err := w.forward(io.Discard, strings.NewReader("\x00\x00\x00\x01")); err == nil || err == io.EOF {
+		t.Errorf("a length of 1: %v", err)
+	}
+}
+
+func TestFloorRowsHavePositionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	f := &floor{}
+	b := floorBuffer(7)
+	read := func(i int) int64 {
+		at := copyHeaderBytes + beforePosition + i*(len(b)-copyHeaderBytes-2)/floorRows
+		n := int64(0)
+		for _, c := range b[at : at+8] {
+			n = n<<8 | int64(c)
+		}
+		return n
+	}
+	f.number(b)
+	f.number(b)
+	for _, i := range []int{0, 1, floorRows - 1} {
+		if got, want := read(i), int64(floorRows+i+1); got != want {
+			t.Errorf("row %d has position %d, wanted %d", i, got, want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	r := Result{Scenario: "flow", Reason: "fsync is off", PerSecond: known(123456), Ratio: known(0.5), ServerCPU: known(6.25), Batch: 1000,
+		Machine:    Machine{Cores: 2, PostgresVersion: "18.3", FsyncPerSecond: known(1000), Settings: map[string]string{"fsync": "off"}},
+		FlowResult: &FlowResult{FloorPerSecond: 246912, FloorConnections: 2}}
+	var b bytes.Buffer
+	if err := r.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"123,456/s", "246,912/s", "0.50", "6.25 µs", "NOT VALID", "fsync is off", "PostgreSQL 18.3", "PgQue", "16 vCPU", "outbox article"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+func TestJSONHasItsFixedNames(t *testing.T) {
+	t.Parallel()
+	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{},
+		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, IdleResult: &IdleResult{}}
+	has := encode(t, &r)
+	// Two embedded structs with the same name would both lose it silently.
+	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
+		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
+		statements_per_second cpu_percent rss_mb`) {
+		if _, ok := has[name]; !ok {
+			t.Errorf("%q is missing", name)
+		}
+	}
+	for _, name := range strings.Fields("cores fsync_per_second postgres_version settings") {
+		if _, ok := has["machine"].(map[string]any)[name]; !ok {
+			t.Errorf("machine.%s is missing", name)
+		}
+	}
+	if has := encode(t, &Result{Scenario: "idle", IdleResult: &IdleResult{}}); has["floor_per_second"] != nil || has["rss_mb"] == nil {
+		t.Errorf("a scenario shows another's fields: %v", has)
+	}
+}
+
+func encode(t *testing.T, r *Result) map[string]any {
+	t.Helper()
+	raw, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

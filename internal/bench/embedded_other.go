@@ -1,0 +1,14 @@
+//go:build !unix
+
+package bench
+
+import (
+	"context"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+func (s *server) start(context.Context, *run) error {
+	return &posthaste.Error{Code: posthaste.Unsupported, Field: "database_url",
+		Message: "there is no embedded PostgreSQL for this system", Hint: "name a server with --database-url"}
+}

@@ -1,0 +1,221 @@
+//go:build unix
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// These tests look at shapes and rules. How fast it was, on a machine that runs
+// tests beside, says nothing.
+
+// patient is time on top of the duration that no machine should need.
+const patient = 5 * time.Minute
+
+// smoke runs a scenario briefly on the shared server, whose fsync is off.
+func smoke(t *testing.T, scenario string, o Options) *Result {
+	t.Helper()
+	if o.DatabaseURL = testpg.Superuser(t); o.Duration == 0 {
+		o.Duration = time.Second
+	}
+	o.setDefaults()
+	r, err := execute(t.Context(), scenario, o, patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Valid || !strings.HasPrefix(r.Reason, "fsync is off") {
+		t.Errorf("valid is %t for the reason %q, though fsync is off", r.Valid, r.Reason)
+	}
+	if r.Scenario != scenario || r.Machine.Cores < 1 || r.Machine.Settings["fsync"] != "off" || r.Machine.FsyncPerSecond != nil ||
+		!strings.HasPrefix(r.Machine.PostgresVersion, testpg.Version(t)) {
+		t.Errorf("machine: %+v", r.Machine)
+	}
+	return r
+}
+
+// onlyFsync checks that nothing else was wrong.
+func onlyFsync(t *testing.T, r *Result) {
+	t.Helper()
+	if strings.Contains(r.Reason, ";") {
+		t.Errorf("reason: %s", r.Reason)
+	}
+}
+
+func above(t *testing.T, name string, v float64) {
+	t.Helper()
+	if v <= 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		t.Errorf("%s is %g", name, v)
+	}
+}
+
+func aboveKnown(t *testing.T, name string, v *float64) {
+	t.Helper()
+	if v == nil {
+		t.Errorf("%s is not known", name)
+		return
+	}
+	above(t, name, *v)
+}
+
+// trafficFigures checks what every scenario with a flow of messages has.
+func trafficFigures(t *testing.T, r *Result) {
+	t.Helper()
+	aboveKnown(t, "per_second", r.PerSecond)
+	aboveKnown(t, "client CPU", r.ClientCPU)
+	if runtime.GOOS == "linux" {
+		aboveKnown(t, "server CPU", r.ServerCPU)
+	}
+	above(t, "messages", float64(r.Messages))
+}
+
+func TestTH1Flow(t *testing.T) {
+	t.Parallel()
+	profile := filepath.Join(t.TempDir(), "cpu.pprof")
+	r := smoke(t, "flow", Options{Batch: 100, Profile: profile})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	aboveKnown(t, "ratio", r.Ratio)
+	above(t, "floor_per_second", r.FloorPerSecond)
+	if r.Batch != 100 || len(r.Rounds) == 0 || len(r.FloorRounds) != len(r.Rounds) {
+		t.Errorf("batch %d, rounds %v, floor %v", r.Batch, r.Rounds, r.FloorRounds)
+	}
+	if got, want := *r.Ratio, *r.PerSecond/r.FloorPerSecond; math.Abs(got-want) > 0.001*want {
+		t.Errorf("ratio %g is not %g ÷ %g", got, *r.PerSecond, r.FloorPerSecond)
+	}
+	if len(r.Rounds) == rounds { // late rounds are left out, and the profile with them
+		if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
+			t.Errorf("no profile: %v", err)
+		}
+	}
+}
+
+func TestTH2Single(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "single", Options{})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	aboveKnown(t, "ratio", r.Ratio)
+	above(t, "plain_per_second", r.PlainPerSecond)
+	above(t, "handled_per_second", r.HandledPerSecond)
+}
+
+func TestTH3Pinned(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "pinned", Options{Batch: 100})
+	trafficFigures(t, r)
+	if len(r.Sixths) != 6 || r.FirstPerSecond != r.Sixths[0] || r.LastPerSecond != r.Sixths[5] {
+		t.Errorf("sixths: %+v", r.PinnedResult)
+	}
+}
+
+func TestTH4Backlog(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "backlog", Options{Waiting: 2500, Batch: 100, Duration: 3 * time.Second})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	above(t, "empty_per_second", r.EmptyPerSecond)
+	if r.Waiting != 2500 {
+		t.Errorf("waiting: %d", r.Waiting)
+	}
+}
+
+func TestLA1Latency(t *testing.T) {
+	t.Parallel()
+	t.Run("enough samples", func(t *testing.T) {
+		t.Parallel()
+		r := smoke(t, "latency", Options{Rate: 300, OpenSender: true})
+		onlyFsync(t, r)
+		trafficFigures(t, r)
+		above(t, "p50", r.P50)
+		if r.P50 > r.P95 || r.P95 > r.P99 || r.P99 > r.Max || !r.OpenSender || r.Messages != 280 {
+			t.Errorf("latency: %+v of %d", r.LatencyResult, r.Messages)
+		}
+	})
+	t.Run("too few samples", func(t *testing.T) {
+		t.Parallel()
+		if r := smoke(t, "latency", Options{}); !strings.Contains(r.Reason, "30 samples are too few") {
+			t.Errorf("reason: %s", r.Reason)
+		}
+	})
+}
+
+func TestLA2Idle(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "idle", Options{})
+	if r.Queues != 20 || !strings.Contains(r.Reason, "of idling are too few") || r.Ratio != nil || r.PerSecond != nil {
+		t.Errorf("idle: %+v %s", r.IdleResult, r.Reason)
+	}
+	above(t, "measured_seconds", r.MeasuredSeconds)
+	if runtime.GOOS == "linux" {
+		above(t, "rss_mb", r.RSSMB)
+	}
+}
+
+// What was made on somebody's server must go, also after Ctrl-C.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	s := testpg.Server(t)
+	left := func() (n int) {
+		conn, err := pgx.Connect(t.Context(), s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if err := conn.QueryRow(t.Context(), "select count(*) from pg_database where datname like 'posthaste_bench_%'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	made := 0
+	_, err := Run(ctx, "flow", Options{Duration: time.Minute, DatabaseURL: s.URL(), Progress: func(phase string, _, _ time.Duration) {
+		if phase == "floor" && made == 0 {
+			made = left()
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the run was cancelled and returned %v", err)
+	}
+	if made != 2 || left() != 0 {
+		t.Errorf("%d databases were made and %d are left", made, left())
+	}
+}
+
+// The one run that is durable: with the embedded server, nothing is wrong.
+func TestEmbeddedServerIsDurable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if inMemory(dir) {
+		t.Logf("the temporary directory is in memory: %s", dir)
+	}
+	o := Options{Duration: 2 * time.Second, DataDir: dir, Batch: 100, PostgresVersion: testpg.Version(t)}
+	o.setDefaults()
+	r, err := execute(t.Context(), "flow", o, patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Valid == inMemory(dir) {
+		t.Errorf("valid is %t: %s", r.Valid, r.Reason)
+	}
+	aboveKnown(t, "fsync_per_second", r.Machine.FsyncPerSecond)
+	if !r.Machine.Embedded || r.Machine.Settings["fsync"] != "on" || r.Machine.Settings["synchronous_commit"] != "on" {
+		t.Errorf("machine: %+v", r.Machine)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
