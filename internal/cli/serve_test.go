@@ -1,0 +1,228 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/catcher"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// freeAddress is an address of this machine that was free a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func answers(url string, want int) func() error {
+	return func() error {
+		status, err := get(url, nil)
+		if status != want {
+			return fmt.Errorf("status %d, want %d: %v", status, want, err)
+		}
+		return nil
+	}
+}
+
+// within fails the test if met takes longer than limit.
+func within(t *testing.T, limit time.Duration, what string, met func() error) {
+	t.Helper()
+	begun := time.Now()
+	eventually(t, what, met)
+	if took := time.Since(begun); took > limit {
+		t.Errorf("%s: took %s, at most %s is promised", what, took, limit)
+	}
+}
+
+// makeEmails makes the queue of e-mails as migrate up does.
+func makeEmails(t *testing.T, url string) {
+	t.Helper()
+	engine, err := postgres.Open(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	if err := engine.QueueCreate(context.Background(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHA5ServeWaitsForItsDatabase starts serve --worker before its database,
+// and takes the database away and back.
+func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	pg := testpg.Server(t)
+	makeEmails(t, pg.URL())
+	if err := pg.Kill(); err != nil { // a throw-away server's Stop is for good
+		t.Fatal(err)
+	}
+	mails, err := catcher.Start(catcher.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mails.Close()
+	address := freeAddress(t)
+	base := "http://" + address
+	p := start(t, "", []string{"DATABASE_URL=" + pg.URL(), "SMTP_URL=smtp://" + mails.Addr() + "?tls=none"}, "serve", "--worker", "--listen", address)
+	eventually(t, "it is alive", answers(base+"/healthz", 200))
+	eventually(t, "it is not ready", answers(base+"/readyz", 503))
+	eventually(t, "it says that it waits", func() error {
+		if !strings.Contains(p.said(), "waiting for it") {
+			return fmt.Errorf("it said %q", p.said())
+		}
+		return nil
+	})
+	status, _ := do("POST", base+"/v1/emails", aMail, nil)
+	if status != http.StatusServiceUnavailable {
+		t.Errorf("a mail without a database: status %d, want 503", status)
+	}
+
+	for round := 1; round <= 2; round++ {
+		if err := pg.Restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+		within(t, 5*time.Second, "ready again", answers(base+"/readyz", 200))
+		if _, err := do("POST", base+"/v1/emails", aMail, nil); err != nil {
+			t.Fatal(err)
+		}
+		limited, cancel := context.WithTimeout(ctx, patience)
+		if err := mails.Wait(limited, func(all []catcher.Mail) bool { return len(all) == round }); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if round == 2 {
+			break
+		}
+		if err := pg.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		within(t, 5*time.Second, "not ready", answers(base+"/readyz", 503))
+	}
+	if code := p.stop(syscall.SIGTERM); code != 0 {
+		t.Errorf("SIGTERM: exit code %d", code)
+	}
+	said := p.said()
+	for text, want := range map[string]int{"waiting for it": 1, "can be reached now": 1, "not ready": 2, "ready again": 2, "a second signal": 1} {
+		if got := strings.Count(said, text); got != want {
+			t.Errorf("it said %q %d times, want %d:\n%s", text, got, want, said)
+		}
+	}
+}
+
+const aMail = `{"from": "shop@example.com", "to": ["ada@example.com"], "subject": "Your order", "text": "It is on its way."}`
+
+// TestHA3SecondSignalExitsAtOnce holds a request open, so that stopping in
+// order would take the whole grace.
+func TestHA3SecondSignalExitsAtOnce(t *testing.T) {
+	t.Parallel()
+	database := testpg.New(t)
+	for _, c := range []struct {
+		signal syscall.Signal
+		code   int
+	}{{syscall.SIGTERM, 143}, {syscall.SIGINT, 130}} {
+		address := freeAddress(t)
+		p := start(t, "", []string{"DATABASE_URL=" + database}, "serve", "--listen", address, "--grace", "10m")
+		eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
+		holdRequest(t, address)
+		if err := p.Process.Signal(c.signal); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it stops", func() error {
+			if !strings.Contains(p.said(), "a second signal ends it at once") {
+				return fmt.Errorf("it said %q", p.said())
+			}
+			return nil
+		})
+		if code := p.stop(c.signal); code != c.code {
+			t.Errorf("second %s: exit code %d, want %d", c.signal, code, c.code)
+		}
+	}
+}
+
+// TestHA3GraceEnds holds a request open beyond the grace: it is cut off, and
+// told.
+func TestHA3GraceEnds(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	p := start(t, "", []string{"DATABASE_URL=" + testpg.New(t)}, "serve", "--listen", address, "--grace", "100ms")
+	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
+	holdRequest(t, address)
+	if code := p.stop(syscall.SIGTERM); code != 1 || !strings.Contains(p.said(), "cut off") {
+		t.Errorf("exit code %d, want 1:\n%s", code, p.said())
+	}
+}
+
+// holdRequest sends the beginning of a request and waits until the server
+// reads on: it asks for the body.
+func holdRequest(t *testing.T, address string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "POST /v1/emails HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n", address)
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+		t.Fatalf("the server answered %q, %v", line, err)
+	}
+}
+
+// TestServeWithToken listens beyond loopback, which a token allows, and lets in
+// only who has it.
+func TestServeWithToken(t *testing.T) {
+	t.Parallel()
+	_, port, _ := net.SplitHostPort(freeAddress(t))
+	env := []string{"DATABASE_URL=" + testpg.New(t), "POSTHASTE_TOKEN=open-sesame"}
+	p := start(t, "", env, "serve", "--listen", "0.0.0.0:"+port, "--log-format", "json")
+	base := "http://127.0.0.1:" + port
+	eventually(t, "it is ready", answers(base+"/readyz", 200))
+	if err := answers(base+"/v1/queues", 401)(); err != nil {
+		t.Error(err)
+	}
+	if err := answers(base+"/metrics", 401)(); err != nil {
+		t.Error(err)
+	}
+	r, err := http.NewRequest("GET", base+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer open-sesame")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	metrics := bufio.NewScanner(answer.Body)
+	found := false
+	for metrics.Scan() {
+		found = found || metrics.Text() == "posthaste_store_up 1"
+	}
+	if answer.StatusCode != 200 || !found {
+		t.Errorf("metrics with the token: %s, posthaste_store_up 1 found: %v", answer.Status, found)
+	}
+	if code := p.stop(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if said := p.said(); strings.Contains(said, "open-sesame") || !strings.HasPrefix(said, "{") {
+		t.Errorf("the log holds the token or is no JSON:\n%s", said)
+	}
+}
