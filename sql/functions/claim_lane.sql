@@ -23,6 +23,7 @@ declare
   d record;
   f record;
   v_found int;
+  v_idle boolean;
   v_left int := p_max;
   v_alone boolean := false;
   v_walked int := 0;
@@ -53,6 +54,9 @@ begin
       continue when not p_due;
       w := posthaste.cursor_of(v_reader + 1, l);
       t := greatest(t, w.t1);
+      select x.idle, x.next_due into v_idle, next_due from posthaste.due_idle(p_queue, p_lane, w, t, l) x;
+      continue when v_idle;
+      next_due := null;
       for v_round in 1..4 loop
         c := w;
         if c.ended then

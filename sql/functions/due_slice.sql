@@ -1,8 +1,9 @@
 -- posthaste.due_slice: the next entries of one part of a due window.
 -- Part 1: entries that became visible between the window's snapshots with a due
 -- time not after its end. Part 2: entries visible before, whose due time lies
--- between the window's times. Entries of other subscriptions, cancelled ones and
--- those due later are walked over, in bounded steps.
+-- between the window's times. Entries of other subscriptions, cancelled ones,
+-- those due later and, in part 2, those of part 1 are walked over, in bounded
+-- steps.
 -- One lower bound, not two: a btree starts at only one of them.
 -- Arguments: w holds the window, the part and the key after which to go on; how
 -- many; whether one that must run alone may be handed out; the live slots.
@@ -68,17 +69,18 @@ begin
       end if;
     end loop;
   else
-    for v in select e.xid, e.pos, e.due_at, e.for_subscription, e.losses
+    -- Those that part 1 had are told apart here and not by the query: they too
+    -- are walked over, a whole backlog of them, and must count.
+    for v in select e.xid, e.pos, e.due_at, e.for_subscription, e.losses, pg_visible_in_snapshot(e.xid, w.s0) as before
                from posthaste.entries e
               where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null
                 and (e.due_at, e.pos) > (greatest(w.t0, w.last_due), case when w.t0 >= w.last_due then 9223372036854775807 else w.last_pos end)
                 and e.due_at <= w.t1
                 and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
-                and pg_visible_in_snapshot(e.xid, w.s0)
               order by e.due_at, e.pos
               limit v_steps loop
       walked := walked + 1;
-      if (v.for_subscription is null or v.for_subscription = p_subscription)
+      if v.before and (v.for_subscription is null or v.for_subscription = p_subscription)
          and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber)) then
         if v.losses >= 2 then
           if w.places > 0 or not p_alone then

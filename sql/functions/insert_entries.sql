@@ -6,7 +6,8 @@
 -- Inserts: entries.
 create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
   p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean)
-returns bigint[] language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+returns bigint[] language plpgsql volatile 
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_names text[];
   v_queues int[];

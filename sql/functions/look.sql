@@ -15,6 +15,8 @@ declare
   v_reader bigint;
   v_due timestamptz;
   d record;
+  v_idle boolean;
+  v_next timestamptz;
 begin
   ready := false;
   for v_lane in 0..p_lanes - 1 loop
@@ -26,6 +28,9 @@ begin
       return;
     end if;
     w := posthaste.cursor_of(v_reader + 1, l);
+    select x.idle, x.next_due into v_idle, v_next from posthaste.due_idle(p_queue, v_lane, w, t, l) x;
+    v_due := least(v_due, v_next);
+    continue when v_idle;
     for v_round in 1..4 loop
       c := w;
       if c.ended then

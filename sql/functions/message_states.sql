@@ -90,13 +90,13 @@ begin
            w.number, w.name, w.now,
            case when w.now in ('scheduled', 'retrying') and w.due_at > v_now then w.due_at end,
            case when w.claim is null then w.story
-                else w.story || jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
+                else w.story || (jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
                   'outcome', case when w.now <> 'running' then w.now end,
                   'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
                   'claimed_at', w.claimed_at, 'ended_at', coalesce(w.ended_at, w.settled_at),
                   'duration_ms', coalesce(w.took, w.duration), 'error', w.error))
                   -- Not stripped: a receipt may hold nulls of its own.
-                  || case when w.receipt is null then '{}' else jsonb_build_object('receipt', w.receipt) end end
+                  || case when w.receipt is null then '{}' else jsonb_build_object('receipt', w.receipt) end) end
       from told w
       left join posthaste.registrations r on r.id = w.holder
      -- Retried, lost or released: the entry that followed is gone.

@@ -1,0 +1,25 @@
+-- posthaste.due_idle: whether a due track certainly has nothing to hand out, by
+-- two index probes in place of walking its window: no entry became visible since
+-- the cursor's snapshot, and none that was visible has fallen due since.
+-- Arguments: queue, lane, the cursor, the time of the look, the live slots.
+-- Returns: idle (false: walk the window), and when the next entry falls due.
+create or replace function posthaste.due_idle(p_queue int, p_lane int, w posthaste.claims, t timestamptz, l posthaste.live,
+  out idle boolean, out next_due timestamptz)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+begin
+  idle := false;
+  if w.ended and w.part = 2 then
+    select not exists (
+             select from posthaste.entries e
+              where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.xid >= pg_snapshot_xmin(w.s1)
+                and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)),
+           (select e.due_at from posthaste.entries e
+             where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.due_at > w.t1
+               and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+             order by e.due_at, e.pos limit 1)
+      into idle, next_due;
+    idle := idle and (next_due is null or next_due > t);
+  end if;
+end $$;
