@@ -119,7 +119,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 }
 
 // Messages implements [posthaste.Admin]. By reference and term it uses their
-// indexes; with a state other than dead it looks at the 20,000 newest messages
+// indexes; with a state other than dead it looks at the 10,000 newest messages
 // that match the rest, and finds older ones by paging on with Before.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, error) {
 	return e.messages(ctx, `select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
