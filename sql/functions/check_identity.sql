@@ -3,7 +3,12 @@
 -- other transaction ids, and no trace in the ids shows it; claims by stored
 -- snapshots would skip messages in silence. A backend never changes its
 -- database, so the answer is remembered for the session.
--- Errors: PH503. Reads: identity.
+-- After a crash it also moves the sequence a revolution ahead, before anything is
+-- handed out: workers commit claims without waiting for the flush, and an id that
+-- was lost with the crash must not come to mean another claim while its holder
+-- lives on. Sessions do not survive a crash, so this too is asked once a session.
+-- Errors: PH503. Reads: identity, since_crash. Updates: slots, positions.
+-- Locks: after a crash, the maintenance key.
 create or replace function posthaste.check_identity()
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -13,6 +18,13 @@ begin
     raise exception using errcode = 'PH503',
       message = 'this database is a copy of the one that its messages were sent in: nothing is handed out until a person says what it is',
       hint = 'sending works; to hand out here, the ledger must be rebased, which this version does not support yet';
+  end if;
+  if not exists (select from posthaste.since_crash) then
+    perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
+    if not exists (select from posthaste.since_crash) then
+      perform posthaste.jump();
+      insert into posthaste.since_crash default values;
+    end if;
   end if;
   perform set_config('posthaste.identity_checked', 'yes', false);
 end $$;

@@ -1,88 +1,10 @@
 -- posthaste.deliveries_of: the entries of one claim's slice, with their places.
--- Entries never change, so a slice can be read again by anyone at any time.
--- Arguments: the claim's row (snapshots filled in or not), and whether a slice of
--- which rows are gone is an error.
--- Errors: PH409 "reclaimed" if there are not as many rows as the claim says:
--- places would be counted wrong. A snapshot older than the claim ends so, too.
--- Reads: claims, entries, slots, cancelled.
+-- Errors: as posthaste.fetch.
 create or replace function posthaste.deliveries_of(c posthaste.claims)
 returns table (place int, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
   attempt smallint, failures smallint, losses smallint, losses_alone smallint,
   content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8)
-language plpgsql stable rows 1000
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
-declare
-  l posthaste.live;
-  v_queue int := c.reader >> 20;
-  v_subscription int := (c.reader >> 10) & 1023;
-  v_lane int := (c.reader >> 1) & 511;
-  v_subscriber bigint := c.reader >> 10;
-  v_lo bigint[];
-  v_hi bigint[];
-  v_rows int;
-begin
-  if c.places = 0 then
-    return;
-  end if;
-  l := posthaste.live_slots();
-  if c.window_claim is not null and c.s1 is null then
-    select k.s0, k.s1 into c.s0, c.s1 from posthaste.claims k where k.slot = c.slot and k.id = c.window_claim;
-  end if;
-  if c.part < 2 then
-    select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(c.s0, c.s1) x;
-  end if;
-  if c.part = 0 then
-    return query
-      select (row_number() over ())::int - 1, e.*
-        from unnest(v_lo, v_hi) r (lo, hi)
-       cross join lateral (
-      select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
-             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
-        from posthaste.entries e
-       where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
-         and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
-         and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
-         and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
-         and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
-       order by e.xid, e.pos) e
-       where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint;
-  elsif c.part = 1 then
-    return query
-      select (row_number() over ())::int - 1, e.*
-        from unnest(v_lo, v_hi) r (lo, hi)
-       cross join lateral (
-      select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
-             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
-        from posthaste.entries e
-       where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
-         and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
-         and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
-         and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
-         and (e.for_subscription is null or e.for_subscription = v_subscription)
-         and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
-         and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
-       order by e.xid, e.pos) e
-       where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint;
-  else
-    return query
-      select (row_number() over ())::int - 1, e.*
-        from (
-      select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
-             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
-        from posthaste.entries e
-       where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
-         and (e.due_at, e.pos) >= (c.first_due, c.first_pos) and (e.due_at, e.pos) <= (c.last_due, c.last_pos)
-         and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
-         and (e.for_subscription is null or e.for_subscription = v_subscription)
-         and pg_visible_in_snapshot(e.xid, c.s0)
-         and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
-       order by e.due_at, e.pos) e;
-  end if;
-  get diagnostics v_rows = row_count;
-  if v_rows <> c.places then
-    raise exception using errcode = 'PH409',
-      message = format('claim %s has %s deliveries of which %s can be read: it was reclaimed, or this transaction is older than it', c.id, c.places, v_rows),
-      hint = 'its deliveries are settled, or will be handed out again';
-  end if;
-end $$;
+language sql stable rows 1000 set search_path = pg_catalog, pg_temp as
+$$ select (f.delivery_id & 4095)::int, f.pos, f.message_id, f.created_at, f.due_at, f.attempt, f.failures, f.losses, f.losses_alone,
+          f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload, f.ord
+     from posthaste.fetch(null, null, c) f $$;

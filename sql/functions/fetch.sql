@@ -1,25 +1,103 @@
--- posthaste.fetch: reads what a worker's claim of a number holds, outside the
--- readers' locks and as often as wanted.
+-- posthaste.fetch: reads the slices of a worker's claim of a number, outside the
+-- readers' locks and as often as wanted: entries never change.
+-- Arguments: worker and number; or a claim's row in their place.
 -- Returns: one row per delivery that is not withheld, in key order; none where
 -- the number has nothing. An empty answer after a lost reply proves nothing:
 -- claim again with the same number.
--- Errors: PH409 reclaimed. Reads: claims, entries.
-create or replace function posthaste.fetch(p_worker bigint, p_number bigint)
-returns table (delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea,
-  content_type text, reference text, created_at timestamptz, due_at timestamptz, story jsonb, alone boolean)
-language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+-- Errors: PH409 "reclaimed" if there are not as many rows as the claim says, for
+-- places would be counted wrong. A snapshot older than the claim ends so, too.
+-- Reads: claims, entries, slots, cancelled.
+create or replace function posthaste.fetch(p_worker bigint, p_number bigint, p_claim posthaste.claims default null)
+returns table (delivery_id bigint, alone boolean, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
+  attempt smallint, failures smallint, losses smallint, losses_alone smallint,
+  content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8)
+language plpgsql stable security definer rows 1000
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
 declare
-  c posthaste.claims;
+  c posthaste.claims := p_claim;
   l posthaste.live := posthaste.live_slots();
+  v_more posthaste.claims[];
+  v_queue int;
+  v_subscription int;
+  v_lane int;
+  v_subscriber bigint;
+  v_lo bigint[];
+  v_hi bigint[];
+  v_rows int;
 begin
-  for c in select k.* from posthaste.claims k
-            where k.holder = p_worker and k.number = p_number
-              and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
-            order by k.id loop
-    return query
-      select c.id * 4096 + d.place, d.message_id, d.attempt, d.key, d.kind, d.headers, d.payload,
-             d.content_type, d.reference, d.created_at, d.due_at, d.story, c.alone
-        from posthaste.deliveries_of(c) d;
+  if c.id is null then
+    v_more := array(select k from posthaste.claims k
+                     where k.holder = p_worker and k.number = p_number
+                       and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                     order by k.id);
+  else
+    v_more := array[c];
+  end if;
+  foreach c in array v_more loop
+    continue when c.places = 0;
+    v_queue := c.reader >> 20;
+    v_subscription := (c.reader >> 10) & 1023;
+    v_lane := (c.reader >> 1) & 511;
+    v_subscriber := c.reader >> 10;
+    if c.window_claim is not null and c.s1 is null then
+      select k.s0, k.s1 into c.s0, c.s1 from posthaste.claims k where k.slot = c.slot and k.id = c.window_claim;
+    end if;
+    if c.part < 2 then
+      select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(c.s0, c.s1) x;
+    end if;
+    if c.part = 0 then
+      return query
+        select c.id * 4096 + row_number() over () - 1, c.alone, e.*
+          from unnest(v_lo, v_hi) r (lo, hi)
+         cross join lateral (
+        select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
+               e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
+          from posthaste.entries e
+         where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
+           and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
+           and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+           and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
+         order by e.xid, e.pos) e
+         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint;
+    elsif c.part = 1 then
+      return query
+        select c.id * 4096 + row_number() over () - 1, c.alone, e.*
+          from unnest(v_lo, v_hi) r (lo, hi)
+         cross join lateral (
+        select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
+               e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
+          from posthaste.entries e
+         where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
+           and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
+           and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+           and (e.for_subscription is null or e.for_subscription = v_subscription)
+           and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
+           and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
+         order by e.xid, e.pos) e
+         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint;
+    else
+      return query
+        select c.id * 4096 + row_number() over () - 1, c.alone, e.*
+          from (
+        select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
+               e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
+          from posthaste.entries e
+         where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
+           and (e.due_at, e.pos) >= (c.first_due, c.first_pos) and (e.due_at, e.pos) <= (c.last_due, c.last_pos)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+           and (e.for_subscription is null or e.for_subscription = v_subscription)
+           and pg_visible_in_snapshot(e.xid, c.s0)
+           and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
+         order by e.due_at, e.pos) e;
+    end if;
+    get diagnostics v_rows = row_count;
+    if v_rows <> c.places then
+      raise exception using errcode = 'PH409',
+        message = format('claim %s has %s deliveries of which %s can be read: it was reclaimed, or this transaction is older than it', c.id, c.places, v_rows),
+        hint = 'its deliveries are settled, or will be handed out again';
+    end if;
   end loop;
 end $$;

@@ -18,7 +18,6 @@ begin
     raise exception using errcode = 'PH410', message = format('worker %s is not registered any more', p_worker),
       hint = 'register anew; what it held is handed out elsewhere';
   end if;
-  perform posthaste.move_mark(p_worker);
   v_maintain := (select p.last_value from posthaste.positions p) <> (select k.last_value from posthaste.counted k);
   v_rescue := exists (select from posthaste.registrations w where w.lost_at is not null or w.ended_at is not null
                          or posthaste.worker_overdue(w));
@@ -41,4 +40,6 @@ begin
     rescue := v_rescue;
     return next;
   end if;
+  -- Last, for it keeps this worker from claiming until the transaction ends.
+  perform posthaste.move_mark(p_worker);
 end $$;

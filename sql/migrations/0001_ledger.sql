@@ -12,6 +12,15 @@ create table posthaste.identity (
   installation      uuid    not null default gen_random_uuid()
 );
 
+-- Empty after a crash of the database or a promotion, for that is what becomes
+-- of unlogged tables: ids of claims whose commit was not flushed may be issued
+-- again then, unless the sequence jumps first.
+create unlogged table posthaste.since_crash (
+  only_row boolean primary key default true check (only_row),
+  at       timestamptz not null default clock_timestamp()
+);
+insert into posthaste.since_crash default values;
+
 -- Settings of the whole ledger, changed by hand only.
 create table posthaste.settings (
   only_row    boolean primary key default true check (only_row),

@@ -1,0 +1,14 @@
+-- posthaste.jump: moves the sequence a revolution ahead within its slot.
+-- Called under the maintenance key. Updates: slots, positions.
+create or replace function posthaste.jump()
+returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_last bigint;
+  v_start bigint;
+begin
+  select last_value into v_last from posthaste.positions;
+  v_start := posthaste.slot_start(v_last, ((v_last >> 22) & 15)::int);
+  perform setval('posthaste.positions', v_start, false);
+  update posthaste.slots set epoch = v_start >> 22, live = true, left_at = null, marked_by = null
+   where slot = (v_last >> 22) & 15;
+end $$;
