@@ -348,3 +348,33 @@ func TestQueuesByCounters(t *testing.T) {
 		t.Errorf("queues %+v", all)
 	}
 }
+
+// The role for operators is enough for everything they look at.
+func TestViewsAsAdmin(t *testing.T) {
+	a := newAdminTest(t, posthaste.QueueOptions{})
+	a.send(posthaste.Message{Reference: "r"})
+	conn, err := a.pool.Acquire(a.ctx)
+	a.check(err)
+	defer conn.Release()
+	_, err = conn.Exec(a.ctx, "set role posthaste_admin")
+	a.check(err)
+	defer func() {
+		_, err := conn.Exec(context.WithoutCancel(a.ctx), "reset role")
+		a.check(err)
+	}()
+	for sql, want := range map[string]string{
+		"select state || ' ' || subscription || ' ' || jsonb_array_length(attempts) from posthaste.messages where queue = 'q' and reference = 'r'": "ready default 0",
+		"select subscription || ' ' || (oldest_age > '0')::text || ' ' || max_attempts from posthaste.queues where queue = 'q'":                    "default true 20",
+		"select name || ' ' || state from posthaste.workers":                                                                                       "host/1 alive",
+		"select count(*)::text from posthaste.dead_letters":                                                                                        "0",
+		"select state from posthaste.list_messages(with_reference => 'r')":                                                                         "ready",
+		"select count(*)::text from posthaste.list_dead_letters(ids => '{1}')":                                                                     "0",
+		"select count(*)::text from posthaste.replay('{1}')":                                                                                       "0",
+		"select count(*)::text from posthaste.discard('{1}')":                                                                                      "0",
+	} {
+		var got string
+		if err := conn.QueryRow(a.ctx, sql).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", sql, got, err, want)
+		}
+	}
+}

@@ -1,7 +1,7 @@
 -- posthaste.handed_out: how many deliveries a subscription was ever handed: the
 -- sum over its readers' newest claims. Reads: claims.
 create or replace function posthaste.handed_out(p_queue int, p_subscription int, p_lanes int)
-returns bigint language plpgsql stable
+returns bigint language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare

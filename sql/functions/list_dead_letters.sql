@@ -7,7 +7,7 @@ create or replace function posthaste.list_dead_letters(in_queue text default nul
 returns table (message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[],
   content_type text, payload bytea, created_at timestamptz, died_at timestamptz, error text, attempts jsonb)
 language plpgsql stable security definer rows 100
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
 declare
   v_max int := list_dead_letters.max;

@@ -13,7 +13,7 @@ create or replace function posthaste.message(id bigint)
 returns table (message_id bigint, queue text, subscription text, state text, due_at timestamptz, key text, kind text, headers jsonb,
   reference text, terms text[], content_type text, payload bytea, created_at timestamptz, attempts jsonb)
 language plpgsql stable security definer rows 1
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
 declare
   v_id bigint := message.id;

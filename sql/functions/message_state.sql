@@ -4,8 +4,8 @@
 -- Returns: state, due_at, attempts as posthaste.message; null where nothing is
 -- known any more. The cost keeps the planner from asking before sort and limit.
 create or replace function posthaste.message_state(p_id bigint, p_subscription int, out state text, out due_at timestamptz, out attempts jsonb)
-language plpgsql stable cost 100000
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+language plpgsql stable security definer cost 100000
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 begin
   select m.state, m.due_at, m.attempts into state, due_at, attempts
     from posthaste.message_states(

@@ -11,7 +11,7 @@
 create or replace function posthaste.message_states(p_heads posthaste.head[])
 returns table (h posthaste.head, subscription smallint, subscription_name text, state text, due_at timestamptz, attempts jsonb)
 language plpgsql stable rows 100
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 declare
   l posthaste.live := posthaste.live_slots();
   v_now timestamptz := clock_timestamp();

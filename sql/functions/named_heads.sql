@@ -7,7 +7,7 @@
 -- Reads: slots, positions, entries, dead_letter_entries.
 create or replace function posthaste.named_heads(p_queues int[], p_reference text, p_term text, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 declare
   v_last bigint := (select last_value from posthaste.positions);
   v_before bigint := least(coalesce(p_before, v_last + 1), v_last + 1);

@@ -8,7 +8,7 @@
 -- Reads: slots, positions, entries.
 create or replace function posthaste.newest_heads(p_queue int, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 declare
   l posthaste.live := posthaste.live_slots();
   v_last bigint := (select last_value from posthaste.positions);

@@ -4,7 +4,7 @@
 -- transaction that stayed open for long can be older than its place in it.
 -- Reads: claims, entries.
 create or replace function posthaste.oldest_waiting(p_queue int, p_subscription int, p_lanes int)
-returns timestamptz language plpgsql volatile
+returns timestamptz language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
   s pg_snapshot := pg_current_snapshot();
