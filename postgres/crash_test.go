@@ -1,0 +1,62 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// Workers commit claims without waiting for the flush. An id that a crash of the
+// database took back must not come to mean another claim while its first holder
+// still lives: what that one settles late would be somebody else's.
+func TestClaimIDsAreNotIssuedAgainAfterACrash(t *testing.T) {
+	ctx := context.Background()
+	server := testpg.Server(t)
+	e, err := postgres.Open(ctx, server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	claim := func() posthaste.DeliveryID {
+		t.Helper()
+		var id posthaste.DeliveryID
+		var err error
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if _, err = e.Send(ctx, posthaste.Message{Queue: "q"}); err != nil {
+				continue
+			}
+			var w posthaste.WorkerID
+			if w, err = e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute}); err != nil {
+				continue
+			}
+			var reply posthaste.ClaimReply
+			if reply, err = e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1}); err == nil && len(reply.Deliveries) > 0 {
+				id = reply.Deliveries[0].ID
+				return id
+			}
+		}
+		t.Fatalf("nothing was handed out: %v", err)
+		return 0
+	}
+	const revolution = 1 << 26
+	before := claim()
+	if again := claim(); again>>12-before>>12 > 1000 {
+		t.Errorf("without a crash the ids went from claim %d to %d", before>>12, again>>12)
+	}
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if after := claim(); after>>12 < before>>12+revolution {
+		t.Errorf("after a crash claim %d was issued; claim %d was the last before it", after>>12, before>>12)
+	}
+}
