@@ -26,6 +26,8 @@ type Result struct {
 	// DurationSeconds is what the whole run took.
 	DurationSeconds float64 `json:"duration_seconds"`
 	Machine         Machine `json:"machine"`
+	// LeftBehind are databases of the run that could not be dropped.
+	LeftBehind []string `json:"left_behind,omitempty"`
 
 	*FlowResult
 	*SingleResult

@@ -190,13 +190,14 @@ func (s *server) close(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var faults []error
-	for _, name := range s.made {
+	for len(s.made) > 0 {
+		name := s.made[0]
 		if _, err := conn.Exec(ctx, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)"); err != nil {
-			faults = append(faults, fmt.Errorf("database %s is left behind: %w", name, err))
+			return fmt.Errorf("database %s is left behind: %w", name, err)
 		}
+		s.made = s.made[1:]
 	}
-	return errors.Join(faults...)
+	return nil
 }
 
 // withDatabase is the same server's other database.

@@ -103,6 +103,9 @@ func (r *Result) Table(w io.Writer) error {
 	for part := range slices.Chunk(settings, 4) {
 		fmt.Fprintf(t, "  settings\t%s\n", strings.Join(part, " "))
 	}
+	if len(r.LeftBehind) > 0 {
+		fmt.Fprintf(t, "LEFT BEHIND\tdrop these databases: %s\n", strings.Join(r.LeftBehind, ", "))
+	}
 	if !r.Valid {
 		fmt.Fprintf(t, "NOT VALID\t%s\n", r.Reason)
 	}
