@@ -1,0 +1,279 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// A slot is marked in a transaction that commits before the sequence moves
+// there: until then nobody else sees the mark.
+func TestRuleSlotIsMarkedBeforeTheSequenceMoves(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		rotator := connect(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1`)
+		s.send(`{}`)
+		rotator.exec(`begin`)
+		did := list[string](rotator, `select posthaste.rotate() from generate_series(1, 3)`)
+		moved := get[int64](s, `select last_value >> 22 from posthaste.positions`)
+		marks := get[int](s, `select count(*)::int from posthaste.slots where live`)
+		rotator.exec(`commit`)
+		if moved != 0 {
+			return fmt.Sprintf("rotating %v moved the sequence while others see %d marked slot", did, marks)
+		}
+		if did := get[string](s, `select posthaste.rotate()`); did != "moved" {
+			return fmt.Sprintf("after the commit rotating %s", did)
+		}
+		m := s.send(`{}`)
+		if got := s.receive(); !slices.Contains(got, m) || m>>22 == 0 {
+			return fmt.Sprintf("sent %d, received %v", m, got)
+		}
+		return ""
+	}, without("waiting for the commit", patch{file: "rotate.sql", old: "if m.marked_by = pg_current_xact_id_if_assigned() then", new: "if false then"}))
+}
+
+// setval can turn a sequence back; a whole revolution ahead it cannot.
+func TestRuleRotationNeverTurnsTheSequenceBack(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		rotator, holder := connect(t, url), connect(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1`)
+		s.send(`{}`)
+		for _, want := range []string{"marked", "moved", "marked"} {
+			if got := get[string](s, `select posthaste.rotate()`); got != want {
+				t.Fatalf("rotate %s, want %s", got, want)
+			}
+		}
+		// The sequence nears the end of its slot, and a rotator that has read it
+		// is stopped at a row until others have run on into the next.
+		s.exec(`select setval('posthaste.positions', ((last_value >> 22) << 22) + 4194300) from posthaste.positions`)
+		s.exec(`update posthaste.slots set left_at = null where slot = 0`)
+		holder.exec(`begin`)
+		holder.exec(`select from posthaste.slots where slot = 0 for update`)
+		done := rotator.start(`select length(posthaste.rotate())::bigint`)
+		rotator.blocked(s)
+		last := get[int64](s, `select max(nextval('posthaste.positions')) from generate_series(1, 1000)`)
+		holder.exec(`rollback`)
+		if a := <-done; a.err != nil {
+			t.Fatal(a.err)
+		}
+		if next := get[int64](s, `select nextval('posthaste.positions')`); next <= last {
+			return fmt.Sprintf("after %d the sequence gave %d", last, next)
+		}
+		return ""
+	}, without("the revolution", patch{file: "slot_start.sql", old: "(p_last + 67108864 + 4194303) >> 22", new: "(p_last + 4194303) >> 22"}))
+}
+
+// Two rotators beside many nextvals: none is given twice.
+func TestRotatorsAndManyPositions(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	s := begin(t, url)
+	s.exec(`update posthaste.settings set slot_rows = 500`)
+	var takers, rotators []<-chan answer
+	for range 3 {
+		takers = append(takers, connect(t, url).start(`select nextval('posthaste.positions') from generate_series(1, 60000)`))
+		rotators = append(rotators, connect(t, url).start(`select 1::bigint from generate_series(1, 300) where coalesce(posthaste.rotate(), '') is not null`))
+	}
+	seen := map[int64]bool{}
+	for _, c := range takers {
+		a := <-c
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		for _, v := range a.values {
+			if seen[v] {
+				t.Fatalf("position %d was given twice", v)
+			}
+			seen[v] = true
+		}
+	}
+	for _, c := range rotators {
+		if a := <-c; a.err != nil {
+			t.Fatal(a.err)
+		}
+	}
+	if len(seen) != 180000 {
+		t.Errorf("%d positions", len(seen))
+	}
+}
+
+// turned is a database in which slot 0 could be reclaimed, were it not for what
+// the caller does next: its messages are settled, and all are beyond it.
+func turned(t *testing.T, url string) *session {
+	t.Helper()
+	s := begin(t, url)
+	s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
+	s.send(`{}`)
+	s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 10, '1 hour')))`)
+	turn(t, s)
+	s.send(`{}`)
+	s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 10, '1 hour')))`)
+	return s
+}
+
+// turn moves the sequence into another slot, and marks the left ones.
+func turn(t *testing.T, s *session) {
+	t.Helper()
+	before := get[int64](s, `select last_value >> 22 from posthaste.positions`)
+	until(t, "the ring turned", func() bool {
+		s.exec(`select posthaste.rotate()`)
+		return get[int64](s, `select last_value >> 22 from posthaste.positions`) != before
+	})
+	s.exec(`update posthaste.slots set left_at = pg_current_snapshot() where live and left_at is null and slot <> (select (last_value >> 22) & 15 from posthaste.positions)`)
+}
+
+// Truncating checks again under its lock, in a new statement: what was free
+// before may have been taken since.
+func TestRuleTruncationChecksUnderItsLock(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := turned(t, url)
+		s.exec(`select posthaste.carry_slot(0)`)
+		if why := get[*string](s, `select posthaste.slot_blocker(0)`); why != nil {
+			t.Fatalf("slot 0 is not free: %s", *why)
+		}
+		// Between that check and the lock a queue begins to need it: here one
+		// whose subscription reads from the oldest kept message on.
+		s.exec(`insert into posthaste.subscriptions (queue_id, number, name, since) values (1, 1, 'late', '3:3:')`)
+		truncated := get[bool](s, `select posthaste.truncate_slot(0)`)
+		got := list[int64](s, `select message_id from posthaste.receive('q', 10, '1 hour', '{"subscription": "late"}')`)
+		if truncated || len(got) != 2 {
+			return fmt.Sprintf("truncated: %v, and the late subscription received %v of two messages", truncated, got)
+		}
+		return ""
+	}, without("the second check", patch{file: "truncate_slot.sql", old: "if posthaste.slot_blocker(p_slot) is not null then", new: "if false then"}))
+}
+
+// A backup may hold locks on everything for hours: that means later, and stops
+// neither senders nor claims.
+func TestRuleReclaimingGivesWayToABackup(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := turned(t, url)
+		s.exec(`select posthaste.carry_slot(0)`)
+		backup, janitor := connect(t, url), connect(t, url)
+		backup.exec(`begin`)
+		for _, table := range list[string](s, `select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'posthaste'`) {
+			backup.exec(`lock table ` + table + ` in access share mode`)
+		}
+		s.exec(`set statement_timeout = '10s'`)
+		janitor.exec(`set statement_timeout = '15s'`)
+		for range 3 {
+			done := janitor.start(`select 1::bigint from posthaste.maintain()`)
+			for range 3 {
+				m := s.send(`{}`)
+				var got []int64
+				// Maintenance takes readers for moments; a claim waits for those.
+				until(t, "a claim got through", func() bool { got = append(got, s.receive()...); return len(got) > 0 })
+				if !slices.Contains(got, m) {
+					return fmt.Sprintf("beside a backup %v was received, want %d", got, m)
+				}
+			}
+			if a := <-done; a.err != nil {
+				return fmt.Sprintf("maintenance beside a backup ended with %v", a.err)
+			}
+		}
+		if get[bool](s, `select not live from posthaste.slots where slot = 0`) {
+			return "a slot was truncated under a backup"
+		}
+		backup.exec(`commit`)
+		until(t, "the slot is reclaimed", func() bool {
+			s.exec(`select from posthaste.maintain()`)
+			return get[bool](s, `select not live or epoch > 0 from posthaste.slots where slot = 0`)
+		})
+		return ""
+	}, without("giving up",
+		patch{file: "truncate_slot.sql", old: " set lock_timeout = '50ms'", new: " set lock_timeout = 0"},
+		patch{file: "reclaim.sql", old: " set lock_timeout = '50ms'", new: " set lock_timeout = 0"}))
+}
+
+// The same in a database that was cloned with its messages in it.
+func TestClonesHandNothingOut(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	s := begin(t, url)
+	worker := s.register()
+	name := s.Config().Database + "_clone"
+	_ = s.Close(t.Context())
+	admin := connect(t, testpg.Superuser(t))
+	admin.exec(`create database ` + name + ` template ` + strings.TrimSuffix(name, "_clone"))
+	dropLater(t, name)
+	if fault := handsOut(connect(t, in(t, url, name)), worker); fault != "" {
+		t.Error(fault)
+	}
+}
+
+// The same in a database that was restored from a dump.
+func TestRestoredDumpsHandNothingOut(t *testing.T) {
+	t.Parallel()
+	dump, err := exec.LookPath("pg_dump")
+	if err != nil {
+		t.Skip("pg_dump is not installed")
+	}
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		t.Skip("psql is not installed")
+	}
+	u := testpg.New(t)
+	s := begin(t, u)
+	if version, err := exec.CommandContext(t.Context(), dump, "--version").Output(); err != nil {
+		t.Fatal(err)
+	} else if f := strings.Fields(string(version)); major(f[2]) < major(testpg.Version(t)) {
+		t.Skipf("pg_dump %s cannot dump a PostgreSQL %s", f[2], testpg.Version(t))
+	}
+	worker := s.register()
+	file := t.TempDir() + "/dump.sql"
+	name := s.Config().Database + "_restored"
+	connect(t, testpg.Superuser(t)).exec(`create database ` + name)
+	dropLater(t, name)
+	for _, c := range [][]string{{dump, "--file", file, "--dbname", u}, {psql, "-qX", "--set", "ON_ERROR_STOP=1", "--file", file, "--dbname", in(t, u, name)}} {
+		cmd := exec.CommandContext(t.Context(), c[0], c[1:]...)
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", c[0], err, out)
+		}
+	}
+	if fault := handsOut(connect(t, in(t, u, name)), worker); fault != "" {
+		t.Error(fault)
+	}
+}
+
+func major(version string) (n int) {
+	_, _ = fmt.Sscanf(version, "%d", &n)
+	return n
+}
+
+// in is the URL of another database of the same server.
+func in(t *testing.T, server, database string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + database
+	return u.String()
+}
+
+func dropLater(t *testing.T, database string) {
+	server := testpg.Superuser(t)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), server)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), `drop database `+database+` with (force)`); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,281 @@
+package ledger_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	ledger "github.com/posthaste-mq/posthaste/sql"
+)
+
+// patience bounds every wait for a condition; nothing is expected to take it.
+const patience = 60 * time.Second
+
+// session is one connection of a test. What fails unexpectedly ends the test.
+type session struct {
+	*pgx.Conn
+	t          testing.TB
+	background sync.WaitGroup
+}
+
+func connect(t testing.TB, url string) *session {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{Conn: conn, t: t}
+	t.Cleanup(func() {
+		s.background.Wait() // the test's context is over
+		_ = conn.Close(context.Background())
+	})
+	return s
+}
+
+// begin is a session with queue q in its database.
+func begin(t testing.TB, url string) *session {
+	t.Helper()
+	s := connect(t, url)
+	s.exec(`select posthaste.create_queue('q')`)
+	return s
+}
+
+func (s *session) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// refusal runs a statement and returns the server's error, nil if it worked.
+func (s *session) refusal(sql string, args ...any) *pgconn.PgError {
+	s.t.Helper()
+	_, err := s.Exec(s.t.Context(), sql, args...)
+	if err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+	return pg
+}
+
+// code is the SQLSTATE that a statement ends with, "" if it worked.
+func (s *session) code(sql string, args ...any) string {
+	s.t.Helper()
+	if pg := s.refusal(sql, args...); pg != nil {
+		return pg.Code
+	}
+	return ""
+}
+
+func list[T any](s *session, sql string, args ...any) []T {
+	s.t.Helper()
+	rows, err := s.Query(s.t.Context(), sql, args...)
+	if err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+	return out
+}
+
+func get[T any](s *session, sql string, args ...any) T {
+	s.t.Helper()
+	out := list[T](s, sql, args...)
+	if len(out) != 1 {
+		s.t.Fatalf("%s: %d rows", sql, len(out))
+	}
+	return out[0]
+}
+
+func (s *session) send(options string) int64 {
+	s.t.Helper()
+	return get[int64](s, `select posthaste.send('q', '1', $1)`, options)
+}
+
+const receiveAll = `select message_id from posthaste.receive('q', 1000, '1 hour')`
+
+// receive receives all there is, as message ids.
+func (s *session) receive() []int64 {
+	s.t.Helper()
+	return list[int64](s, receiveAll)
+}
+
+func (s *session) register() int64 {
+	s.t.Helper()
+	return get[int64](s, `select posthaste.worker_register('w', 'test', '1 hour')`)
+}
+
+// claim claims for a worker and returns the deliveries.
+func (s *session) claim(worker, number int64, most int, single bool) []int64 {
+	s.t.Helper()
+	s.exec(`select posthaste.claim($1, $2, 'q', 'default', $3, $4, true)`, worker, number, most, single)
+	return s.fetch(worker, number)
+}
+
+func (s *session) fetch(worker, number int64) []int64 {
+	s.t.Helper()
+	return list[int64](s, `select delivery_id from posthaste.fetch($1, $2)`, worker, number)
+}
+
+// answer is what a statement in the background came to.
+type answer struct {
+	values []int64
+	err    error
+}
+
+func (a answer) code() string {
+	var pg *pgconn.PgError
+	if errors.As(a.err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// start runs a statement in the background; its first column holds bigints.
+func (s *session) start(sql string, args ...any) <-chan answer {
+	c := make(chan answer, 1)
+	s.background.Go(func() {
+		var a answer
+		rows, err := s.Query(s.t.Context(), sql, args...)
+		if err == nil {
+			a.values, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		a.err = err
+		c <- a
+	})
+	return c
+}
+
+// blocked waits until s waits for somebody's lock.
+func (s *session) blocked(watcher *session) {
+	s.t.Helper()
+	until(s.t, "a session waits for a lock", func() bool {
+		return get[bool](watcher, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(s.PgConn().PID()))
+	})
+}
+
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %v it still is not so that %s", patience, what)
+		}
+	}
+}
+
+// buffers runs a statement and counts the pages it touches, also in functions.
+func (s *session) buffers(sql string, args ...any) int {
+	s.t.Helper()
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal(get[[]byte](s, `explain (analyze, buffers, format json) `+sql, args...), &plans); err != nil {
+		s.t.Fatal(err)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+// walked runs a statement and counts the entries that indexes led it to.
+func (s *session) walked(sql string, args ...any) int {
+	s.t.Helper()
+	const counted = `select coalesce(sum(idx_tup_fetch), 0)::int from pg_stat_xact_user_tables where schemaname = 'posthaste' and relname ~ '^entries_'`
+	// In a transaction, for outside the counts are passed on now and then.
+	s.exec(`begin`)
+	before := get[int](s, counted)
+	s.exec(sql, args...)
+	n := get[int](s, counted) - before
+	s.exec(`commit`)
+	return n
+}
+
+// patch breaks a shipped file: old, which must stand there exactly times (0: 1)
+// often, becomes new.
+type patch struct {
+	file, old, new string
+	times          int
+}
+
+// twin is the ledger without one protection.
+type twin struct {
+	name    string
+	patches []patch
+}
+
+func without(name string, patches ...patch) twin { return twin{name, patches} }
+
+// rule examines the shipped functions, which must show no fault, and each
+// broken twin, which must show one, or the examination proves nothing.
+func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), broken ...twin) {
+	t.Helper()
+	t.Parallel()
+	t.Run("holds", func(t *testing.T) {
+		t.Parallel()
+		if fault := examine(t, testpg.New(t)); fault != "" {
+			t.Error(fault)
+		}
+	})
+	for _, b := range broken {
+		t.Run("without_"+strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			url := testpg.New(t)
+			breakFunctions(t, url, b.patches)
+			fault := examine(t, url)
+			if fault == "" {
+				t.Fatal("without its protection nothing was found, so this test finds nothing")
+			}
+			t.Logf("found: %s", fault)
+		})
+	}
+}
+
+// breakFunctions is breakFunction for several places at once.
+func breakFunctions(t testing.TB, url string, patches []patch) {
+	t.Helper()
+	texts := map[string]string{}
+	var order []string
+	for _, p := range patches {
+		text, ok := texts[p.file]
+		if !ok {
+			b, err := fs.ReadFile(ledger.Files, "functions/"+p.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(b)
+			order = append(order, p.file)
+		}
+		if n := strings.Count(text, p.old); n != max(p.times, 1) {
+			t.Fatalf("the patch of %s no longer applies: %q stands there %d times", p.file, p.old, n)
+		}
+		texts[p.file] = strings.ReplaceAll(text, p.old, p.new)
+	}
+	s := connect(t, url)
+	for _, file := range order {
+		s.exec(texts[file])
+	}
+	_ = s.Close(t.Context())
+}
+
+// ascending is a sorted copy.
+func ascending(ids []int64) []int64 {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	return ids
+}
