@@ -33,6 +33,9 @@ A result that must not be trusted says why, with exit code 1.`,
 		Example: "  posthaste bench flow\n  posthaste bench latency --duration 30s --json",
 		Args:    exactly(1, "a scenario: "+strings.Join(bench.Scenarios(), ", ")), ValidArgs: bench.Scenarios(),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := explicitZero(cmd, "duration", "rate", "batch", "waiting"); err != nil {
+				return err
+			}
 			o.DatabaseURL, o.Log = db.url, a.log
 			show := newBenchBar(a.stderr)
 			o.Progress = show.tell

@@ -79,7 +79,7 @@ others it is an error, for options cannot be changed yet.`,
 			if err := posthaste.CheckName("name", name); err != nil {
 				return err
 			}
-			if err := explicitZero(cmd); err != nil {
+			if err := explicitZero(cmd, "max-attempts", "backoff-base", "backoff-max", "timeout", "max-payload", "lanes"); err != nil {
 				return err
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
@@ -102,18 +102,6 @@ others it is an error, for options cannot be changed yet.`,
 	later(flags, "retention", "rate-limit", "concurrency", "mode")
 	laterSwitch(flags, "ordered")
 	return cmd
-}
-
-// explicitZero refuses 0 where it was given: in options it means the default,
-// and what was asked for must not silently become something else.
-func explicitZero(cmd *cobra.Command) error {
-	for _, name := range []string{"max-attempts", "backoff-base", "backoff-max", "timeout", "max-payload", "lanes"} {
-		f := cmd.Flags().Lookup(name)
-		if text := f.Value.String(); f.Changed && (text == "0" || text == "") {
-			return posthaste.Invalidf(name, "--%s must be above zero", name)
-		}
-	}
-	return nil
 }
 
 // made shows a queue as it is now.

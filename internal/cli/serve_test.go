@@ -157,6 +157,21 @@ func TestHA3SecondSignalExitsAtOnce(t *testing.T) {
 	}
 }
 
+// TestSignalsInOneInstantAreOne sends two at once, as programs do that signal a
+// child and its process group: it still stops in order.
+func TestSignalsInOneInstantAreOne(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	p := start(t, "", []string{"DATABASE_URL=" + testpg.New(t)}, "serve", "--listen", address)
+	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.stop(syscall.SIGINT); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestHA3GraceEnds holds a request open beyond the grace: it is cut off, and
 // told.
 func TestHA3GraceEnds(t *testing.T) {

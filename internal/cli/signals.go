@@ -8,10 +8,16 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
-// signals turns SIGINT and SIGTERM into the end of a context, and the second
-// one into the end of the program.
+// sameSignal is within how long a signal is taken for the first one once more:
+// some that run programs (timeout, for one) signal both the program and its
+// process group.
+const sameSignal = 50 * time.Millisecond
+
+// signals turns SIGINT, SIGTERM and the terminal's SIGHUP into the end of a
+// context, and the second one into the end of the program.
 type signals struct {
 	caught atomic.Int32 // the first signal, 0 before
 	ch     chan os.Signal
@@ -25,12 +31,20 @@ func watchSignals(parent context.Context, stderr io.Writer) (context.Context, *s
 	ctx, cancel := context.WithCancel(parent)
 	s := &signals{ch: make(chan os.Signal, 2), cancel: cancel}
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(s.ch, syscall.SIGHUP)
+	}
 	go func() {
+		var first time.Time
 		for received := range s.ch {
 			number, _ := received.(syscall.Signal)
 			if !s.caught.CompareAndSwap(0, int32(number)) {
+				if time.Since(first) < sameSignal {
+					continue
+				}
 				os.Exit(128 + int(number))
 			}
+			first = time.Now()
 			if s.announce.Load() {
 				fmt.Fprintln(stderr, "posthaste: stopping; a second signal ends it at once")
 			}

@@ -54,6 +54,10 @@ func openHome(dir string) (*home, error) {
 	if err := os.MkdirAll(dir, mode); err != nil {
 		return nil, dataError("cannot be made", err)
 	}
+	// PostgreSQL's place is told without symbolic links, and compared.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, dataError("cannot be used", err)
+	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, dataError("cannot be used", err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
@@ -79,6 +81,18 @@ func (s size) Set(text string) error {
 }
 
 func (size) Type() string { return "bytes" }
+
+// explicitZero refuses 0 where it was given: in options it means the default,
+// and what was asked for must not silently become something else.
+func explicitZero(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		f := cmd.Flags().Lookup(name)
+		if text := f.Value.String(); f.Changed && (text == "0" || text == "") {
+			return posthaste.Invalidf(name, "--%s must be above zero", name)
+		}
+	}
+	return nil
+}
 
 // messageIDs reads arguments that are message ids.
 func messageIDs(args []string) ([]posthaste.MessageID, error) {
