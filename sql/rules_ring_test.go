@@ -139,9 +139,8 @@ func TestRuleTruncationChecksUnderItsLock(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := turned(t, url)
 		s.exec(`select posthaste.carry_slot(0)`)
-		if why := get[*string](s, `select posthaste.slot_blocker(0)`); why != nil {
-			t.Fatalf("slot 0 is not free: %s", *why)
-		}
+		// Transactions of other databases count as possible writers, too.
+		until(t, "slot 0 is free", func() bool { return get[*string](s, `select posthaste.slot_blocker(0)`) == nil })
 		// Between that check and the lock a queue begins to need it: here one
 		// whose subscription reads from the oldest kept message on.
 		s.exec(`insert into posthaste.subscriptions (queue_id, number, name, since) values (1, 1, 'late', '3:3:')`)

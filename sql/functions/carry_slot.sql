@@ -48,6 +48,8 @@ begin
         select e.* from posthaste.entries e
          where e.queue_id = q.id and e.lane = v_lane and e.due_at is not null and e.due_at > v_reached and ((e.pos >> 22) & 15) = p_slot
            and not exists (select from posthaste.cancelled x where x.pos = e.pos)
+         -- Ordered, or the choice of the index would be left to chance.
+         order by e.due_at, e.pos
          limit 10000
       ), withdrawn as (
         insert into posthaste.cancelled (pos, subscriber, outcome)

@@ -9,7 +9,7 @@
 create or replace function posthaste.rescue_leases(p_subscriber bigint)
 returns int language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   k posthaste.lease_cursors;
   l posthaste.live;
@@ -42,16 +42,20 @@ begin
   v_reached := t;
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, s);
   for e in
+    -- Each part is ordered, or the choice of its index would be left to chance.
     select x.claim, x.until from (
-      select x.claim, x.until
+      select n.claim, n.until
         from unnest(v_lo, v_hi) r (lo, hi)
-        join posthaste.leases x on x.subscriber = p_subscriber and x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-       where x.until <= t
-         and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+       cross join lateral (
+         select x.claim, x.until from posthaste.leases x
+          where x.subscriber = p_subscriber and x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8 and x.until <= t
+            and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+          order by x.xid) n
       union all
-      select x.claim, x.until from posthaste.leases x
-       where x.subscriber = p_subscriber and x.until > k.t and x.until <= t and pg_visible_in_snapshot(x.xid, k.s)
-         and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)) x
+      (select x.claim, x.until from posthaste.leases x
+        where x.subscriber = p_subscriber and x.until > k.t and x.until <= t and pg_visible_in_snapshot(x.xid, k.s)
+          and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+        order by x.until)) x
      order by x.until
   loop
     select * into c from posthaste.claims where slot = (e.claim >> 22) & 15 and id = e.claim;

@@ -79,11 +79,13 @@ begin
         v_rest := c.places > 0;
         exit when c.ended;
       end loop;
-      if v_rest or exists (
-           select from posthaste.entries e
+      -- Ordered, here and below, or the choice of the index would be left to chance.
+      if v_rest or (
+           select e.pos from posthaste.entries e
             where e.queue_id = q.id and e.lane = v_lane and e.due_at is not null and e.due_at > w.t1 and ((e.pos >> 22) & 15) = p_slot
               and (e.for_subscription is null or e.for_subscription = q.number)
-              and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_reader >> 10)) then
+              and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_reader >> 10)
+            order by e.due_at, e.pos limit 1) is not null then
         return format('subscription %L of queue %L has scheduled messages or retries in it', q.subscription, q.name);
       end if;
     end loop;
@@ -98,9 +100,12 @@ begin
   for v_id in
     select distinct e.claim
       from posthaste.subscriptions u
-      join posthaste.leases e on e.subscriber = (u.queue_id::bigint << 10 | u.number)
-       and e.until > coalesce((select k.t from posthaste.lease_cursors k where k.subscriber = (u.queue_id::bigint << 10 | u.number)), '-infinity')
-       and posthaste.in_slots(e.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+     cross join lateral (
+       select e.claim from posthaste.leases e
+        where e.subscriber = (u.queue_id::bigint << 10 | u.number)
+          and e.until > coalesce((select k.t from posthaste.lease_cursors k where k.subscriber = (u.queue_id::bigint << 10 | u.number)), '-infinity')
+          and posthaste.in_slots(e.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+        order by e.until) e
      where u.dropped_at is null and exists (select from posthaste.queue_settings x where x.id = u.queue_id and x.dropped_at is null)
   loop
     select k.* into c from posthaste.claims k where k.slot = (v_id >> 22) & 15 and k.id = v_id;
