@@ -14,7 +14,7 @@ create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_q
   p_single boolean default false, p_idle boolean default false, p_due boolean default true,
   out handed int, out wants_idle boolean, out next_due double precision, out timeout double precision)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
   v_worker posthaste.registrations;
   v_sub record;

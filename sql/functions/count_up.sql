@@ -22,6 +22,13 @@ declare
 begin
   select * into k from posthaste.counted;
   select last_value into v_last from posthaste.positions;
+  -- Before the snapshot, so that nothing is handed out that is not counted.
+  for q in select x.id, x.lanes, u.number from posthaste.queue_settings x join posthaste.subscriptions u on u.queue_id = x.id
+            where x.dropped_at is null and u.dropped_at is null loop
+    update posthaste.counters x set handed = h.handed
+      from (select posthaste.handed_out(q.id, q.number, q.lanes) as handed) h
+     where x.queue_id = q.id and x.subscription = q.number and x.handed <> h.handed;
+  end loop;
   v_s := posthaste.snapshot_now();
   l := posthaste.live_slots();
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, v_s);
@@ -36,11 +43,15 @@ begin
          and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
          and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
       v_sent := v_sent + v_rows;
+      -- Ordered, or the choice of the index would be left to chance.
       for n in select e.for_subscription, count(*) as rows, count(*) filter (where e.message_id is null) as first
                  from unnest(v_lo, v_hi) r (lo, hi)
-                 join posthaste.entries e on e.queue_id = q.id and e.lane = v_lane and e.due_at is not null
-                  and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-                  and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                cross join lateral (
+                  select e.for_subscription, e.message_id from posthaste.entries e
+                   where e.queue_id = q.id and e.lane = v_lane and e.due_at is not null
+                     and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+                     and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                   order by e.xid, e.pos) e
                 group by e.for_subscription loop
         if n.for_subscription is null then
           v_sent := v_sent + n.first;

@@ -7,7 +7,7 @@
 create or replace function posthaste.extend(delivery_ids bigint[], lease interval, options jsonb default '{}')
 returns table (delivery_id bigint, settled boolean)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   v_id bigint;

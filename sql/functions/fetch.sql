@@ -12,7 +12,7 @@ returns table (delivery_id bigint, alone boolean, pos bigint, message_id bigint,
   attempt smallint, failures smallint, losses smallint, losses_alone smallint,
   content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8)
 language plpgsql stable security definer rows 1000
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
 declare
   c posthaste.claims := p_claim;
@@ -46,6 +46,8 @@ begin
     if c.part < 2 then
       select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(c.s0, c.s1) x;
     end if;
+    -- The limits stop the scans: a row comparison from above ends them only where
+    -- its first column does.
     if c.part = 0 then
       return query
         select c.id * 4096 + row_number() over () - 1, c.alone, e.*
@@ -60,7 +62,8 @@ begin
            and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
            and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
          order by e.xid, e.pos) e
-         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint;
+         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
+         limit c.places;
     elsif c.part = 1 then
       return query
         select c.id * 4096 + row_number() over () - 1, c.alone, e.*
@@ -77,7 +80,8 @@ begin
            and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
          order by e.xid, e.pos) e
-         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint;
+         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
+         limit c.places;
     else
       return query
         select c.id * 4096 + row_number() over () - 1, c.alone, e.*
@@ -91,7 +95,8 @@ begin
            and (e.for_subscription is null or e.for_subscription = v_subscription)
            and pg_visible_in_snapshot(e.xid, c.s0)
            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
-         order by e.due_at, e.pos) e;
+         order by e.due_at, e.pos) e
+         limit c.places;
     end if;
     get diagnostics v_rows = row_count;
     if v_rows <> c.places then

@@ -48,7 +48,9 @@ begin
              case when y.wanted = 'released' then coalesce(y.story, '[]')
                   else posthaste.story_add(y.story, jsonb_strip_nulls(jsonb_build_object(
                          'attempt', y.attempt, 'outcome', case when y.wanted = 'lost' then 'lost' else y.became end, 'worker', v_worker,
-                         'claimed_at', c.at, 'ended_at', v_now, 'duration_ms', y.duration, 'error', y.error, 'receipt', y.receipt)))
+                         'claimed_at', c.at, 'ended_at', v_now, 'duration_ms', y.duration, 'error', y.error))
+                         -- Nulls inside a receipt are its own affair.
+                         || case when y.receipt is null then '{}' else jsonb_build_object('receipt', y.receipt) end)
              end as story_now
         from decided y
     ), outcome_rows as (

@@ -12,9 +12,12 @@ declare
   v_newest bigint;
   v_epoch bigint;
 begin
-  select array_agg(s.slot::bigint order by s.epoch desc), max(s.epoch) into v_slots, v_newest
-    from posthaste.slots s where s.live;
   select last_value >> 22 into v_epoch from posthaste.positions;
+  -- A slot that is announced lies ahead of the sequence and is no mark of where
+  -- it has come to.
+  select array_agg(s.slot::bigint order by s.epoch desc), coalesce(max(s.epoch) filter (where s.epoch <= v_epoch), v_epoch - 16)
+    into v_slots, v_newest
+    from posthaste.slots s where s.live;
   while v_newest < v_epoch and cardinality(v_slots) < 16 loop
     v_newest := v_newest + 1;
     if not (v_newest & 15) = any (v_slots) then

@@ -5,7 +5,7 @@
 -- Locks: the maintenance key, for the transaction and without waiting.
 create or replace function posthaste.maintain()
 returns table (task text, detail text)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$
 declare
   v_lost int;
   v_text text;

@@ -13,7 +13,7 @@ create or replace function posthaste.receive(queue text, max int, lease interval
 returns table (delivery_id bigint, message_id bigint, attempt int, key text, kind text, headers jsonb, payload bytea,
   content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   v_sub record;

@@ -2,7 +2,7 @@
 -- unsettled: one claim a transaction, so call it until it returns 0.
 -- Returns: how many deliveries were lost.
 create or replace function posthaste.rescue()
-returns int language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+returns int language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$
 declare
   v_lost int;
   v_subscriber bigint;

@@ -20,7 +20,7 @@ begin
   select * into c from posthaste.settings;
   select last_value into v_last from posthaste.positions;
   v_epoch := v_last >> 22;
-  select max(epoch) into v_newest from posthaste.slots where live;
+  select coalesce(max(epoch), v_epoch - 16) into v_newest from posthaste.slots where live and epoch <= v_epoch;
   -- The sequence may have run on by itself.
   if v_newest < v_epoch then
     update posthaste.slots s set live = true, epoch = x.epoch, left_at = null, marked_by = null, opened_at = clock_timestamp()

@@ -14,7 +14,7 @@ create or replace function posthaste.settle(p_claims bigint[], p_done bit varyin
   p_receipts text[] default '{}', p_durations real[] default '{}', p_strict boolean default false)
 returns table (delivery_id bigint, settled boolean, outcome text, due_at timestamptz, refused text)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
   v_claim bigint;
   v_done bit varying;

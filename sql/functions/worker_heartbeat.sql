@@ -6,7 +6,7 @@
 -- Errors: PH410 the worker was declared lost. Updates: registrations.
 create or replace function posthaste.worker_heartbeat(p_worker bigint, p_queues text[], p_subscriptions text[])
 returns table (ready boolean, next_due double precision, maintain boolean, rescue boolean)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$
 declare
   v_maintain boolean;
   v_rescue boolean;

@@ -2,7 +2,7 @@
 -- claims with numbers up to p_upto.
 -- Reads: registrations, claims, settlements.
 create or replace function posthaste.worker_unsettled(p_worker bigint, p_upto bigint)
-returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$
 begin
   return query
     select c.id * 4096 + p

@@ -310,6 +310,7 @@ create table posthaste.counters (
   subscription smallint not null,
   sent         bigint   not null default 0,
   again        bigint   not null default 0,
+  handed       bigint   not null default 0,
   done         bigint   not null default 0,
   settled      bigint   not null default 0,
   retried      bigint   not null default 0,

@@ -8,8 +8,8 @@
 --   oldest_age      of the oldest that waits and may be handed out; null if none
 create or replace view posthaste.queues as
 select q.name as queue, s.name as subscription,
-       greatest(k.sent + k.again - k.dropped - h.handed, 0) as depth,
-       greatest(h.handed - k.settled, 0) as in_flight,
+       greatest(k.sent + k.again - k.dropped - k.handed, 0) as depth,
+       greatest(k.handed - k.settled, 0) as in_flight,
        (select count(*) from posthaste.dead_letter_entries d where d.queue_id = q.id and d.subscription = s.number) as dead,
        k.sent, k.done, k.retried, k.lost,
        r.sent_per_second, r.done_per_second,
@@ -18,7 +18,6 @@ select q.name as queue, s.name as subscription,
   from posthaste.queue_settings q
   join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
   left join posthaste.counters k on k.queue_id = q.id and k.subscription = s.number
- cross join lateral (select posthaste.handed_out(q.id, s.number, q.lanes) as handed) h
  cross join lateral (
    select coalesce((k.sent - k.before_sent) / nullif(extract(epoch from k.counted_at - k.before_at), 0), 0)::float8 as sent_per_second,
           coalesce((k.done - k.before_done) / nullif(extract(epoch from k.counted_at - k.before_at), 0), 0)::float8 as done_per_second) r
