@@ -86,9 +86,9 @@ type Admin interface {
 
 // Doorbell lets a process sleep until something was sent.
 type Doorbell interface {
-	// Sleep arms the wake-up for queue, then calls look once: what was sent
-	// before arming is found by look, what is sent after it rings. If look
-	// finds nothing, Sleep waits until the bell rings, until the time that
+	// Sleep arms the wake-up for queue, then calls look: what was sent before
+	// arming is found by look, what is sent after it rings. It may call look
+	// again while it waits, never twice at the same time. If look finds nothing, Sleep waits until the bell rings, until the time that
 	// look or [Doorbell.Wake] tells, or until ctx ends, and returns nil
 	// unless ctx ended or look failed. Spurious returns are allowed. One
 	// Sleep per queue at a time.

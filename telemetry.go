@@ -29,7 +29,8 @@ type Event struct {
 	Attempt      int
 	Outcome      Outcome
 	Count        int
-	Duration     time.Duration
+	// Duration is how long the handler ran; of a group, the mean.
+	Duration time.Duration
 	// Task names the background task of an EventError.
 	Task string
 	Err  error
