@@ -1,0 +1,240 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "github.com/lib/pq"              // the driver "postgres"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// 1,000 ids were returned and the sender is killed at once: all are delivered.
+func TestDS1_SenderKilled(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const ids, senders = 1000, 8
+	q := s.queue(posthaste.QueueOptions{})
+	sender := s.spawn(task{Role: "sender", Queue: q, Count: ids, Concurrency: senders})
+	select {
+	case <-sender.ended:
+	case <-s.ctx.Done():
+		t.Fatal("the sender does not come to its end")
+	}
+	if sender.byStatus() {
+		t.Fatalf("the sender was not killed: %v", sender.err)
+	}
+	sent := history.IDs(s.history(), history.Sent)
+	if len(sent) != ids {
+		t.Fatalf("%d ids are on record", len(sent))
+	}
+	r := s.recorder()
+	s.work(q, r, worker.Config{}, nothing)
+	s.recorded(r, history.Handled, ids)
+	s.settled(q)
+	events := s.history()
+	s.must(history.Merge(history.EveryOne(sent, events), history.Once(events), history.Attempts(events, 1)))
+	// What was sent without an answer may have been stored, and no more than that.
+	if n := len(history.IDs(events, history.Handled)); n > ids+senders {
+		t.Errorf("%d messages came of %d answered calls and %d senders", n, ids, senders)
+	}
+}
+
+// business is a transaction of a user's program that sends.
+type business interface {
+	exec(ctx context.Context, sql string, args ...any) error
+	send(ctx context.Context, m posthaste.Message) ([]posthaste.MessageID, error)
+	end(ctx context.Context, commit bool) error
+}
+
+type pgxBusiness struct{ pgx.Tx }
+
+func (b pgxBusiness) exec(ctx context.Context, sql string, args ...any) error {
+	_, err := b.Exec(ctx, sql, args...)
+	return err
+}
+
+func (b pgxBusiness) send(ctx context.Context, m posthaste.Message) ([]posthaste.MessageID, error) {
+	return postgres.In(b.Tx).Send(ctx, m)
+}
+
+func (b pgxBusiness) end(ctx context.Context, commit bool) error {
+	if commit {
+		return b.Commit(ctx)
+	}
+	return b.Rollback(ctx)
+}
+
+type sqlBusiness struct{ *sql.Tx }
+
+func (b sqlBusiness) exec(ctx context.Context, sql string, args ...any) error {
+	_, err := b.ExecContext(ctx, sql, args...)
+	return err
+}
+
+func (b sqlBusiness) send(ctx context.Context, m posthaste.Message) ([]posthaste.MessageID, error) {
+	return postgres.InSQL(b.Tx).Send(ctx, m)
+}
+
+func (b sqlBusiness) end(_ context.Context, commit bool) error {
+	if commit {
+		return b.Commit()
+	}
+	return b.Rollback()
+}
+
+// 1,000 business transactions send and 500 roll back: exactly the other 500
+// are delivered, by every way into a transaction.
+func TestDS2_HalfRollBack(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		s := newStage(t)
+		pool := s.pool()
+		halfRollBack(s, func(ctx context.Context) (business, error) {
+			tx, err := pool.Begin(ctx)
+			return pgxBusiness{tx}, err
+		})
+	})
+	for _, driver := range []string{"pgx", "postgres"} {
+		t.Run("database/sql with "+driver, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			db, err := sql.Open(driver, s.url)
+			s.must(err)
+			t.Cleanup(func() { _ = db.Close() })
+			db.SetMaxOpenConns(8)
+			halfRollBack(s, func(ctx context.Context) (business, error) {
+				tx, err := db.BeginTx(ctx, nil)
+				return sqlBusiness{tx}, err
+			})
+		})
+	}
+}
+
+func halfRollBack(s *stage, begin func(context.Context) (business, error)) {
+	const transactions = 1000
+	q := s.queue(posthaste.QueueOptions{})
+	conn := s.conn()
+	_, err := conn.Exec(s.ctx, "create table orders (id int primary key, message_id bigint not null)")
+	s.must(err)
+	r := s.recorder()
+	s.work(q, r, worker.Config{}, nothing) // awake and asleep by turns, meanwhile
+
+	commits := make([]bool, transactions)
+	for i := range commits {
+		commits[i] = i%2 == 0
+	}
+	rand.Shuffle(transactions, func(i, j int) { commits[i], commits[j] = commits[j], commits[i] })
+	order := func(i int) error {
+		tx, err := begin(s.ctx)
+		if err != nil {
+			return err
+		}
+		ids, err := tx.send(s.ctx, posthaste.Message{Queue: q, Payload: map[string]int{"order": i}, Reference: fmt.Sprint(i)})
+		if err == nil {
+			err = tx.exec(s.ctx, "insert into orders values ($1, $2)", i, int64(ids[0]))
+		}
+		if err != nil {
+			_ = tx.end(s.ctx, false)
+			return err
+		}
+		return tx.end(s.ctx, commits[i])
+	}
+	var all sync.WaitGroup
+	for first := range 8 {
+		all.Go(func() {
+			for i := first; i < transactions; i += 8 {
+				if err := order(i); err != nil {
+					s.Errorf("transaction %d: %v", i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	rows, err := conn.Query(s.ctx, "select message_id from orders")
+	s.must(err)
+	kept, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	s.must(err)
+	if len(kept) != transactions/2 {
+		s.Fatalf("%d transactions committed", len(kept))
+	}
+	ids := make([]posthaste.MessageID, len(kept))
+	for i := range kept {
+		ids[i] = posthaste.MessageID(kept[i])
+	}
+	s.recorded(r, history.Handled, len(ids))
+	s.settled(q)
+	s.must(history.Exactly(ids, s.history()))
+}
+
+// First in first out for one reader.
+func TestDS3_FirstInFirstOut(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{})
+	var ids []posthaste.MessageID
+	for range 300 {
+		ids = append(ids, s.send(q, 1)...)
+	}
+	r := s.recorder()
+	s.work(q, r, worker.Config{}, nothing, worker.Concurrency(1))
+	for range 100 {
+		ids = append(ids, s.send(q, 1)...)
+	}
+	ids = append(ids, s.send(q, 600)...)
+	s.recorded(r, history.Handled, len(ids))
+	events := s.history()
+	s.must(history.Exactly(ids, events))
+	s.must(history.Merge(history.InOrder(ids, events)))
+}
+
+// A batch of 2 out of 3 gives 2 and then 1, in order, and SQL's receive does
+// not block on what is empty.
+func TestDS3_BatchOfTwoOutOfThree(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{})
+	ids := s.send(q, 3)
+	conn := s.conn()
+	for _, want := range [][]posthaste.MessageID{ids[:2], ids[2:], {}} {
+		rows, err := conn.Query(s.ctx, "select message_id from posthaste.receive($1, 2, '1 minute')", q)
+		s.must(err)
+		got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id posthaste.MessageID, err error) {
+			return id, row.Scan((*int64)(&id))
+		})
+		s.must(err)
+		if !slices.Equal(got, want) {
+			t.Errorf("received %v instead of %v", got, want)
+		}
+	}
+}
+
+// A sleeping worker is woken by a message: no look of its own comes for
+// minutes, neither the heartbeat's nor that of a due time.
+func TestDS3_WorkerIsWoken(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{})
+	r := s.recorder()
+	s.work(q, r, worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, nothing)
+	conn := s.conn()
+	for n := range 5 {
+		s.asleep(conn, q)
+		s.send(q, 1)
+		s.recorded(r, history.Handled, n+1)
+	}
+}

@@ -1,0 +1,183 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// childEnv tells a process of this program that it is one to be killed. What
+// to do comes on its standard input.
+const childEnv = "POSTHASTE_ACCEPTANCE_CHILD"
+
+// full reports whether the full numbers are asked for.
+func full() bool { return os.Getenv("POSTHASTE_TEST_FULL") == "1" }
+
+// size is small, or large where the full numbers are asked for.
+func size[T any](small, large T) T {
+	if full() {
+		return large
+	}
+	return small
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(childMain())
+	}
+	os.Exit(m.Run())
+}
+
+// task is what a child is told.
+type task struct {
+	Role  string
+	Name  string // of its history
+	Dir   string // where histories are
+	URL   string
+	Queue string
+	// The rest is as the role needs it.
+	Count       int
+	Concurrency int
+	Lease       time.Duration
+	Work        time.Duration // how long a handler takes
+}
+
+// roles are what a child can be. They call ready once they are at work, and
+// end with ctx.
+var roles = map[string]func(ctx context.Context, t task, ready func()) error{
+	"sender":  senderRole,
+	"worker":  workerRole,
+	"suicide": suicideRole,
+	"migrate": migrateRole,
+}
+
+func childMain() int {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	in := bufio.NewReader(os.Stdin)
+	var t task
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &t)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "a child without a task:", err)
+		return 2
+	}
+	go func() { // the parent's end is this one's
+		_, _ = io.Copy(io.Discard, in)
+		os.Exit(3)
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := roles[t.Role](ctx, t, func() { fmt.Println("ready") }); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", t.Name, err)
+		return 1
+	}
+	return 0
+}
+
+// dieNow ends this process as the worst crash does.
+func dieNow() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// child is a process of this program.
+type child struct {
+	name  string
+	cmd   *exec.Cmd
+	ready chan struct{}
+	ended chan struct{} // closed when it is dead
+	err   error         // why, once ended is closed
+	in    io.WriteCloser
+}
+
+// spawn starts a child and waits until it is at work, or dead.
+func (s *stage) spawn(t task) *child {
+	s.Helper()
+	t.URL, t.Dir = s.url, s.dir
+	if t.Name == "" {
+		t.Name = s.name(t.Role)
+	}
+	exe, err := os.Executable()
+	s.must(err)
+	c := &child{name: t.Name, cmd: exec.Command(exe), ready: make(chan struct{}), ended: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), childEnv+"=1")
+	c.cmd.Stderr = s.Output()
+	out, err := c.cmd.StdoutPipe()
+	s.must(err)
+	c.in, err = c.cmd.StdinPipe()
+	s.must(err)
+	line, err := json.Marshal(t)
+	s.must(err)
+	s.must(c.cmd.Start())
+	s.Cleanup(c.kill)
+	go func() {
+		if lines := bufio.NewScanner(out); lines.Scan() {
+			close(c.ready)
+		}
+		_, _ = io.Copy(io.Discard, out)
+		c.err = c.cmd.Wait()
+		close(c.ended)
+	}()
+	_, err = c.in.Write(append(line, '\n'))
+	s.must(err)
+	select {
+	case <-c.ready:
+	case <-c.ended:
+		if c.byStatus() {
+			s.Fatalf("%s ended before it was ready: %v", c.name, c.err)
+		}
+	case <-s.ctx.Done():
+		s.Fatalf("%s does not get ready", c.name)
+	}
+	return c
+}
+
+// kill ends the child by SIGKILL and waits for its death.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	<-c.ended
+}
+
+// term asks the child to end, and returns how it did.
+func (c *child) term() error {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	<-c.ended
+	return c.err
+}
+
+// byStatus reports whether the dead child ended by itself, unlike by a signal.
+func (c *child) byStatus() bool {
+	var exit *exec.ExitError
+	return !errors.As(c.err, &exit) || exit.Exited()
+}
+
+// tools is what roles begin with.
+func tools(ctx context.Context, t task) (*postgres.Engine, *history.Recorder, error) {
+	engine, err := postgres.Open(ctx, t.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	record, err := history.Open(t.Dir, t.Name)
+	return engine, record, err
+}
+
+// once makes a function of which only the first call counts.
+func once(f func()) func() { return sync.OnceFunc(f) }

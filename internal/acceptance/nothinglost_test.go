@@ -1,0 +1,366 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// 0 workers, 1,000 sent, a worker starts 10 s later: all are handled within 2 s
+// of its start.
+func TestLP1_WorkerComesLater(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{})
+	ids := s.send(q, 1000)
+	r := s.recorder()
+	engine := s.open()
+	time.Sleep(10 * time.Second) // nobody does anything, which is what is tested
+	begun := history.Now()
+	w := worker.New(engine, worker.Config{Logger: s.log, Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
+	worker.HandleRaw(w, q, nothing)
+	s.run(w)
+	s.recorded(r, history.Handled, len(ids))
+	events := s.history()
+	s.must(history.Exactly(ids, events))
+	if took := events[len(events)-1].At - begun; took > 2*time.Second {
+		t.Errorf("it took %s from the worker's start", took)
+	}
+}
+
+// Wake-ups switched off altogether: everything is still handled, within the
+// fallback look.
+func TestLP2_WithoutWakeUps(t *testing.T) {
+	t.Parallel()
+	t.Run("sent without", func(t *testing.T) { // two-phase commit needs it
+		t.Parallel()
+		s := newStage(t)
+		q := s.queue(posthaste.QueueOptions{})
+		const beat = time.Second // the look is that of the heartbeat
+		handledWithin(s, q, beat+2*time.Second, posthaste.Message{Queue: q, NoWake: true},
+			s.open(), worker.Config{Heartbeat: beat}, true)
+	})
+	t.Run("polling only", func(t *testing.T) {
+		t.Parallel()
+		s := newStage(t)
+		q := s.queue(posthaste.QueueOptions{})
+		// Its look comes each 200 ms, so the heartbeat's may be far off.
+		handledWithin(s, q, 2*time.Second, posthaste.Message{Queue: q},
+			s.open(postgres.WithPollingOnly()), worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, false)
+		if one[bool](s, s.conn(), `select exists (select from pg_stat_activity where datname = current_database() and query ilike 'listen%')`) {
+			t.Error("a connection listens")
+		}
+	})
+}
+
+// handledWithin sends to a worker that has nothing to do, again and again, and
+// wants each message handled within a time.
+func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, engine posthaste.Engine, c worker.Config, sleeps bool) {
+	r := s.recorder()
+	c.Logger = s.log
+	c.Middleware = append(c.Middleware, recording(r))
+	w := worker.New(engine, c)
+	worker.HandleRaw(w, q, nothing)
+	s.run(w)
+	conn := s.conn()
+	var ids []posthaste.MessageID
+	for n := range 5 {
+		if sleeps {
+			s.asleep(conn, q)
+		}
+		m.Payload = n
+		sent, err := s.client.Send(s.ctx, m)
+		s.must(err)
+		committed := history.Now()
+		ids = append(ids, sent...)
+		s.recorded(r, history.Handled, len(ids))
+		if took := history.Now() - committed; took > most {
+			s.Errorf("message %d was handled %s after it was sent", n, took)
+		}
+	}
+	s.must(history.Exactly(ids, s.history()))
+}
+
+// 2 workers, 10,000 messages, one killed every 2 s five times: all settle, and
+// each rescue is done within lease + 3 s.
+func TestLP3_WorkersKilled(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const (
+		messages = 10_000
+		kills    = 5
+		lease    = 2 * time.Second
+	)
+	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
+	ids := s.send(q, messages)
+	// 10,000 messages of 24 ms on 2 × 10 places take 12 s.
+	begin := func() *child {
+		return s.spawn(task{Role: "worker", Queue: q, Concurrency: 10, Lease: lease, Work: 24 * time.Millisecond})
+	}
+	workers := []*child{begin(), begin()}
+	killed := map[string]time.Duration{}
+	for n := range kills {
+		time.Sleep(2 * time.Second) // as the scenario has it
+		victim := workers[n%2]
+		victim.kill()
+		killed[victim.name] = history.Now()
+		workers[n%2] = begin()
+	}
+	s.settled(q)
+	for _, w := range workers {
+		s.must(w.term())
+	}
+	events := s.history()
+	s.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events), history.Attempts(events, kills+1)))
+	rescued := map[string]int{}
+	for _, e := range events {
+		if e.Kind != history.Started || e.Attempt == 1 {
+			continue
+		}
+		death, dead := killed[e.Note] // who had it before
+		if !dead {
+			t.Errorf("message %s was taken from %q, which was not killed", e.ID, e.Note)
+			continue
+		}
+		rescued[e.Note]++
+		if late := e.At - death; late > lease+3*time.Second {
+			t.Errorf("message %s started again %s after its holder's death", e.ID, late)
+		}
+	}
+	for name := range killed {
+		if rescued[name] == 0 {
+			t.Errorf("nothing was in flight when %s was killed, so nothing was tested", name)
+		}
+	}
+	// Twice is only what a killed worker had handled and not yet settled.
+	if n := len(history.Once(events)); n > kills*10*2 {
+		t.Errorf("%d messages were handled twice, more than were in flight", n)
+	}
+}
+
+// PostgreSQL is killed and restarted with messages in flight: nothing
+// acknowledged is lost; senders and workers resume by themselves.
+func TestLP4_PostgreSQLKilled(t *testing.T) {
+	t.Parallel()
+	server := testpg.Server(t)
+	s := stageOn(t, server.URL())
+	inFlight := size(2_000, 20_000)
+	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
+	ids := s.send(q, inFlight)
+	r := s.recorder()
+	for range 2 {
+		s.work(q, r, worker.Config{Concurrency: 20, Lease: 5 * time.Second}, func(ctx context.Context, _ posthaste.RawDelivery) error {
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		})
+	}
+	// Senders that try again as a user's program would.
+	var mu sync.Mutex
+	var unsure, again atomic.Int64
+	var sending sync.WaitGroup
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	for range 4 {
+		sending.Go(func() {
+			for ctx.Err() == nil {
+				sent, err := s.client.Send(context.WithoutCancel(ctx), posthaste.Message{Queue: q, Payload: "more"})
+				switch {
+				case err == nil:
+					mu.Lock()
+					ids = append(ids, sent...)
+					mu.Unlock()
+				case posthaste.CodeOf(err) == posthaste.OutcomeUnsure:
+					unsure.Add(1)
+				default:
+					again.Add(1)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	s.recorded(r, history.Handled, 200)
+	s.must(server.Kill())
+	before, _ := r.Count(history.Handled)
+	if before >= inFlight {
+		t.Fatal("everything was handled before PostgreSQL was killed")
+	}
+	s.until("a sender notices", func() bool { return unsure.Load()+again.Load() > 0 })
+	s.must(server.Restart(s.ctx))
+	sentBefore := func() int { mu.Lock(); defer mu.Unlock(); return len(ids) }
+	n := sentBefore()
+	s.until("senders resume", func() bool { return sentBefore() > n+20 })
+	stop()
+	sending.Wait()
+	s.until("everything acknowledged is handled", func() bool {
+		return len(history.EveryOne(ids, s.history())) == 0
+	})
+	s.settled(q)
+	events := s.history()
+	s.must(history.Merge(history.EveryOne(ids, events)))
+	if n := len(history.IDs(events, history.Handled)); n > len(ids)+int(unsure.Load())*4 {
+		t.Errorf("%d messages came, of %d acknowledged and %d unsure calls", n, len(ids), unsure.Load())
+	}
+}
+
+// A message whose handler kills the process ends in the dead letters after
+// max_attempts losses while it was handed out alone; its neighbours are
+// handled, none of them dead.
+func TestLP7_PoisonKillsTheProcess(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const (
+		attempts  = 2
+		poisoned  = 2
+		neighbour = 300
+	)
+	q := s.queue(posthaste.QueueOptions{MaxAttempts: attempts, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond})
+	var batch []posthaste.Message
+	for i := range neighbour + poisoned {
+		m := posthaste.Message{Queue: q, Payload: i}
+		if i%(neighbour/poisoned) == 7 && i < neighbour {
+			m.Kind = "poison"
+		}
+		batch = append(batch, m)
+	}
+	ids, err := s.client.Send(s.ctx, batch...)
+	s.must(err)
+	var poison, harmless []posthaste.MessageID
+	for i, m := range batch {
+		if m.Kind == "poison" {
+			poison = append(poison, ids[i])
+		} else {
+			harmless = append(harmless, ids[i])
+		}
+	}
+	// Two processes, each started again when it dies, as supervisors do.
+	ctx, stop := context.WithCancel(s.ctx)
+	var supervisors sync.WaitGroup
+	defer supervisors.Wait()
+	defer stop()
+	for range 2 {
+		supervisors.Go(func() {
+			for ctx.Err() == nil {
+				w := s.spawn(task{Role: "suicide", Queue: q, Concurrency: 10, Lease: 500 * time.Millisecond})
+				select {
+				case <-w.ended:
+				case <-ctx.Done():
+					_ = w.term()
+				}
+			}
+		})
+	}
+	s.settled(q)
+	stop()
+	supervisors.Wait()
+	letters, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: q})
+	s.must(err)
+	var dead []posthaste.MessageID
+	for _, l := range letters {
+		dead = append(dead, l.ID)
+		if l.Error == "" {
+			t.Errorf("dead letter %s has no error", l.ID)
+		}
+	}
+	slices.Sort(dead)
+	if !slices.Equal(dead, poison) {
+		t.Errorf("dead are %v instead of %v", dead, poison)
+	}
+	events := s.history()
+	s.must(history.Merge(history.EveryOne(harmless, events), history.NoOther(ids, events), history.Attempts(events, 0)))
+	for _, id := range poison {
+		alone, beside := 0, 0
+		for _, e := range events {
+			switch {
+			case e.ID != id || e.Kind != history.Started:
+			case e.Alone:
+				alone++
+			default:
+				beside++
+			}
+		}
+		if alone != attempts || beside > 2 {
+			t.Errorf("poison %s ran %d times alone and %d times beside others", id, alone, beside)
+		}
+	}
+}
+
+// A transaction that sent stays open while others commit: its message is
+// delivered within 300 ms of its commit, the others are as fast as ever. Not
+// parallel, for it compares times.
+func TestLP6_TransactionStaysOpen(t *testing.T) {
+	s := newStage(t)
+	rounds, beside := size(4, 8), size(150, 1500) // messages beside an open transaction, 100 a second
+	q := s.queue(posthaste.QueueOptions{})
+	r := s.recorder()
+	s.work(q, r, worker.Config{}, nothing)
+	conn := s.conn()
+	var ids []posthaste.MessageID
+	committed := map[posthaste.MessageID]time.Duration{}
+	singles := func() (these []posthaste.MessageID) {
+		for i := range beside {
+			sent := s.send(q, 1)
+			committed[sent[0]] = history.Now()
+			these = append(these, sent...)
+			time.Sleep(time.Duration(5+i%11) * time.Millisecond)
+		}
+		ids = append(ids, these...)
+		s.recorded(r, history.Handled, len(ids))
+		return these
+	}
+	var free, held, late []posthaste.MessageID
+	for range rounds { // by turns, for the machine's pace changes
+		free = append(free, singles()...)
+		tx, err := conn.Begin(s.ctx)
+		s.must(err)
+		own, err := postgres.In(tx).Send(s.ctx, posthaste.Message{Queue: q, Payload: "late"})
+		s.must(err)
+		held = append(held, singles()...)
+		if started := history.IDs(s.history(), history.Started); slices.Contains(started, own[0]) {
+			t.Fatal("a message was handed out before its commit")
+		}
+		s.must(tx.Commit(s.ctx))
+		committed[own[0]] = history.Now()
+		ids, late = append(ids, own...), append(late, own...)
+		s.recorded(r, history.Handled, len(ids))
+	}
+	events := s.history()
+	s.must(history.Exactly(ids, events))
+	started := map[posthaste.MessageID]time.Duration{}
+	for _, e := range events {
+		if e.Kind == history.Started {
+			started[e.ID] = e.At
+		}
+	}
+	waits := func(of []posthaste.MessageID) []time.Duration {
+		var all []time.Duration
+		for _, id := range of {
+			all = append(all, max(0, started[id]-committed[id]))
+		}
+		slices.Sort(all)
+		return all
+	}
+	for _, wait := range waits(late) {
+		if wait > 300*time.Millisecond {
+			t.Errorf("a late transaction's message waited %s from its commit", wait)
+		}
+	}
+	with, without := waits(held), waits(free)
+	for _, percent := range []int{50, 90} {
+		a, b := with[len(with)*percent/100], without[len(without)*percent/100]
+		t.Logf("p%d: %s beside an open transaction, %s without", percent, a, b)
+		if a > 3*b+10*time.Millisecond {
+			t.Errorf("p%d: %s beside an open transaction, %s without", percent, a, b)
+		}
+	}
+}

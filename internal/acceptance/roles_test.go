@@ -1,0 +1,118 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// senderRole sends single messages from several goroutines and kills itself
+// the moment t.Count ids are on record, while the other goroutines send on.
+func senderRole(ctx context.Context, t task, ready func()) error {
+	engine, record, err := tools(ctx, t)
+	if err != nil {
+		return err
+	}
+	client := posthaste.NewClient(engine)
+	ready()
+	var number, returned atomic.Int64
+	failed := make(chan error, t.Concurrency)
+	for range t.Concurrency {
+		go func() {
+			for {
+				ids, err := client.Send(ctx, posthaste.Message{Queue: t.Queue, Payload: number.Add(1)})
+				if err != nil {
+					failed <- err
+					return
+				}
+				n := returned.Add(1)
+				if n > int64(t.Count) {
+					select {} // the promise is about the first ones
+				}
+				record.Record(history.Event{Kind: history.Sent, ID: ids[0]})
+				if n == int64(t.Count) {
+					for c, _ := record.Count(history.Sent); c < t.Count; c, _ = record.Count(history.Sent) {
+						time.Sleep(10 * time.Microsecond)
+					}
+					dieNow()
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+// workerRole handles messages until it is told to stop.
+func workerRole(ctx context.Context, t task, ready func()) error {
+	return work(ctx, t, ready, func(ctx context.Context, d posthaste.RawDelivery) error {
+		if t.Work > 0 {
+			select {
+			case <-time.After(t.Work):
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	})
+}
+
+// suicideRole handles messages, and is killed by those of the kind "poison".
+func suicideRole(ctx context.Context, t task, ready func()) error {
+	return work(ctx, t, ready, func(_ context.Context, d posthaste.RawDelivery) error {
+		if d.Kind == "poison" {
+			dieNow()
+		}
+		return nil
+	})
+}
+
+func work(ctx context.Context, t task, ready func(), h posthaste.Handler) error {
+	engine, record, err := tools(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: t.Concurrency, Lease: t.Lease,
+		Middleware: []func(posthaste.Handler) posthaste.Handler{recording(record)}})
+	worker.HandleRaw(w, t.Queue, h)
+	go func() {
+		<-w.Started()
+		ready()
+	}()
+	return w.Run(ctx)
+}
+
+// migrateRole installs the schema t.Count times from as many connections at
+// the same moment: that of the first message in the queue's place, SIGTERM.
+func migrateRole(ctx context.Context, t task, ready func()) error {
+	var all sync.WaitGroup
+	errs := make(chan error, t.Count)
+	ready()
+	<-ctx.Done() // the signal is the start for all processes
+	for range t.Count {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			conn, err := postgres.Connect(ctx, t.URL)
+			if err == nil {
+				err = postgres.Migrate(ctx, conn, postgres.MigrateOptions{})
+				_ = conn.Close(ctx)
+			}
+			errs <- err
+		})
+	}
+	all.Wait()
+	for range t.Count {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// patience is how long a condition may take that says nothing about speed.
+var patience = size(2*time.Minute, 20*time.Minute)
+
+// stage is one test's database with what the test does in it.
+type stage struct {
+	*testing.T
+	ctx    context.Context
+	url    string
+	engine *postgres.Engine
+	client *posthaste.Client
+	dir    string // of the histories
+	log    *slog.Logger
+	names  *atomic.Int64
+}
+
+// newStage makes a stage on a database of its own.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	return stageOn(t, testpg.New(t))
+}
+
+func stageOn(t *testing.T, url string) *stage {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	s := &stage{T: t, ctx: ctx, url: url, dir: t.TempDir(), names: &atomic.Int64{},
+		log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	s.engine = s.open()
+	s.client = posthaste.NewClient(s.engine)
+	return s
+}
+
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// name makes a name that the stage has not used yet.
+func (s *stage) name(what string) string { return fmt.Sprintf("%s-%d", what, s.names.Add(1)) }
+
+// open opens one more engine, as another process would.
+func (s *stage) open(options ...postgres.Option) *postgres.Engine {
+	s.Helper()
+	e, err := postgres.Open(s.ctx, s.url, append(options, postgres.Logger(s.log))...)
+	s.must(err)
+	s.Cleanup(e.Close)
+	return e
+}
+
+// pool opens plain connections, to look beside the engine.
+func (s *stage) pool() *pgxpool.Pool {
+	s.Helper()
+	p, err := pgxpool.New(s.ctx, s.url)
+	s.must(err)
+	s.Cleanup(p.Close)
+	return p
+}
+
+func (s *stage) conn() *pgx.Conn {
+	s.Helper()
+	c, err := pgx.Connect(s.ctx, s.url)
+	s.must(err)
+	s.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// querier is a connection, a pool or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// one asks for one value.
+func one[T any](s *stage, q querier, sql string, args ...any) (value T) {
+	s.Helper()
+	if err := q.QueryRow(s.ctx, sql, args...).Scan(&value); err != nil {
+		s.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+func (s *stage) queue(o posthaste.QueueOptions) string {
+	s.Helper()
+	name := s.name("q")
+	s.must(s.engine.QueueCreate(s.ctx, name, o))
+	return name
+}
+
+// send sends n messages whose payloads count from 0, some in a transaction.
+func (s *stage) send(queue string, n int) (ids []posthaste.MessageID) {
+	s.Helper()
+	for len(ids) < n {
+		batch := make([]posthaste.Message, min(n-len(ids), 1000))
+		for i := range batch {
+			batch[i] = posthaste.Message{Queue: queue, Payload: len(ids) + i}
+		}
+		more, err := s.client.Send(s.ctx, batch...)
+		s.must(err)
+		ids = append(ids, more...)
+	}
+	return ids
+}
+
+func (s *stage) recorder() *history.Recorder {
+	s.Helper()
+	r, err := history.Open(s.dir, s.name("test"))
+	s.must(err)
+	s.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+func (s *stage) history() []history.Event {
+	s.Helper()
+	events, err := history.Read(s.dir)
+	s.must(err)
+	return events
+}
+
+// lines counts what a child has recorded so far.
+func (s *stage) lines(child string) int {
+	s.Helper()
+	content, err := os.ReadFile(filepath.Join(s.dir, child+".history"))
+	s.must(err)
+	return bytes.Count(content, []byte{'\n'})
+}
+
+// recorded waits until n events of a kind are in the recorder's history.
+func (s *stage) recorded(r *history.Recorder, kind history.Kind, n int) {
+	s.Helper()
+	for {
+		got, changed := r.Count(kind)
+		if got >= n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-s.ctx.Done():
+			s.Fatalf("only %d of %d %s", got, n, kind)
+		}
+	}
+}
+
+// until waits for a condition.
+func (s *stage) until(what string, met func() bool) {
+	s.Helper()
+	s.within(patience, what, met)
+}
+
+// within waits for a condition that must be met in a time.
+func (s *stage) within(most time.Duration, what string, met func() bool) {
+	s.Helper()
+	for end := time.Now().Add(most); !met(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("not within %s: %s", most, what)
+		}
+	}
+}
+
+// recording wraps handlers so that each run is on record before it does
+// anything and again before its end is told to anybody.
+func recording(r *history.Recorder) func(posthaste.Handler) posthaste.Handler {
+	return func(h posthaste.Handler) posthaste.Handler {
+		return func(ctx context.Context, d posthaste.RawDelivery) error {
+			e := history.Event{Kind: history.Started, ID: d.MessageID, Attempt: d.Attempt, Alone: d.Alone, Note: lastHolder(d)}
+			r.Record(e)
+			err := h(ctx, d)
+			e.Kind, e.Note = history.Handled, ""
+			if err != nil {
+				e.Kind, e.Note = history.Failed, err.Error()
+			}
+			r.Record(e)
+			return err
+		}
+	}
+}
+
+// lastHolder is the worker that had the attempt before.
+func lastHolder(d posthaste.RawDelivery) string {
+	if len(d.Story) == 0 {
+		return ""
+	}
+	return d.Story[len(d.Story)-1].Worker
+}
+
+// nothing is a handler.
+func nothing(context.Context, posthaste.RawDelivery) error { return nil }
+
+// run starts a worker and waits until it works. It is stopped by the function
+// returned, at the latest with the test.
+func (s *stage) run(w *worker.Worker) (stop func()) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.Errorf("the worker ended with %v", err)
+		}
+	})
+	s.Cleanup(stop)
+	select {
+	case <-w.Started():
+	case err := <-ended:
+		ended <- nil
+		s.Fatalf("the worker did not start: %v", err)
+	case <-s.ctx.Done():
+		s.Fatal("the worker does not start")
+	}
+	return stop
+}
+
+// work runs a worker of one queue with an engine of its own.
+func (s *stage) work(queue string, r *history.Recorder, c worker.Config, h posthaste.Handler, options ...worker.Option) (stop func()) {
+	s.Helper()
+	c.Logger = s.log
+	c.Middleware = append(c.Middleware, recording(r))
+	w := worker.New(s.open(), c)
+	worker.HandleRaw(w, queue, h, options...)
+	return s.run(w)
+}
+
+// state is where a message stands for the default subscription.
+func (s *stage) state(id posthaste.MessageID) posthaste.MessageState {
+	s.Helper()
+	m, err := s.engine.Message(s.ctx, id)
+	s.must(err)
+	return m.Subscriptions[0]
+}
+
+// settled waits until no message of the queue waits or runs.
+func (s *stage) settled(queue string) {
+	s.Helper()
+	s.until("everything in "+queue+" is settled", func() bool { return s.waiting(queue) == 0 })
+}
+
+// waiting counts the queue's messages that are neither done nor dead, one by one.
+func (s *stage) waiting(queue string) (n int) {
+	s.Helper()
+	for _, state := range []posthaste.State{posthaste.StateReady, posthaste.StateRunning, posthaste.StateRetrying, posthaste.StateScheduled} {
+		n += s.count(queue, state)
+	}
+	return n
+}
+
+// count counts the queue's messages in a state, up to 1,000.
+func (s *stage) count(queue string, state posthaste.State) int {
+	s.Helper()
+	found, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: queue, State: state, Limit: 1000})
+	s.must(err)
+	return len(found)
+}
+
+// asleep waits until a worker holds the queue's bell: it found nothing and
+// waits to be woken.
+func (s *stage) asleep(q querier, queue string) {
+	s.Helper()
+	s.until("a worker sleeps on "+queue, func() bool {
+		return one[bool](s, q, `select exists (select from pg_locks l, posthaste.queue_settings q
+			where l.locktype = 'advisory' and l.granted and l.mode = 'ExclusiveLock' and l.objsubid = 1
+			  and l.database = (select oid from pg_database where datname = current_database())
+			  and q.name = $1 and (l.classid::bigint << 32 | l.objid::bigint) = posthaste.bell_key(q.id))`, queue)
+	})
+}
