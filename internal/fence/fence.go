@@ -48,6 +48,8 @@ var rooms = []room{
 	{name: "enginetest", may: []string{"."}},
 	{name: "posthastetest", may: []string{".", "worker"}},
 
+	{name: "examples/*", may: []string{".", "postgres", "worker"}}, // what users write
+
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source/*", "inbox", "server", "telemetry",
 		"internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
@@ -176,7 +178,7 @@ func (r room) forbids(folder, imported string) string {
 	if r.stdOnly {
 		return fmt.Sprintf("package %s must not import %s: it imports only the standard library", folder, imported)
 	}
-	inside := strings.HasPrefix(folder, "internal/") || strings.HasPrefix(folder, "cmd/") || folder == "postgres"
+	inside := strings.HasPrefix(folder, "internal/") || strings.HasPrefix(folder, "cmd/") || strings.HasPrefix(folder, "examples/") || folder == "postgres"
 	for _, driver := range drivers {
 		if strings.HasPrefix(imported, driver) && !inside {
 			return fmt.Sprintf("package %s must not import %s: only package postgres knows the driver", folder, imported)

@@ -1,0 +1,173 @@
+//go:build unix
+
+package documents_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the module's folder.
+const root = "../.."
+
+// block is a fenced block of a document.
+type block struct {
+	file string
+	line int
+	lang string
+	mark string
+	text string
+	// shows are lines that its output must have.
+	shows []string
+}
+
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
+
+var (
+	fence = regexp.MustCompile("^```([a-z]*)$")
+	mark  = regexp.MustCompile(`^<!-- (.*) -->$`)
+)
+
+// read returns a document.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documents are all of them, by their paths from the root.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, name)
+		}
+	}
+	if len(found) < 10 {
+		t.Fatalf("only %d documents: %v", len(found), found)
+	}
+	return found
+}
+
+// blocks returns the fenced blocks of a document with what they must show.
+func blocks(t *testing.T, file string) []block {
+	t.Helper()
+	var found []block
+	var open *block
+	marked := ""
+	for i, line := range strings.Split(read(t, file), "\n") {
+		if open != nil {
+			if line != "```" {
+				open.text += line + "\n"
+				continue
+			}
+			if open.mark == "shows" {
+				if len(found) == 0 {
+					t.Fatalf("%s shows the output of nothing", open)
+				}
+				last := &found[len(found)-1]
+				last.shows = append(last.shows, strings.Split(strings.TrimSpace(open.text), "\n")...)
+			} else {
+				found = append(found, *open)
+			}
+			open = nil
+			continue
+		}
+		if m := fence.FindStringSubmatch(line); m != nil {
+			open = &block{file: file, line: i + 1, lang: m[1], mark: marked}
+		}
+		marked = ""
+		if m := mark.FindStringSubmatch(line); m != nil {
+			marked = m[1]
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s is never closed", open)
+	}
+	return found
+}
+
+var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql)|quote: .+|run by: .+|not run: .+)$`)
+
+// TestEveryBlockIsMarked: nobody can show a command that nobody runs without
+// saying why.
+func TestEveryBlockIsMarked(t *testing.T) {
+	t.Parallel()
+	for _, file := range documents(t) {
+		for _, b := range blocks(t, file) {
+			switch {
+			case b.mark != "" && !marks.MatchString(b.mark):
+				t.Errorf("%s: no such mark: %s", b, b.mark)
+			case b.mark == "" && (b.lang == "sh" || b.lang == "sql" || b.lang == "go" || b.lang == ""):
+				t.Errorf("%s: a block of %q without a mark: say whether it is run", b, b.lang)
+			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && file != "README.md":
+				t.Errorf("%s: commands run in README.md only", b)
+			}
+		}
+	}
+}
+
+// TestQuotesEqualTheirFiles: what is quoted is what is tested.
+func TestQuotesEqualTheirFiles(t *testing.T) {
+	t.Parallel()
+	quotes := 0
+	for _, file := range documents(t) {
+		for _, b := range blocks(t, file) {
+			if quoted, ok := strings.CutPrefix(b.mark, "quote: "); ok {
+				quotes++
+				if read(t, quoted) != b.text {
+					t.Errorf("%s differs from %s", b, quoted)
+				}
+			}
+			if runner, ok := strings.CutPrefix(b.mark, "run by: "); ok {
+				for _, command := range strings.Split(strings.TrimSpace(b.text), "\n") {
+					if !strings.Contains(read(t, runner), "\n"+command+"\n") {
+						t.Errorf("%s: %s does not run %q", b, runner, command)
+					}
+				}
+			}
+		}
+	}
+	if quotes == 0 {
+		t.Error("nothing is quoted; the README has quoted an example")
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestLinksLeadSomewhere: every relative link is a file or folder that is there.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	links := 0
+	for _, file := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(file), target)); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", file, m[1])
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("no links found")
+	}
+}
