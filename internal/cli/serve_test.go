@@ -120,7 +120,7 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 		t.Errorf("SIGTERM: exit code %d", code)
 	}
 	said := p.said()
-	for text, want := range map[string]int{"waiting for it": 1, "can be reached now": 1, "not ready": 2, "ready again": 2, "a second signal": 1} {
+	for text, want := range map[string]int{"waiting for it": 1, "can be reached now": 1, "not ready": 2, "ready again": 2} {
 		if got := strings.Count(said, text); got != want {
 			t.Errorf("it said %q %d times, want %d:\n%s", text, got, want, said)
 		}
@@ -164,10 +164,13 @@ func TestSignalsInOneInstantAreOne(t *testing.T) {
 	address := freeAddress(t)
 	p := start(t, "", []string{"DATABASE_URL=" + testpg.New(t)}, "serve", "--listen", address)
 	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	// Stopped, so that it finds both at once whatever the machine does meanwhile.
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGINT} {
+		if err := p.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if code := p.stop(syscall.SIGINT); code != 0 {
+	if code := p.stop(syscall.SIGCONT); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // sameSignal is within how long a signal is taken for the first one once more:
 // some that run programs (timeout, for one) signal both the program and its
 // process group.
-const sameSignal = 50 * time.Millisecond
+const sameSignal = 20 * time.Millisecond
 
 // signals turns SIGINT, SIGTERM and the terminal's SIGHUP into the end of a
 // context, and the second one into the end of the program.
@@ -35,23 +35,38 @@ func watchSignals(parent context.Context, stderr io.Writer) (context.Context, *s
 		signal.Notify(s.ch, syscall.SIGHUP)
 	}
 	go func() {
-		var first time.Time
 		for received := range s.ch {
 			number, _ := received.(syscall.Signal)
 			if !s.caught.CompareAndSwap(0, int32(number)) {
-				if time.Since(first) < sameSignal {
-					continue
-				}
 				os.Exit(128 + int(number))
 			}
-			first = time.Now()
+			cancel()
+			if !s.settle() {
+				return
+			}
+			// Only now, so that who reacts to these words is not ignored.
 			if s.announce.Load() {
 				fmt.Fprintln(stderr, "posthaste: stopping; a second signal ends it at once")
 			}
-			cancel()
 		}
 	}()
 	return ctx, s
+}
+
+// settle drops signals that belong to the one that came. It returns false if
+// the program has ended meanwhile.
+func (s *signals) settle() bool {
+	over := time.After(sameSignal)
+	for {
+		select {
+		case _, open := <-s.ch:
+			if !open {
+				return false
+			}
+		case <-over:
+			return true
+		}
+	}
 }
 
 // code is the exit code of a program that the first signal cut short, or 0 if
