@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -19,8 +20,8 @@ const dueInterval = 5 * time.Millisecond
 var (
 	claimStatement = statement{
 		name: "posthaste_claim",
-		sql:  "select handed, wants_idle, next_due, timeout from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8)",
-		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID},
+		sql:  "select handed, wants_idle, next_due, timeout from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID},
 	}
 	fetchStatement = statement{
 		name: "posthaste_fetch",
@@ -46,6 +47,7 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := e.pool.Exec(ctx, "select posthaste.worker_unregister($1)", int64(worker))
+	e.numbers.Delete(worker)
 	return readError(err)
 }
 
@@ -96,6 +98,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	var handed int
 	var timeout time.Duration
 	due := e.looksDue(req)
+	again := e.usedBefore(req)
 	err := e.call(ctx, func(i int, v [][]byte) error {
 		if i == 0 {
 			handed, reply.WantsIdle = readInt4(v[0]), readBool(v[1])
@@ -116,7 +119,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		return nil
 	},
 		bound{&claimStatement, [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue), textParam(subscription),
-			int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due)}},
+			int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due), boolParam(again)}},
 		bound{&fetchStatement, [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number)}})
 	if err == nil && len(reply.Deliveries) != handed {
 		err = fmt.Errorf("claim %d of worker %d handed out %d deliveries, and %d were read", req.Number, req.Worker, handed, len(reply.Deliveries))
@@ -154,6 +157,23 @@ func (e *Engine) sawDue(req posthaste.ClaimRequest, looked bool, deliveries []po
 		e.due.Delete(key)
 	case looked:
 		e.due.Store(key, time.Now().Add(dueInterval))
+	}
+}
+
+// usedBefore reports whether the number may have been used by an earlier try,
+// whatever became of that: only a number above all others this process has used
+// is certainly new, and saves the store a look at what it has already.
+func (e *Engine) usedBefore(req posthaste.ClaimRequest) bool {
+	v, _ := e.numbers.LoadOrStore(req.Worker, new(atomic.Int64))
+	highest := v.(*atomic.Int64)
+	for {
+		h := highest.Load()
+		if req.Number <= h {
+			return true
+		}
+		if highest.CompareAndSwap(h, req.Number) {
+			return false
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ type Engine struct {
 	owned   bool // Open made the pool, so Close closes it
 	polling bool
 	due     sync.Map // dueKey → time.Time: when to look at the due track again
+	numbers sync.Map // WorkerID → *atomic.Int64: the highest number claimed with
 	log     *slog.Logger
 }
 

@@ -3,15 +3,15 @@
 -- Arguments: worker, the worker's own ascending number of this request; queue,
 -- subscription; how many (1 to 4096); single: each delivery is settled by
 -- itself; idle: nothing else runs in the process; due: look at the due track in
--- any case, and not only when nothing is fresh.
--- Repeating a number answers with what that number already has.
+-- any case, and not only when nothing is fresh; again: the number may have been
+-- used before, by a try whose answer was lost. Then the answer is what it has.
 -- Returns: handed, wants_idle (a message waits that must run alone), next_due
 -- (seconds until the next one falls due, where nothing was handed out), timeout
 -- (seconds).
 -- Errors: PH410 the worker was declared lost; PH404; PH400; PH503.
 -- Locks: the worker's key, shared; the number's key; the readers.
 create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
-  p_single boolean default false, p_idle boolean default false, p_due boolean default true,
+  p_single boolean default false, p_idle boolean default false, p_due boolean default true, p_again boolean default true,
   out handed int, out wants_idle boolean, out next_due double precision, out timeout double precision)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
@@ -45,12 +45,14 @@ begin
   wants_idle := false;
   -- The first try of this number may still be running behind a cut connection.
   perform pg_advisory_xact_lock(posthaste.lock_key(8, p_worker * 1000003 + p_number));
-  l := posthaste.live_slots();
-  select coalesce(sum(c.places), 0) into handed from posthaste.claims c
-   where c.holder = p_worker and c.number = p_number
-     and posthaste.in_slots(c.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
-  if handed > 0 then
-    return;
+  if p_again then
+    l := posthaste.live_slots();
+    select coalesce(sum(c.places), 0) into handed from posthaste.claims c
+     where c.holder = p_worker and c.number = p_number
+       and posthaste.in_slots(c.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
+    if handed > 0 then
+      return;
+    end if;
   end if;
   -- The settle's flush covers the claim's: what is handed out and not settled
   -- when the database crashes is handed out again.

@@ -1,6 +1,8 @@
 -- posthaste.count_up: adds the log's new part to the counters: each entry,
 -- settlement and outcome once, by windows. Never a count over a backlog.
 -- Returns: whether there was anything new.
+-- The ranges are laterals with a fence: joined, they would be filters over the
+-- whole slot.
 -- Called under the maintenance lock. Updates: counters, counted.
 create or replace function posthaste.count_up()
 returns boolean language plpgsql volatile
@@ -37,11 +39,14 @@ begin
   for q in select x.id, x.lanes from posthaste.queue_settings x where x.dropped_at is null loop
     v_sent := 0;
     for v_lane in 0..q.lanes - 1 loop
-      select count(*) into v_rows
+      select coalesce(sum(x.rows), 0) into v_rows
         from unnest(v_lo, v_hi) r (lo, hi)
-        join posthaste.entries e on e.queue_id = q.id and e.lane = v_lane and e.due_at is null and e.ord is null
-         and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-         and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
+       cross join lateral (
+         select count(*) as rows
+           from posthaste.entries e
+          where e.queue_id = q.id and e.lane = v_lane and e.due_at is null and e.ord is null
+            and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+            and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)) x;
       v_sent := v_sent + v_rows;
       -- Ordered, or the choice of the index would be left to chance.
       for n in select e.for_subscription, count(*) as rows, count(*) filter (where e.message_id is null) as first
@@ -68,8 +73,10 @@ begin
   end loop;
   for n in select x.reader >> 10 as subscriber, sum(x.fresh) as settled, sum(x.done) as done
              from unnest(v_lo, v_hi) r (lo, hi)
-             join posthaste.settlements x on x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-              and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+            cross join lateral (
+              select x.reader, x.fresh, x.done from posthaste.settlements x
+               where x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
+                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15) offset 0) x
             group by 1 loop
     update posthaste.counters set settled = settled + n.settled, done = done + n.done
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
@@ -77,8 +84,10 @@ begin
   end loop;
   for n in select x.reader >> 10 as subscriber, count(*) filter (where x.outcome = 'retried') as retried, count(*) filter (where x.outcome = 'lost') as lost
              from unnest(v_lo, v_hi) r (lo, hi)
-             join posthaste.outcomes x on x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-              and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+            cross join lateral (
+              select x.reader, x.outcome from posthaste.outcomes x
+               where x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
+                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15) offset 0) x
             group by 1 loop
     update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;

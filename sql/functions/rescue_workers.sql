@@ -17,7 +17,7 @@ begin
       update posthaste.registrations x set lost_at = clock_timestamp() where x.id = w.id and posthaste.worker_overdue(x);
     end if;
   end loop;
-  for w in select * from posthaste.registrations x where x.lost_at is not null or x.ended_at is not null order by x.id loop
+  for w in select * from posthaste.registrations x where (x.lost_at is not null or x.ended_at is not null) and not x.cleared order by x.id loop
     -- One rescuer a worker.
     continue when not pg_try_advisory_xact_lock(posthaste.lock_key(9, w.id));
     v_all := true;
@@ -30,9 +30,10 @@ begin
       v_all := v_all and v_lost = 0;
     end loop;
     if v_all and coalesce(posthaste.move_mark(w.id), true) = false then
-      delete from posthaste.registrations x
-       where x.id = w.id and greatest(x.lost_at, x.ended_at) < clock_timestamp() - interval '1 day';
+      update posthaste.registrations x set cleared = true where x.id = w.id;
     end if;
   end loop;
+  -- Kept for a while, for people who look.
+  delete from posthaste.registrations x where x.cleared and greatest(x.lost_at, x.ended_at) < clock_timestamp() - interval '1 day';
   return 0;
 end $$;

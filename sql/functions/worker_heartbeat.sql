@@ -2,7 +2,8 @@
 -- Arguments: worker; arrays of queues and subscriptions to look at.
 -- Returns: per queue, in order: ready, next_due (seconds); and in each row
 -- maintain (messages flowed since the last round of maintenance) and rescue
--- (a worker is overdue). One row at least. A queue that is gone has ready null.
+-- (a worker is overdue or gone, or a lease has ended; true from the queue on
+-- where it was seen). One row at least. A queue that is gone has ready null.
 -- Errors: PH410 the worker was declared lost. Updates: registrations.
 create or replace function posthaste.worker_heartbeat(p_worker bigint, p_queues text[], p_subscriptions text[])
 returns table (ready boolean, next_due double precision, maintain boolean, rescue boolean)
@@ -19,7 +20,7 @@ begin
       hint = 'register anew; what it held is handed out elsewhere';
   end if;
   v_maintain := (select p.last_value from posthaste.positions p) <> (select k.last_value from posthaste.counted k);
-  v_rescue := exists (select from posthaste.registrations w where w.lost_at is not null or w.ended_at is not null
+  v_rescue := exists (select from posthaste.registrations w where (w.lost_at is not null or w.ended_at is not null) and not w.cleared
                          or posthaste.worker_overdue(w));
   for v in select q.id, q.lanes, s.number
              from unnest(p_queues, p_subscriptions) with ordinality u (queue, subscription, n)
@@ -29,6 +30,7 @@ begin
     ready := null;
     next_due := null;
     if v.number is not null then
+      v_rescue := v_rescue or posthaste.leases_ended(v.id::bigint << 10 | v.number);
       select k.ready, k.next_due into ready, next_due from posthaste.look(v.id, v.number, v.lanes) k;
     end if;
     maintain := v_maintain;

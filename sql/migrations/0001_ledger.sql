@@ -236,7 +236,8 @@ create index leases_xid on posthaste.leases (subscriber, xid);
 create index leases_until on posthaste.leases (subscriber, until);
 create index leases_claim on posthaste.leases (claim);
 
--- oldest_open is the mark below which none of the worker's claims is open.
+-- oldest_open is the mark below which none of the worker's claims is open;
+-- cleared says of a worker that is gone that none at all is.
 create table posthaste.registrations (
   id           bigint primary key generated always as identity,
   name         text        not null,
@@ -246,6 +247,7 @@ create table posthaste.registrations (
   heartbeat_at timestamptz not null default clock_timestamp(),
   lost_at      timestamptz,
   ended_at     timestamptz,
+  cleared      boolean     not null default false,
   oldest_open  bigint      not null default 0
 ) with (fillfactor = 50);
 

@@ -1,0 +1,20 @@
+-- posthaste.leases_ended: whether leases by time of a subscriber have ended since
+-- they were last examined. Reads: lease_cursors, leases.
+create or replace function posthaste.leases_ended(p_subscriber bigint)
+returns boolean language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+declare
+  l posthaste.live;
+  v_since timestamptz;
+begin
+  select t into v_since from posthaste.lease_cursors where subscriber = p_subscriber;
+  if v_since is null then
+    return false; -- nobody receives from it
+  end if;
+  l := posthaste.live_slots();
+  return exists (
+    select from posthaste.leases x
+     where x.subscriber = p_subscriber and x.until > v_since and x.until <= clock_timestamp()
+       and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15));
+end $$;
