@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -178,6 +177,3 @@ func tools(ctx context.Context, t task) (*postgres.Engine, *history.Recorder, er
 	record, err := history.Open(t.Dir, t.Name)
 	return engine, record, err
 }
-
-// once makes a function of which only the first call counts.
-func once(f func()) func() { return sync.OnceFunc(f) }

@@ -37,6 +37,7 @@ type stage struct {
 	dir    string // of the histories
 	log    *slog.Logger
 	names  *atomic.Int64
+	web    *api // made when it is first used
 }
 
 // newStage makes a stage on a database of its own.
@@ -73,6 +74,18 @@ func (s *stage) open(options ...postgres.Option) *postgres.Engine {
 	s.must(err)
 	s.Cleanup(e.Close)
 	return e
+}
+
+// failing makes workers silent from now on: what fails on purpose needs no log.
+func (s *stage) failing() { s.log = slog.New(slog.DiscardHandler) }
+
+// http is the stage's HTTP API.
+func (s *stage) http() *api {
+	s.Helper()
+	if s.web == nil {
+		s.web = s.serve(s.engine)
+	}
+	return s.web
 }
 
 // pool opens plain connections, to look beside the engine.
@@ -255,10 +268,18 @@ func (s *stage) state(id posthaste.MessageID) posthaste.MessageState {
 	return m.Subscriptions[0]
 }
 
-// settled waits until no message of the queue waits or runs.
+// settled waits until no message of the queue waits or runs. Looking through
+// all states is work for the database: it is done a small part of the time.
 func (s *stage) settled(queue string) {
 	s.Helper()
-	s.until("everything in "+queue+" is settled", func() bool { return s.waiting(queue) == 0 })
+	s.until("everything in "+queue+" is settled", func() bool {
+		begun := time.Now()
+		if s.waiting(queue) == 0 {
+			return true
+		}
+		time.Sleep(min(10*time.Since(begun), 2*time.Second))
+		return false
+	})
 }
 
 // waiting counts the queue's messages that are neither done nor dead, one by one.

@@ -1,0 +1,81 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/server"
+)
+
+// api is a served HTTP API.
+type api struct {
+	*stage
+	base string
+}
+
+// answer is what it said.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// serve serves the HTTP API on a free port until the test ends.
+func (s *stage) serve(engine posthaste.Engine) *api {
+	s.Helper()
+	srv, err := server.New(server.Config{Engine: engine, Client: posthaste.NewClient(engine), Logger: s.log})
+	s.must(err)
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	s.must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ctx, listener, 5*time.Second) }()
+	s.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			s.Errorf("the server ended with %v", err)
+		}
+	})
+	return &api{s, "http://" + listener.Addr().String()}
+}
+
+func (a *api) try(method, path, body string) (answer, error) {
+	request, err := http.NewRequestWithContext(a.ctx, method, a.base+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, content}, err
+}
+
+func (a *api) call(method, path, body string) answer {
+	a.Helper()
+	got, err := a.try(method, path, body)
+	a.must(err)
+	return got
+}
+
+// want calls and fails the test unless the status is as expected.
+func (a *api) want(status int, method, path, body string) answer {
+	a.Helper()
+	got := a.call(method, path, body)
+	if got.status != status {
+		a.Fatalf("%s %s was answered by %d instead of %d: %s", method, path, got.status, status, got.body)
+	}
+	return got
+}
