@@ -14,7 +14,7 @@ create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_q
   p_single boolean default false, p_idle boolean default false, p_due boolean default true, p_again boolean default true,
   out handed int, out wants_idle boolean, out next_due double precision, out timeout double precision)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   v_worker posthaste.registrations;
   v_sub record;
@@ -47,9 +47,12 @@ begin
   perform pg_advisory_xact_lock(posthaste.lock_key(8, p_worker * 1000003 + p_number));
   if p_again then
     l := posthaste.live_slots();
-    select coalesce(sum(c.places), 0) into handed from posthaste.claims c
-     where c.holder = p_worker and c.number = p_number
-       and posthaste.in_slots(c.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
+    -- Between and ordered, or the choice of the index would be left to chance.
+    select coalesce(sum(k.places), 0) into handed from (
+      select c.places from posthaste.claims c
+       where c.holder = p_worker and c.number between p_number and p_number
+         and posthaste.in_slots(c.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+       order by c.number) k;
     if handed > 0 then
       return;
     end if;

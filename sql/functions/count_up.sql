@@ -76,7 +76,8 @@ begin
             cross join lateral (
               select x.reader, x.fresh, x.done from posthaste.settlements x
                where x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15) offset 0) x
+                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+               order by x.xid) x
             group by 1 loop
     update posthaste.counters set settled = settled + n.settled, done = done + n.done
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
@@ -87,7 +88,8 @@ begin
             cross join lateral (
               select x.reader, x.outcome from posthaste.outcomes x
                where x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15) offset 0) x
+                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+               order by x.xid) x
             group by 1 loop
     update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;

@@ -27,10 +27,13 @@ declare
   v_rows int;
 begin
   if c.id is null then
-    v_more := array(select k from posthaste.claims k
-                     where k.holder = p_worker and k.number = p_number
-                       and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
-                     order by k.id);
+    -- Between and ordered twice, or the choice of the index would be left to chance.
+    v_more := array(select k from (
+                      select k from posthaste.claims k
+                       where k.holder = p_worker and k.number between p_number and p_number
+                         and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                       order by k.number) x (k)
+                     order by (x.k).id);
   else
     v_more := array[c];
   end if;

@@ -3,13 +3,17 @@
 create or replace function posthaste.later_heads(p_ids bigint[])
 returns setof posthaste.head language plpgsql stable rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_material = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   l posthaste.live := posthaste.live_slots();
 begin
   return query
-    select (posthaste.head_of(e)).*
+    -- Ordered, or the choice of the plan would be left to chance.
+    select (x.h).*
       from (select distinct x as id from unnest(p_ids) x) i
-      join posthaste.entries e on e.message_id = i.id
-       and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15);
+     cross join lateral (
+       select posthaste.head_of(e) as h from posthaste.entries e
+        where e.message_id = i.id
+          and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+        order by e.message_id) x;
 end $$;

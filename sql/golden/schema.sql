@@ -408,6 +408,7 @@ table registrations with (fillfactor=50)
   heartbeat_at timestamp with time zone not null default clock_timestamp()
   lost_at timestamp with time zone
   ended_at timestamp with time zone
+  cleared boolean not null default false
   oldest_open bigint not null default 0
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
@@ -505,7 +506,7 @@ function check_identity() returns void language plpgsql volatile security define
 function check_ids(p_ids bigint[]) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_options(p_options jsonb, p_known text[], p_planned text[]) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_singles(p_deliveries bigint[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, OUT handed integer, OUT wants_idle boolean, OUT next_due double precision, OUT timeout double precision) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, OUT handed integer, OUT wants_idle boolean, OUT next_due double precision, OUT timeout double precision) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, OUT handed integer, OUT made bigint[], OUT wants_idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function copy_begin(p_queue text, p_count integer, p_longest integer, p_wake boolean, OUT queue_id integer, OUT lanes integer, OUT positions bigint[]) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -536,7 +537,8 @@ function holds_slot(c claims, p_slot integer) returns boolean language plpgsql v
 function in_slots(slot bigint, l0 bigint, l1 bigint, l2 bigint, l3 bigint, l4 bigint, l5 bigint, l6 bigint, l7 bigint, l8 bigint, l9 bigint, l10 bigint, l11 bigint, l12 bigint, l13 bigint, l14 bigint, l15 bigint) returns boolean language sql immutable parallel safe cost 100
 function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
 function jump() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function list_dead_letters(in_queue text DEFAULT NULL::text, ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function live_slots() returns live language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -606,8 +608,8 @@ grant EXECUTE on function check_identity() to posthaste_admin
 grant EXECUTE on function check_ids(bigint[]) to posthaste_admin
 grant EXECUTE on function check_options(jsonb,text[],text[]) to posthaste_admin
 grant EXECUTE on function check_singles(bigint[]) to posthaste_admin
-grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean) to posthaste_admin
-grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean) to posthaste_receiver
+grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean) to posthaste_admin
+grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean) to posthaste_receiver
 grant EXECUTE on function claim_lane(integer,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean) to posthaste_admin
 grant EXECUTE on function claim_open(claims) to posthaste_admin
 grant EXECUTE on function copy_begin(text,integer,integer,boolean) to posthaste_admin
@@ -642,6 +644,7 @@ grant EXECUTE on function in_slots(bigint,bigint,bigint,bigint,bigint,bigint,big
 grant EXECUTE on function insert_entries(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean) to posthaste_admin
 grant EXECUTE on function jump() to posthaste_admin
 grant EXECUTE on function later_heads(bigint[]) to posthaste_admin
+grant EXECUTE on function leases_ended(bigint) to posthaste_admin
 grant EXECUTE on function list_dead_letters(text,bigint[],bigint,integer) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function live_slots() to posthaste_admin
