@@ -170,7 +170,7 @@ func (a *acknowledger) call(ctx context.Context, batch []outcome) (results []pos
 	a.settlements = a.settlements[:0]
 	for i := range batch {
 		s := batch[i].Settlement
-		if s.Outcome == posthaste.Done {
+		if s.Outcome == posthaste.Done && len(s.Receipt) == 0 {
 			s.Duration = 0 // a plain success has nothing to say: it is one bit
 		}
 		a.settlements = append(a.settlements, s)
