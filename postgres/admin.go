@@ -81,6 +81,9 @@ const queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, don
 // Queues implements [posthaste.Admin], by the view posthaste.queues. Names that
 // are no queues are left out.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	if len(names) == 0 {
+		names = nil // null means all
+	}
 	var infos []posthaste.QueueInfo
 	err := e.query(ctx, func(rows pgx.Rows) error {
 		var q posthaste.QueueInfo

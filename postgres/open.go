@@ -58,6 +58,7 @@ type options struct {
 	log      *slog.Logger
 	polling  bool
 	poolSize int
+	lazy     bool
 }
 
 // Logger sets where the engine reports what no caller is told, such as a lost
@@ -72,6 +73,13 @@ func Logger(log *slog.Logger) Option {
 // must be set to [pgx.QueryExecModeExec] by the caller.
 func WithPollingOnly() Option {
 	return func(o *options) { o.polling = true }
+}
+
+// Lazily makes [Open] return without having connected: the database may come
+// later, and until then every method answers Unavailable. [Engine.Ready] checks
+// what Open would have.
+func Lazily() Option {
+	return func(o *options) { o.lazy = true }
 }
 
 // WithPoolSize bounds the connections of [Open]'s pool. The default is
@@ -116,6 +124,9 @@ func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 		return nil, readError(err)
 	}
 	e := &Engine{pool: pool, owned: true, polling: o.polling, log: o.log}
+	if o.lazy {
+		return e, nil
+	}
 	if err := e.verify(ctx); err != nil {
 		pool.Close()
 		return nil, err

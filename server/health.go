@@ -79,7 +79,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 		if code := posthaste.CodeOf(err); code == "" {
 			err = &posthaste.Error{Code: posthaste.Unavailable, Message: "the store does not answer", Hint: "check that it runs and can be reached", Cause: err}
 		}
-		return &httpError{status: http.StatusServiceUnavailable, err: err}
+		// What was asked for is the answer; whoever runs the engine logs the change.
+		return &httpError{status: http.StatusServiceUnavailable, err: err, asked: true}
 	}
 	return s.writeJSON(w, http.StatusOK, health{"ready"})
 }

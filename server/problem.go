@@ -52,6 +52,8 @@ type httpError struct {
 	challenge  string
 	ids        []string
 	deliveries []settled
+	// asked says that the state of things was asked for, so this is no failure.
+	asked bool
 }
 
 func (e *httpError) Error() string { return e.err.Error() }
@@ -133,7 +135,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}
-	if status >= 500 && status != http.StatusNotImplemented && r.Context().Err() == nil {
+	if status >= 500 && status != http.StatusNotImplemented && r.Context().Err() == nil && !(extra != nil && extra.asked) {
 		s.log.LogAttrs(r.Context(), slog.LevelError, "request failed", slog.String("request_id", p.RequestID),
 			slog.String("method", r.Method), slog.String("route", r.Pattern), slog.String("code", string(e.Code)), slog.Any("error", rootOf(err)))
 	}

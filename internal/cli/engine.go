@@ -57,22 +57,41 @@ func (d *database) wait(ctx context.Context, log *slog.Logger, opts ...postgres.
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	for waiting := false; ; {
-		engine, err := postgres.Open(ctx, d.url, append([]postgres.Option{postgres.Logger(log)}, opts...)...)
-		if posthaste.CodeOf(err) != posthaste.Unavailable || ctx.Err() != nil {
-			if err == nil && waiting {
+	engine, err := postgres.Open(ctx, d.url, append([]postgres.Option{postgres.Logger(log), postgres.Lazily()}, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+	if err := untilReady(ctx, engine, log); err != nil {
+		engine.Close()
+		return nil, err
+	}
+	return engine, nil
+}
+
+// untilReady waits for a database that cannot be reached. Anything else that is
+// wrong is an error at once; but once it waits, it waits for whoever mends the
+// database, too. It logs each reason once, and once that it is over.
+func untilReady(ctx context.Context, engine posthaste.Engine, log *slog.Logger) error {
+	for last := posthaste.Code(""); ; {
+		err := engine.Ready(ctx)
+		if err == nil {
+			if last != "" {
 				log.Info("the database can be reached now")
 			}
-			return engine, err
+			return nil
 		}
-		if !waiting {
-			waiting = true
-			log.Warn("the database cannot be reached, waiting for it", "error", err)
+		code := posthaste.CodeOf(err)
+		if ctx.Err() != nil || last == "" && code != posthaste.Unavailable {
+			return err
+		}
+		if code != last {
+			last = code
+			log.Warn("the database cannot be used yet, waiting for it", "error", err)
 		}
 		select {
 		case <-time.After(retryOpen):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

@@ -118,7 +118,10 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 	}
 	defer listener.Close()
 
-	store := &late{}
+	store, err := postgres.Open(ctx, db.url, postgres.Logger(a.log), postgres.Lazily())
+	if err != nil {
+		return err
+	}
 	defer store.Close()
 	api, metrics, err := newAPI(&watched{Engine: store, log: a.log}, tokens, a.log, nil)
 	if err != nil {
@@ -129,18 +132,12 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 	services := []service{
 		{"server", func(ctx context.Context) error { return api.Serve(ctx, listener, work.grace) }},
 		{"database", func(ctx context.Context) error {
-			err := store.connect(ctx, a.log, func(ctx context.Context) (posthaste.Engine, error) {
-				e, err := postgres.Open(ctx, db.url, postgres.Logger(a.log))
-				if err != nil {
-					return nil, err // an interface that holds a nil pointer is not nil
-				}
-				return e, nil
-			})
-			if err == nil {
-				close(opened)
-				<-ctx.Done()
+			if err := untilReady(ctx, store, a.log); err != nil {
+				return err
 			}
-			return err
+			close(opened)
+			<-ctx.Done()
+			return nil
 		}},
 	}
 	if len(made) > 0 {
