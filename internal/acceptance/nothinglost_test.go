@@ -135,7 +135,7 @@ func TestLP3_WorkersKilled(t *testing.T) {
 		}
 		rescued[e.Note]++
 		if late := e.At - death; late > lease+3*time.Second {
-			t.Errorf("message %s started again %s after its holder's death", e.ID, late)
+			t.Errorf("message %s started again %s after its holder's death: %+v", e.ID, late, s.state(e.ID).Attempts)
 		}
 	}
 	for name := range killed {

@@ -1,0 +1,201 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// 300,000 fresh messages wait; retries and scheduled messages that fall due
+// meanwhile start within 1 s of their time. Not parallel, for it measures times.
+func TestDS10_DueBesideBacklog(t *testing.T) {
+	s := newStage(t)
+	s.failing()
+	backlog := size(30_000, 300_000)
+	const scheduled, retried = 300, 300
+	q := s.queue(posthaste.QueueOptions{})
+	s.send(q, backlog)
+
+	var mu sync.Mutex
+	late := map[posthaste.MessageID]time.Duration{}
+	fresh, retries := 0, 0
+	enough := make(chan struct{})
+	w := worker.New(s.open(), worker.Config{Concurrency: 20, Logger: s.log})
+	worker.HandleRaw(w, q, func(_ context.Context, d posthaste.RawDelivery) error {
+		now := time.Now() // PostgreSQL runs on this machine, by the same clock
+		mu.Lock()
+		switch {
+		case !d.DueAt.IsZero():
+			late[d.MessageID] = now.Sub(d.DueAt)
+			if len(late) == scheduled+retried {
+				close(enough)
+			}
+		case retries < retried && fresh%10 == 0:
+			fresh, retries = fresh+1, retries+1
+			mu.Unlock()
+			return posthaste.RetryAfter(errors.New("later"), time.Second+time.Duration(retries)*5*time.Millisecond)
+		default:
+			fresh++
+		}
+		mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+		return nil
+	})
+	s.run(w)
+	for i := range scheduled {
+		_, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: i, Delay: time.Second + time.Duration(i)*10*time.Millisecond})
+		s.must(err)
+	}
+	select {
+	case <-enough:
+	case <-s.ctx.Done():
+		mu.Lock()
+		defer mu.Unlock()
+		t.Fatalf("%d of %d due ones came", len(late), scheduled+retried)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if fresh > backlog*9/10 {
+		t.Fatalf("%d of %d fresh ones were handled meanwhile: there was no backlog any more", fresh, backlog)
+	}
+	var all []time.Duration
+	for id, by := range late {
+		all = append(all, by)
+		if by > time.Second || by < 0 {
+			t.Errorf("message %s started %s after its time", id, by)
+		}
+	}
+	slices.Sort(all)
+	t.Logf("beside %d fresh ones: p50 %s, p99 %s, at most %s late", backlog-fresh, all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+}
+
+// Sent just before, while and after a worker falls asleep: none waits longer
+// than 100 ms from its commit, unless a bare NOTIFY of the same moment stalled
+// too. Not parallel, for it measures times.
+func TestLA3_SentAroundFallingAsleep(t *testing.T) {
+	s := newStage(t)
+	messages := size(300, 10_000)
+	const most = 100 * time.Millisecond
+	random := seeded(t)
+	q := s.queue(posthaste.QueueOptions{})
+	r := s.recorder()
+	s.work(q, r, worker.Config{}, nothing)
+	probe := s.probe()
+	var ids []posthaste.MessageID
+	committed := map[posthaste.MessageID]time.Duration{}
+	for n := range messages {
+		// A few ms after it was handled a worker looks again, and sleeps.
+		gap := time.Duration(random.IntN(6000)) * time.Microsecond
+		switch n % 10 {
+		case 0:
+			gap *= 10
+		case 1:
+			gap = 0
+		}
+		time.Sleep(gap)
+		sent := s.send(q, 1)
+		committed[sent[0]] = history.Now()
+		ids = append(ids, sent...)
+		if n%3 > 0 { // else the next is sent while this one is handled
+			s.recorded(r, history.Handled, len(ids))
+		}
+	}
+	s.recorded(r, history.Handled, len(ids))
+	events := s.history()
+	s.must(history.Exactly(ids, events))
+	var all []time.Duration
+	stalled := 0
+	for _, e := range events {
+		if e.Kind != history.Started {
+			continue
+		}
+		wait := max(0, e.At-committed[e.ID])
+		all = append(all, wait)
+		if wait <= most {
+			continue
+		}
+		if trip := probe.worst(committed[e.ID], e.At); trip > most/2 {
+			stalled++
+			t.Logf("message %s waited %s, while a bare NOTIFY took %s", e.ID, wait, trip)
+			continue
+		}
+		t.Errorf("message %s waited %s from its commit", e.ID, wait)
+	}
+	if stalled > messages/20 {
+		t.Errorf("%d of %d messages coincided with stalls: the machine is too busy to tell anything", stalled, messages)
+	}
+	slices.Sort(all)
+	t.Logf("p50 %s, p99 %s, at most %s", all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+}
+
+// trips are the round trips of bare NOTIFYs.
+type trips struct {
+	mu  sync.Mutex
+	all []trip
+}
+
+type trip struct{ from, to time.Duration }
+
+// probe sends a NOTIFY from one connection to another without end.
+func (s *stage) probe() *trips {
+	s.Helper()
+	listener, notifier := s.conn(), s.conn()
+	_, err := listener.Exec(s.ctx, "listen acceptance_probe")
+	s.must(err)
+	p := &trips{}
+	ctx, stop := context.WithCancel(s.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			from := history.Now()
+			p.mu.Lock()
+			p.all = append(p.all, trip{from, 0}) // on its way
+			p.mu.Unlock()
+			_, err := notifier.Exec(ctx, "notify acceptance_probe")
+			if err == nil {
+				_, err = listener.WaitForNotification(ctx)
+			}
+			if err != nil {
+				if ctx.Err() == nil {
+					s.Errorf("the control probe failed: %v", err)
+				}
+				return
+			}
+			p.mu.Lock()
+			p.all[len(p.all)-1].to = history.Now()
+			p.mu.Unlock()
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	s.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return p
+}
+
+// worst is the longest round trip that fell into a time.
+func (p *trips) worst(from, to time.Duration) (longest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.all {
+		end := t.to
+		if end == 0 {
+			end = history.Now()
+		}
+		if t.from < to && end > from {
+			longest = max(longest, end-t.from)
+		}
+	}
+	return longest
+}
