@@ -1,0 +1,127 @@
+-- Bad input is refused with the code and the field, and nothing is stored.
+select posthaste.create_queue('contract_bad', '{"max_payload": 100}');
+
+create temporary table cases (statement text, code text, field text);
+insert into cases values
+  ('select posthaste.send(''nowhere'', ''1'')', 'PH404', 'queue'),
+  ('select posthaste.send(null, ''1'')', 'PH404', 'queue'),
+  ('select posthaste.send(''contract_bad'', null)', 'PH400', 'payload'),
+  ('select posthaste.send(''contract_bad'', to_jsonb(repeat(''x'', 99)))', 'PH413', 'payload'),
+  ('select posthaste.send(''contract_bad'', ''{'')', '22P02', ''),
+  ('select posthaste.send(''contract_bad'', ''"\u0000"'')', '22P05', ''),
+  ('select posthaste.send_bytes(''contract_bad'', ''\x7b'', ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
+  ('select posthaste.send_bytes(''contract_bad'', ''\xff'', ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
+  ('select posthaste.send_bytes(''contract_bad'', convert_to(repeat(''x'', 101), ''UTF8''))', 'PH413', 'payload'),
+  ('select posthaste.send_many(''contract_bad'', ''{}'')', 'PH400', 'messages'),
+  ('select posthaste.send_many(''contract_bad'', ''[1]'')', 'PH400', 'messages'),
+  ('select posthaste.send_many(''contract_bad'', ''[{"key": "a"}]'')', 'PH400', 'messages'),
+  ('select posthaste.send_many(''contract_bad'', ''[{"payload": 1}, {"payload": 2, "colour": 1}]'')', 'PH400', 'colour'),
+  ('select posthaste.send_many(''nowhere'', ''[{"payload": 1}]'')', 'PH404', 'queue'),
+  ('select from posthaste.receive(''nowhere'', 1, ''1 minute'')', 'PH404', 'queue'),
+  ('select from posthaste.receive(''contract_bad'', 1, ''1 minute'', ''{"subscription": "none"}'')', 'PH404', 'subscription'),
+  ('select from posthaste.receive(''contract_bad'', 1, ''1 minute'', ''{"subscription": 1}'')', 'PH400', 'subscription'),
+  ('select from posthaste.receive(''contract_bad'', 1, ''1 minute'', ''{"wait": "1 s"}'')', 'PH400', 'wait'),
+  ('select from posthaste.receive(''contract_bad'', 0, ''1 minute'')', 'PH400', 'max'),
+  ('select from posthaste.receive(''contract_bad'', 1001, ''1 minute'')', 'PH400', 'max'),
+  ('select from posthaste.receive(''contract_bad'', null, ''1 minute'')', 'PH400', 'max'),
+  ('select from posthaste.receive(''contract_bad'', 1, ''0'')', 'PH400', 'lease'),
+  ('select from posthaste.receive(''contract_bad'', 1, ''-1 minute'')', 'PH400', 'lease'),
+  ('select from posthaste.receive(''contract_bad'', 1, ''13 hours'')', 'PH400', 'lease'),
+  ('select from posthaste.receive(''contract_bad'', 1, null)', 'PH400', 'lease'),
+  ('select from posthaste.ack(null)', 'PH400', 'delivery_ids'),
+  ('select from posthaste.ack(''{1,null}'')', 'PH400', 'delivery_ids'),
+  ('select from posthaste.ack(''{4096}'', ''{"receipts": [1, 2]}'')', 'PH400', 'receipts'),
+  ('select from posthaste.ack(''{4096}'', ''{"receipts": 1}'')', 'PH400', 'receipts'),
+  ('select from posthaste.ack(''{4096}'', ''{"strict": "yes"}'')', 'PH400', 'strict'),
+  ('select from posthaste.ack(''{4096}'', ''{"force": true}'')', 'PH400', 'force'),
+  ('select from posthaste.ack(''{4096}'', ''{"strict": true}'')', 'PH409', ''),
+  ('select from posthaste.release(null)', 'PH400', 'delivery_ids'),
+  ('select from posthaste.release(''{4096}'', ''{"receipts": []}'')', 'PH400', 'receipts'),
+  ('select from posthaste.release(''{4096}'', ''{"strict": true}'')', 'PH409', ''),
+  ('select from posthaste.fail(null, ''e'')', 'PH400', 'delivery_ids'),
+  ('select from posthaste.fail(4096, null)', 'PH400', 'error'),
+  ('select from posthaste.fail(4096, '' '')', 'PH400', 'error'),
+  ('select from posthaste.fail(4096, ''e'', ''{"retry_after": "soon"}'')', 'PH400', 'retry_after'),
+  ('select from posthaste.fail(4096, ''e'', ''{"retry_after": "-1 s"}'')', 'PH400', 'retry_after'),
+  ('select from posthaste.fail(4096, ''e'', ''{"permanent": 1}'')', 'PH400', 'permanent'),
+  ('select from posthaste.fail(4096, ''e'', ''{"strict": true}'')', 'PH409', ''),
+  ('select from posthaste.extend(''{4096}'', ''0'')', 'PH400', 'lease'),
+  ('select from posthaste.extend(''{4096}'', ''13 hours'')', 'PH400', 'lease'),
+  ('select from posthaste.extend(''{4096}'', null)', 'PH400', 'lease'),
+  ('select from posthaste.extend(null, ''1 minute'')', 'PH400', 'delivery_ids'),
+  ('select from posthaste.extend(''{4096}'', ''1 minute'', ''{"strict": true}'')', 'PH409', ''),
+  ('select from posthaste.message(null)', 'PH400', 'id'),
+  ('select from posthaste.message(1)', 'PH404', 'id'),
+  ('select posthaste.replay(null)', 'PH400', 'message_ids'),
+  ('select posthaste.replay(array_fill(1::bigint, array[10001]))', 'PH400', 'message_ids'),
+  ('select posthaste.discard(''{null}'')', 'PH400', 'message_ids'),
+  ('select from posthaste.list_messages(in_queue => ''nowhere'')', 'PH404', 'queue'),
+  ('select from posthaste.list_messages(max => 0)', 'PH400', 'limit'),
+  ('select from posthaste.list_dead_letters(in_queue => ''nowhere'')', 'PH404', 'queue'),
+  ('select from posthaste.list_dead_letters(max => 1001)', 'PH400', 'limit'),
+  ('select posthaste.drop_queue(''nowhere'')', 'PH404', 'queue'),
+  ('select posthaste.create_queue(null)', 'PH400', 'name'),
+  ('select posthaste.create_queue(''Upper'')', 'PH400', 'name'),
+  ('select posthaste.create_queue('''')', 'PH400', 'name'),
+  ('select posthaste.create_queue(repeat(''q'', 64))', 'PH400', 'name'),
+  ('select posthaste.create_queue(''contract_bad'')', 'PH409', 'name');
+insert into cases
+select format('select posthaste.send(''contract_bad'', ''1'', %L)', o.options), o.code, o.field
+  from (values
+    ('[]', 'PH400', 'options'), ('{"colour": "red"}', 'PH400', 'colour'), ('{"priority": 1}', 'PH501', 'priority'), ('{"dedupe_key": "x"}', 'PH501', 'dedupe_key'),
+    ('{"key": 1}', 'PH400', 'key'), ('{"kind": {}}', 'PH400', 'kind'), ('{"reference": true}', 'PH400', 'reference'), ('{"content_type": 1}', 'PH400', 'content_type'),
+    ('{"headers": []}', 'PH400', 'headers'), ('{"headers": {"a": 1}}', 'PH400', 'headers'), ('{"terms": "x"}', 'PH400', 'terms'), ('{"terms": [1]}', 'PH400', 'terms'),
+    ('{"delay": 5}', 'PH400', 'delay'), ('{"delay": "soon"}', 'PH400', 'delay'), ('{"delay": "-1 second"}', 'PH400', 'delay'),
+    ('{"send_at": 5}', 'PH400', 'send_at'), ('{"send_at": "soonish"}', 'PH400', 'send_at'),
+    ('{"delay": "1 s", "send_at": "2999-01-01T00:00:00Z"}', 'PH400', 'send_at'), ('{"wake": "yes"}', 'PH400', 'wake'),
+    (jsonb_build_object('key', repeat('k', 256))::text, 'PH400', 'key'), (jsonb_build_object('kind', repeat('k', 256))::text, 'PH400', 'kind'),
+    (jsonb_build_object('reference', repeat('é', 128))::text, 'PH400', 'reference'), (jsonb_build_object('content_type', repeat('k', 256))::text, 'PH400', 'content_type'),
+    (jsonb_build_object('terms', jsonb_build_array(repeat('k', 256)))::text, 'PH400', 'terms'),
+    (jsonb_build_object('headers', jsonb_build_object('h', repeat('k', 30000)))::text, 'PH413', 'headers')) o (options, code, field);
+insert into cases
+select format('select posthaste.create_queue(''contract_new'', %L)', o.options), o.code, o.field
+  from (values
+    ('[]', 'PH400', 'options'), ('{"colour": 1}', 'PH400', 'colour'), ('{"ordered": true}', 'PH501', 'ordered'), ('{"retention": "1 day"}', 'PH501', 'retention'),
+    ('{"max_attempts": 0}', 'PH400', 'max_attempts'), ('{"max_attempts": 1.5}', 'PH400', 'max_attempts'), ('{"max_attempts": "3"}', 'PH400', 'max_attempts'),
+    ('{"lanes": 65}', 'PH400', 'lanes'), ('{"timeout": "0"}', 'PH400', 'timeout'), ('{"timeout": 30}', 'PH400', 'timeout'),
+    ('{"max_payload": 33554433}', 'PH400', 'max_payload'), ('{"backoff": 1}', 'PH400', 'backoff'), ('{"backoff": {"base": "x"}}', 'PH400', 'base'),
+    ('{"backoff": {"factor": 2}}', 'PH400', 'factor')) o (options, code, field);
+
+do $$
+declare
+  c record;
+  v_code text;
+  v_field text;
+  v_text text;
+  v_wrong text := '';
+begin
+  for c in select * from cases loop
+    v_code := 'none';
+    v_field := '';
+    begin
+      execute c.statement;
+    exception when others then
+      get stacked diagnostics v_code = returned_sqlstate, v_field = column_name, v_text = message_text;
+    end;
+    if (v_code, v_field) is distinct from (c.code, c.field) then
+      v_wrong := v_wrong || format(E'\n%s: %s %L, want %s %L (%s)', left(c.statement, 120), v_code, v_field, c.code, c.field, v_text);
+    end if;
+  end loop;
+  assert v_wrong = '', v_wrong;
+  assert not exists (select from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id where q.name = 'contract_bad'), 'something was sent';
+  assert not exists (select from posthaste.queue_settings where name = 'contract_new'), 'a queue was made';
+end $$;
+drop table cases;
+
+-- Nobody settles by the ids of another's deliveries or of none, and nothing of
+-- the sort is recorded.
+do $$
+begin
+  assert not exists (select from posthaste.ack('{1, 4096, 9223372036854775807}') a where a.settled), 'a delivery that never was, was settled';
+  assert not exists (select from posthaste.fail(4096, 'e') f where f.settled), 'a delivery that never was, failed';
+  assert not exists (select from posthaste.release('{4096}') r where r.settled), 'a delivery that never was, was released';
+  assert not exists (select from posthaste.extend('{4096}', '1 minute') e where e.settled), 'a delivery that never was, was extended';
+  assert not exists (select from posthaste.settlements s where s.claim in (0, 1)), 'a settlement of nothing is recorded';
+  assert not exists (select posthaste.replay('{1}')) and not exists (select posthaste.discard('{1}')), 'a dead letter that never was, was found';
+end $$;
+select posthaste.drop_queue('contract_bad');

@@ -1,0 +1,60 @@
+-- What is sent arrives as it was sent, once, and only if its transaction commits.
+select posthaste.create_queue('contract_send');
+
+-- In the caller's transaction: what is rolled back was never sent.
+begin;
+select posthaste.send('contract_send', '"rolled back"');
+rollback;
+do $$
+begin
+  assert not exists (select from posthaste.receive('contract_send', 10, '1 minute')), 'a message was received that was rolled back';
+end $$;
+
+-- Everything that was said of a message comes back.
+select set_config('contract.id', posthaste.send('contract_send', '{"n": 9007199254740993, "s": "\u00e9"}',
+  '{"key": "ada", "kind": "greeting", "reference": "order 7", "headers": {"h": "v"}, "terms": ["x", "y"]}')::text, false);
+create temporary table got as select * from posthaste.receive('contract_send', 10, '1 minute');
+do $$
+declare
+  g record;
+begin
+  assert (select count(*) = 1 from got), 'one message was sent, and another number received';
+  select * into g from got;
+  assert g.message_id = current_setting('contract.id')::bigint, 'the id is not the one that sending returned';
+  assert convert_from(g.payload, 'UTF8')::jsonb = '{"n": 9007199254740993, "s": "é"}', 'the payload changed';
+  assert (g.key, g.kind, g.reference, g.attempt, g.content_type) = ('ada', 'greeting', 'order 7', 1, 'application/json'), 'a field changed';
+  assert g.headers = '{"h": "v"}' and g.due_at is null, 'headers or due time changed';
+end $$;
+select from posthaste.ack(array(select delivery_id from got));
+drop table got;
+
+-- Bytes arrive byte for byte.
+select posthaste.send_bytes('contract_send', '\x00ff0a', '{"content_type": "image/x"}');
+do $$
+declare
+  g record;
+begin
+  select * into strict g from posthaste.receive('contract_send', 10, '1 minute');
+  assert g.payload = '\x00ff0a' and g.content_type = 'image/x', 'bytes changed';
+end $$;
+
+-- Many at once, in order; what is said once holds for all that say nothing else.
+create temporary table ids as select * from posthaste.send_many('contract_send',
+  '[{"payload": 1}, {"payload": 2, "kind": "own"}, {"payload": 3}]', '{"kind": "common"}') with ordinality as i (id, n);
+do $$
+begin
+  assert (select array_agg(convert_from(r.payload, 'UTF8') || ' ' || r.kind order by i.n) = array['1 common', '2 own', '3 common']
+            from posthaste.receive('contract_send', 10, '1 minute') r join ids i on i.id = r.message_id), 'send_many sent something else';
+end $$;
+drop table ids;
+
+-- Scheduled messages wait.
+select posthaste.send('contract_send', '1', '{"delay": "1 hour"}');
+select posthaste.send('contract_send', '2', '{"send_at": "2999-01-01T00:00:00Z"}');
+select posthaste.send('contract_send', '3', '{"send_at": "1999-01-01T00:00:00Z"}');
+do $$
+begin
+  assert (select array_agg(convert_from(r.payload, 'UTF8')) = array['3'] from posthaste.receive('contract_send', 10, '1 minute') r),
+    'not exactly the message whose time has come was received';
+end $$;
+select posthaste.drop_queue('contract_send');

@@ -1,0 +1,107 @@
+package ledger_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// statements splits a file as psql does, as far as these files go: at lines
+// that end with a semicolon outside of dollar quotes.
+func statements(text string) (out []string) {
+	var b strings.Builder
+	quoted := false
+	for line := range strings.Lines(text) {
+		b.WriteString(line)
+		if strings.Count(line, "$$")%2 == 1 {
+			quoted = !quoted
+		}
+		if !quoted && strings.HasSuffix(strings.TrimSpace(line), ";") {
+			out = append(out, b.String())
+			b.Reset()
+		}
+	}
+	if strings.TrimSpace(b.String()) != "" {
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// The promises of the SQL interface, as asserts in plain SQL: with psql alone
+// one can send, receive, settle and look, and can check that it is so.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("contract/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no contract: %v", err)
+	}
+	psql, psqlErr := exec.LookPath("psql")
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".sql")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := connect(t, testpg.New(t))
+			// Twice: what it leaves behind must not matter.
+			for range 2 {
+				for _, sql := range statements(string(text)) {
+					s.exec(sql)
+				}
+			}
+		})
+		t.Run(name+"_by_psql", func(t *testing.T) {
+			t.Parallel()
+			if psqlErr != nil {
+				t.Skip("psql is not installed")
+			}
+			cmd := exec.CommandContext(t.Context(), psql, "-qXAt", "--set", "ON_ERROR_STOP=1", "--dbname", testpg.New(t), "--file", file)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// The asserts are no ornament: a ledger that breaks a promise fails them.
+func TestContractNoticesBrokenPromises(t *testing.T) {
+	t.Parallel()
+	for _, b := range []struct {
+		file  string
+		patch patch
+	}{
+		{"settle", patch{file: "settle_singles.sql", old: "select i, coalesce(a.settled, true)", new: "select i, true"}},
+		{"bad_input", patch{file: "check_options.sql", old: "    raise exception using errcode = 'PH400', column = k,", new: "    continue; raise exception using errcode = 'PH400', column = k,"}},
+		{"dead_letters", patch{file: "finish.sql", old: ">= q.max_attempts then 'dead'", new: "> q.max_attempts then 'dead'"}},
+		{"leases", patch{file: "rescue_claim.sql", old: "<= clock_timestamp()", new: "<= clock_timestamp() - interval '1 day'"}},
+		{"send", patch{file: "insert_entries.sql", old: "when u.send_at > v_now then u.send_at", new: "when false then u.send_at"}},
+	} {
+		t.Run(b.file, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile("contract/" + b.file + ".sql")
+			if err != nil {
+				t.Fatal(err)
+			}
+			url := testpg.New(t)
+			breakFunctions(t, url, []patch{b.patch})
+			s := connect(t, url)
+			for _, sql := range statements(string(text)) {
+				// P0004: an assert failed; P0002: no row where one was promised.
+				switch code := s.code(sql); code {
+				case "":
+				case "P0004", "P0002":
+					return
+				default:
+					t.Fatalf("%s ended with %s", sql, code)
+				}
+			}
+			t.Error("no assert failed")
+		})
+	}
+}
