@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -157,11 +158,18 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	links := 0
 	for _, file := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
-			target, _, _ := strings.Cut(m[1], "#")
-			if target == "" || strings.Contains(target, "://") {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
 				continue
 			}
 			links++
+			to := filepath.Join(filepath.Dir(file), target)
+			if target == "" {
+				to = file
+			}
+			if anchor != "" && !slices.Contains(anchors(t, to), anchor) {
+				t.Errorf("%s: %s has no heading #%s", file, to, anchor)
+			}
 			if _, err := os.Stat(filepath.Join(root, filepath.Dir(file), target)); err != nil {
 				t.Errorf("%s: the link %s leads nowhere", file, m[1])
 			}
@@ -169,5 +177,46 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 	if links == 0 {
 		t.Error("no links found")
+	}
+}
+
+var (
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	unspoken = regexp.MustCompile(`[^a-z0-9 _-]`)
+)
+
+// anchors are the headings of a document as links name them.
+func anchors(t *testing.T, file string) []string {
+	t.Helper()
+	var found []string
+	for _, m := range heading.FindAllStringSubmatch(read(t, file), -1) {
+		found = append(found, strings.ReplaceAll(unspoken.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return found
+}
+
+var (
+	named       = regexp.MustCompile("`([a-z]+/[A-Za-z0-9_./-]+)`")
+	placeholder = regexp.MustCompile(`name|resource|NNNN`)
+)
+
+// TestFilesThatAreNamedAreThere: what the documents for those who change the
+// code call by its path is there.
+func TestFilesThatAreNamedAreThere(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		checked := 0
+		for _, m := range named.FindAllStringSubmatch(read(t, file), -1) {
+			if placeholder.MatchString(m[1]) {
+				continue
+			}
+			checked++
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names %s, which is not there", file, m[1])
+			}
+		}
+		if checked < 5 {
+			t.Errorf("%s names only %d files", file, checked)
+		}
 	}
 }
