@@ -89,6 +89,9 @@ type aloneState struct {
 const (
 	firstPatience = 10 * time.Second
 	mostPatience  = 10 * time.Minute
+	// aloneTurn is how long messages that must run alone may keep the others
+	// of the process waiting, beyond the run of the last one.
+	aloneTurn = time.Second
 )
 
 // mayRunAlone reports whether a message waits to run alone and it is time to try.
@@ -103,9 +106,9 @@ func (f *fetcher) aloneIn(found claimed) time.Duration {
 }
 
 // runAlone stops all claims of the process, lets everything finish, claims the
-// message that must run alone and waits until it has ended: if it kills the
-// process, nothing else is lost with it. Where the others take too long they
-// go on, and a later try waits longer.
+// message that must run alone and waits until it has ended and is settled: if
+// it kills the process, nothing else is lost with it. Where the others take too
+// long they go on, and a later try waits longer.
 func (f *fetcher) runAlone(ctx context.Context) {
 	f.alone.patience = min(max(2*f.alone.patience, firstPatience), mostPatience)
 	if f.rt.gate.shut(ctx) != nil {
@@ -122,18 +125,25 @@ func (f *fetcher) runAlone(ctx context.Context) {
 			slog.String("queue", f.sub.ref.Queue), slog.Duration("in", f.alone.patience))
 		return
 	}
-	found, err := f.claim(ctx, 1, true)
-	if err != nil {
-		f.recover(ctx, err)
-		return
+	// Others that must run alone follow at once, for a while: to make the
+	// process idle anew for each would hold up all that is due behind them.
+	for turn := now() + aloneTurn; ctx.Err() == nil; {
+		// Of two, what is due gets the first; of one, only every other time.
+		found, err := f.claim(ctx, 2, true)
+		if err != nil {
+			f.recover(ctx, err)
+			return
+		}
+		f.alone = aloneState{}
+		if found.handed == 0 {
+			f.alone.next = now() + 100*time.Millisecond // another worker has it
+			return
+		}
+		for f.rt.pool.wait(ctx) && f.sub.waiting() {
+			pause(ctx, 50*time.Millisecond) // a late heartbeat keeps it from starting
+		}
+		if !f.rt.acks.flush(ctx) || !found.alone || now() > turn {
+			return
+		}
 	}
-	f.alone = aloneState{}
-	if found.handed == 0 {
-		f.alone.next = now() + 100*time.Millisecond // another worker has it
-		return
-	}
-	for f.rt.pool.wait(ctx) && f.sub.waiting() {
-		pause(ctx, 50*time.Millisecond) // a late heartbeat keeps it from starting
-	}
-	f.rt.acks.flush(ctx)
 }

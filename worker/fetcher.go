@@ -140,7 +140,8 @@ func (f *fetcher) adapt() {
 type claimed struct {
 	handed    int
 	nextDue   time.Duration
-	wantsIdle bool
+	wantsIdle bool // a message waits to run alone
+	alone     bool // this is one
 }
 
 func (f *fetcher) gatedClaim(ctx context.Context, limit int) (claimed, error) {
@@ -199,6 +200,7 @@ func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) c
 		f.rt.held.finish(req.Number, nil)
 		return found
 	}
+	found.alone = reply.Deliveries[0].Alone
 	bytes := 0
 	for i := range reply.Deliveries {
 		bytes += len(reply.Deliveries[i].Payload)

@@ -335,7 +335,8 @@ func TestSinkGetsBatches(t *testing.T) {
 			f.untilState(posthaste.StateDone, id)
 		}
 	}
-	if a := f.state(ids[9]).Attempts; len(a) != 1 || a[0].Receipt != nil {
+	// It may have been in the batch that the sink broke over, and come twice.
+	if a := f.state(ids[9]).Attempts; a[len(a)-1].Receipt != nil {
 		t.Errorf("a receipt that is no JSON: %+v, want done without it", a)
 	}
 	if most := sink.most.Load(); most < 2 || most > 50 {
