@@ -3,11 +3,13 @@
 package acceptance
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -236,5 +238,42 @@ func TestDS3_WorkerIsWoken(t *testing.T) {
 		s.asleep(conn, q)
 		s.send(q, 1)
 		s.recorded(r, history.Handled, n+1)
+	}
+}
+
+// HTTP's receive from an empty queue waits until its wait is over, and is woken
+// by a message.
+func TestDS3_HTTPReceiveWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	a := s.http()
+	q := s.queue(posthaste.QueueOptions{})
+	begun := time.Now()
+	if got := a.want(200, "POST", "/v1/queues/"+q+"/receive?wait=1s", ""); string(bytes.TrimSpace(got.body)) != "[]" {
+		t.Errorf("received %s", got.body)
+	}
+	if waited := time.Since(begun); waited < time.Second {
+		t.Errorf("waited %s", waited)
+	}
+	conn := s.conn()
+	for range 3 {
+		answered := make(chan answer, 1)
+		go func() {
+			got, err := a.try("POST", "/v1/queues/"+q+"/receive?wait=1m&lease=1h", "")
+			if err != nil {
+				s.Error(err)
+			}
+			answered <- got
+		}()
+		s.asleep(conn, q)
+		id := s.send(q, 1)[0]
+		select {
+		case got := <-answered:
+			if got.status != 200 || !strings.Contains(string(got.body), `"message_id":"`+id.String()+`"`) {
+				t.Errorf("received %d %s", got.status, got.body)
+			}
+		case <-time.After(30 * time.Second): // half of its wait
+			t.Fatal("a waiting receiver was not woken")
+		}
 	}
 }
