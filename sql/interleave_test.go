@@ -24,13 +24,13 @@ type interleaving struct {
 	seed uint64
 
 	mu        sync.Mutex
-	committed map[int64]sent          // by message id
-	undone    map[int64]bool          // sent and rolled back
-	handed    map[handing]int         // (subscription, message, attempt) → times handed out and not released
-	done      map[[2]int64]int        // (subscription, message) → settled as done
-	dead      map[[2]int64]bool       // (subscription, message)
-	faults    []string                // what must not happen, as it happened
-	stopSend  chan struct{}           // closed when no more is sent
+	committed map[int64]sent    // by message id
+	undone    map[int64]bool    // sent and rolled back
+	handed    map[handing]int   // (subscription, message, attempt) → times handed out and not released
+	done      map[[2]int64]int  // (subscription, message) → settled as done
+	dead      map[[2]int64]bool // (subscription, message)
+	faults    []string          // what must not happen, as it happened
+	stopSend  chan struct{}     // closed when no more is sent
 }
 
 type sent struct{ due time.Time }
