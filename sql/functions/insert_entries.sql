@@ -51,7 +51,7 @@ begin
                       when octet_length(u.trace) > 255 then 'trace'
                       when u.headers is not null and (jsonb_typeof(u.headers) <> 'object'
                            or jsonb_path_exists(u.headers, '$.* ? (@.type() != "string")')) then 'headers'
-                      when octet_length(u.headers::text) > 24576 then 'headers '
+                      when u.headers is not null and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(u.headers) h) > 16384 then 'headers '
                       when u.terms is not null and (jsonb_typeof(u.terms) <> 'array'
                            or jsonb_path_exists(u.terms, '$[*] ? (@.type() != "string")')) then 'terms'
                       when u.terms is not null and exists (select from jsonb_array_elements_text(u.terms) t where octet_length(t) > 255) then 'terms '
