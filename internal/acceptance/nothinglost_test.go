@@ -97,14 +97,11 @@ func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, 
 func TestLP3_WorkersKilled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	const (
-		messages = 10_000
-		kills    = 5
-		lease    = 2 * time.Second
-	)
+	const lease = 2 * time.Second
+	messages, kills := size(5_000, 10_000), size(3, 5)
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
 	ids := s.send(q, messages)
-	// 10,000 messages of 24 ms on 2 × 10 places take 12 s.
+	// At 24 ms on 2 × 10 places, 10,000 messages take 12 s.
 	begin := func() *child {
 		return s.spawn(task{Role: "worker", Queue: q, Concurrency: 10, Lease: lease, Work: 24 * time.Millisecond})
 	}
