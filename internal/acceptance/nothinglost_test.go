@@ -97,8 +97,11 @@ func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, 
 func TestLP3_WorkersKilled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	const lease = 2 * time.Second
-	messages, kills := size(5_000, 10_000), size(3, 5)
+	const (
+		messages = 10_000
+		kills    = 5
+		lease    = 2 * time.Second
+	)
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
 	ids := s.send(q, messages)
 	// At 24 ms on 2 × 10 places, 10,000 messages take 12 s.
