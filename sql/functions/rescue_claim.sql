@@ -4,8 +4,8 @@
 -- Returns: how many deliveries were lost; -1 if something of it was held by a
 -- settle in progress and is left for the next look.
 -- Locks: one advisory lock per claim, shared with extending; the ends are read
--- under it. Each part is settled in a subtransaction with a lock_timeout of
--- 100 ms, in ascending order.
+-- under it. All parts are settled in one subtransaction with a lock_timeout of
+-- 100 ms; where one is held, each in a subtransaction of its own, ascending.
 create or replace function posthaste.rescue_claim(p_claim bigint)
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
@@ -14,6 +14,7 @@ declare
   v_open int[];
   v_place int;
   v_bits bit varying;
+  v_wanted bit varying;
   v_fresh bit varying;
   v_lost int[] := '{}';
   v_held boolean := false;
@@ -42,17 +43,18 @@ begin
     return 0;
   end if;
   v_bits := repeat('0', c.places)::bit varying;
-  if not c.single then
-    foreach v_place in array v_open loop
-      v_bits := set_bit(v_bits, v_place, 1);
-    end loop;
-    begin
-      v_fresh := posthaste.settle_claim(c, v_bits, v_bits & ~v_bits, null);
-      v_lost := array(select o from unnest(v_open) o where get_bit(v_fresh, o) = 1 order by o);
-    exception when lock_not_available then
+  v_wanted := v_bits;
+  foreach v_place in array v_open loop
+    v_wanted := set_bit(v_wanted, v_place, 1);
+  end loop;
+  begin
+    v_fresh := posthaste.settle_claim(c, v_wanted, v_bits, null);
+    v_lost := array(select o from unnest(v_open) o where get_bit(v_fresh, o) = 1 order by o);
+  exception when lock_not_available then
+    if not c.single then
       return -1;
-    end;
-  else
+    end if;
+    -- Somebody is settling one of them: then one after the other.
     foreach v_place in array v_open loop
       begin
         v_fresh := posthaste.settle_claim(c, set_bit(v_bits, v_place, 1), v_bits, null);
@@ -63,7 +65,7 @@ begin
         v_held := true;
       end;
     end loop;
-  end if;
+  end;
   if cardinality(v_lost) > 0 then
     perform posthaste.finish(c, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]),
       array_fill(case when c.holder is null then 'its lease ended before it was settled'
