@@ -16,22 +16,31 @@ declare
   c posthaste.claims;
   v_reader bigint;
   v_free boolean;
+  v_far boolean;
   v_reached timestamptz;
   v_rows int;
   v_carried int := 0;
 begin
   for q in select x.id, x.lanes from posthaste.queue_settings x where x.dropped_at is null order by x.id loop
     for v_lane in 0..q.lanes - 1 loop
+      -- Looked at first: only readers that something is carried for are locked.
+      v_far := (select e.pos from posthaste.entries e
+                 where e.queue_id = q.id and e.lane = v_lane and e.due_at is not null and e.due_at > v_after and ((e.pos >> 22) & 15) = p_slot
+                   and not exists (select from posthaste.cancelled x where x.pos = e.pos)
+                 order by e.due_at, e.pos limit 1) is not null;
       v_free := true;
       v_reached := v_after;
       for u in select x.number from posthaste.subscriptions x where x.queue_id = q.id and x.dropped_at is null order by x.number loop
         v_reader := posthaste.reader_key(q.id, u.number, v_lane, 0);
-        if posthaste.lock_reader(v_reader, false) then
+        c := posthaste.cursor_of(v_reader, l);
+        if c.slot = p_slot and posthaste.lock_reader(v_reader, false) then
           c := posthaste.cursor_of(v_reader, l);
           if c.slot = p_slot then
             perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
           end if;
         end if;
+        c := posthaste.cursor_of(v_reader + 1, l);
+        continue when not v_far and c.slot is distinct from p_slot;
         if posthaste.lock_reader(v_reader + 1, false) then
           c := posthaste.cursor_of(v_reader + 1, l);
           v_reached := greatest(v_reached, c.t1);
@@ -42,7 +51,7 @@ begin
           v_free := false;
         end if;
       end loop;
-      continue when not v_free;
+      continue when not v_free or not v_far;
       -- Nobody can have been handed what is due after all cursors' times.
       with far as materialized (
         select e.* from posthaste.entries e

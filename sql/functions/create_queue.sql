@@ -34,8 +34,13 @@ begin
   end if;
   q.max_payload := coalesce(posthaste.option_int(o, 'max_payload', 1, 33554432), 1048576);
   q.lanes := coalesce(posthaste.option_int(o, 'lanes', 1, 64), 1);
-  perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(v_name)));
   select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
+  if v_id is null then
+    -- Only to make it: whoever waits for this key waits for open senders, and
+    -- holds up the next ones.
+    perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(v_name)));
+    select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
+  end if;
   if v_id is not null then
     if exists (select from posthaste.queue_settings x where x.id = v_id
                   and (x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_payload, x.lanes)

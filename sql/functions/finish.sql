@@ -65,7 +65,7 @@ begin
              least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
-       where z.became in ('retried', 'lost', 'released')
+       where z.became in ('retried', 'lost', 'released') and q.dropped_at is null
        order by z.place
     ), letters as (
       insert into posthaste.dead_letter_entries (message_id, subscription, queue_id, lane, pos, ord, attempt, created_at, died_at,
@@ -73,7 +73,9 @@ begin
       select z.message_id, v_subscription, v_queue, v_lane, z.pos, z.ord, z.attempt, z.created_at, v_now,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, coalesce(z.error, 'failed'), z.story_now, z.payload
         from told z
-       where z.became = 'dead'
+       where z.became = 'dead' and q.dropped_at is null
+      on conflict (queue_id, message_id, subscription) do update
+        set pos = excluded.pos, attempt = excluded.attempt, error = excluded.error, story = excluded.story, died_at = excluded.died_at
     )
     select z.place, z.became, case when z.became in ('retried', 'lost', 'released') then z.next end from told z;
   -- Somebody who sleeps has to know the next due time.

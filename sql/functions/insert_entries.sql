@@ -50,15 +50,16 @@ begin
                       when octet_length(u.content_type) > 255 then 'content_type'
                       when octet_length(u.trace) > 255 then 'trace'
                       when u.headers is not null and (jsonb_typeof(u.headers) <> 'object'
-                           or jsonb_path_exists(u.headers, '$.* ? (@.type() != "string")')) then 'headers'
+                           or jsonb_path_exists(u.headers, 'strict $.* ? (@.type() != "string")')) then 'headers'
                       when u.headers is not null and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(u.headers) h) > 16384 then 'headers '
                       when u.terms is not null and (jsonb_typeof(u.terms) <> 'array'
-                           or jsonb_path_exists(u.terms, '$[*] ? (@.type() != "string")')) then 'terms'
+                           or jsonb_path_exists(u.terms, 'strict $[*] ? (@.type() != "string")')) then 'terms'
                       when u.terms is not null and exists (select from jsonb_array_elements_text(u.terms) t where octet_length(t) > 255) then 'terms '
                       when jsonb_array_length(u.terms) > 1000 then 'terms  '
+                      when not isfinite(u.send_at) then 'send_at'
                  end as fault, octet_length(u.payload) as bytes
-            from unnest(p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_traces)
-                 with ordinality u (payload, content_type, key, kind, headers, reference, terms, trace, n)) m
+            from unnest(p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_traces, p_send_ats)
+                 with ordinality u (payload, content_type, key, kind, headers, reference, terms, trace, send_at, n)) m
    where m.fault is not null limit 1;
   if v_bad.fault is not null then
     raise exception using
@@ -68,6 +69,7 @@ begin
         when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', v_bad.bytes, v_most[coalesce(v_of[v_bad.n], 1)])
         when 'headers' then 'headers must be an object whose values are strings'
         when 'headers ' then 'headers are over 16 KiB together'
+        when 'send_at' then 'send_at must be a time that comes'
         when 'terms' then 'terms must be an array of strings'
         when 'terms ' then 'a term is over 255 bytes'
         when 'terms  ' then 'there are over 1,000 terms'

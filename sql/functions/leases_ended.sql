@@ -6,15 +6,29 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   l posthaste.live;
-  v_since timestamptz;
+  k posthaste.lease_cursors;
+  v_lo bigint[];
+  v_hi bigint[];
 begin
-  select t into v_since from posthaste.lease_cursors where subscriber = p_subscriber;
-  if v_since is null then
+  select * into k from posthaste.lease_cursors where subscriber = p_subscriber;
+  if k.subscriber is null then
     return false; -- nobody receives from it
   end if;
   l := posthaste.live_slots();
-  return exists (
+  if exists (
     select from posthaste.leases x
-     where x.subscriber = p_subscriber and x.until > v_since and x.until <= clock_timestamp()
-       and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15));
+     where x.subscriber = p_subscriber and x.until > k.t and x.until <= clock_timestamp()
+       and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)) then
+    return true;
+  end if;
+  -- A receive may commit after its lease has ended.
+  select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, posthaste.snapshot_now());
+  return exists (
+    select from unnest(v_lo, v_hi) r (lo, hi)
+     cross join lateral (
+       select x.until from posthaste.leases x
+        where x.subscriber = p_subscriber and x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
+          and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+        order by x.xid) n
+     where n.until <= clock_timestamp());
 end $$;

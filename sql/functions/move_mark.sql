@@ -8,7 +8,7 @@ returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 declare
-  l posthaste.live := posthaste.live_slots();
+  l posthaste.live;
   c posthaste.claims;
   v_mark bigint;
   v_new bigint;
@@ -18,6 +18,7 @@ begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(5, p_worker)) then
     return null;
   end if;
+  l := posthaste.live_slots();
   select oldest_open into v_mark from posthaste.registrations where id = p_worker;
   v_new := v_mark;
   -- Read row by row: behind an open claim there may be hours of closed ones.

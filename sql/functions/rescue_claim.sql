@@ -80,4 +80,8 @@ exception when lock_not_available then
   -- A slot being truncated, or a settle in progress further on: nothing of this
   -- claim was rescued, and its turn comes again.
   return -1;
+when others then
+  -- One claim that cannot be rescued must not stop the rescue of all others.
+  raise warning 'claim % cannot be rescued: % (%)', p_claim, sqlerrm, sqlstate;
+  return -1;
 end $$;

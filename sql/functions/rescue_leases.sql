@@ -19,6 +19,7 @@ declare
   c posthaste.claims;
   v_lost int := 0;
   v_reached timestamptz;
+  v_now timestamptz;
   v_lo bigint[];
   v_hi bigint[];
 begin
@@ -33,6 +34,7 @@ begin
   end if;
   s := posthaste.snapshot_now();
   t := greatest(t, k.t);
+  v_now := t;
   l := posthaste.live_slots();
   -- In steps of 256 ends: t becomes the time up to which all are examined now.
   select coalesce((select x.until from posthaste.leases x
@@ -73,7 +75,9 @@ begin
       v_lost := greatest(v_lost, 0);
     end if;
   end loop;
-  if v_reached > k.t + interval '100 milliseconds' then
+  -- Progress is also written where it is small because many ends lie close
+  -- together, or the same 256 would be examined for ever.
+  if v_reached > k.t + interval '100 milliseconds' or v_reached > k.t and t < v_now then
     insert into posthaste.lease_cursors (subscriber, s, t) values (p_subscriber, s, v_reached)
     on conflict (subscriber) do update set s = excluded.s, t = excluded.t;
   end if;

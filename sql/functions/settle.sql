@@ -31,6 +31,13 @@ declare
   v_places int[];
   v_index int[];
 begin
+  for i in 1..v_n loop
+    if p_deliveries[i] <= p_deliveries[i - 1] then
+      raise exception using errcode = 'PH400', column = 'delivery_ids', message = 'deliveries must be distinct and ascending';
+    elsif p_outcomes[i] is null or p_outcomes[i] not in ('done', 'retried', 'dead', 'released') then
+      raise exception using errcode = 'PH400', column = 'outcome', message = format('a delivery cannot be settled as %L', p_outcomes[i]);
+    end if;
+  end loop;
   for v_claim, v_done in
     select k.claim, k.done
       from (select u.claim, u.done from unnest(p_claims, p_done) u (claim, done)

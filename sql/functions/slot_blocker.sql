@@ -10,7 +10,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
 declare
   m posthaste.slots;
-  s pg_snapshot := posthaste.snapshot_now();
+  v_now pg_snapshot := posthaste.snapshot_now();
   l posthaste.live := posthaste.live_slots();
   o posthaste.live := row(p_slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
   q record;
@@ -28,7 +28,7 @@ begin
   elsif m.left_at is null or (select (last_value >> 22) & 15 from posthaste.positions) = p_slot then
     return 'it is in use';
   end if;
-  select x::text into v_text from pg_snapshot_xip(m.left_at) x where not pg_visible_in_snapshot(x, s) limit 1;
+  select x::text into v_text from pg_snapshot_xip(m.left_at) x where not pg_visible_in_snapshot(x, v_now) limit 1;
   if v_text is not null then
     return format('transaction %s, which may have written into it, is still open', v_text);
   end if;
@@ -42,7 +42,7 @@ begin
         return format('subscription %L of queue %L has its cursor in it', q.subscription, q.name);
       end if;
       if (not c.ended and (select places from posthaste.fresh_slice(q.id, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, o)) > 0)
-         or (select places from posthaste.fresh_slice(q.id, v_lane, c.s1, s, '0', 0, 1, o)) > 0 then
+         or (select places from posthaste.fresh_slice(q.id, v_lane, c.s1, v_now, '0', 0, 1, o)) > 0 then
         return format('subscription %L of queue %L has not handed out all of it', q.subscription, q.name);
       end if;
       w := posthaste.cursor_of(v_reader + 1, l);
@@ -67,7 +67,7 @@ begin
       c := w;
       c.part := 1;
       c.s0 := w.s1;
-      c.s1 := s;
+      c.s1 := v_now;
       c.t0 := w.t1;
       c.t1 := 'infinity';
       c.last_xid := '0';
@@ -107,6 +107,17 @@ begin
           and posthaste.in_slots(e.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
         order by e.until) e
      where u.dropped_at is null and exists (select from posthaste.queue_settings x where x.id = u.queue_id and x.dropped_at is null)
+    union
+    -- A receive may commit after its lease has ended.
+    select e.claim
+      from posthaste.lease_cursors z
+     cross join lateral posthaste.window_ranges(z.s, v_now) y
+     cross join lateral unnest(y.lo, y.hi) r (lo, hi)
+     cross join lateral (
+       select e.claim from posthaste.leases e
+        where e.subscriber = z.subscriber and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+          and posthaste.in_slots(e.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+        order by e.xid) e
   loop
     select k.* into c from posthaste.claims k where k.slot = (v_id >> 22) & 15 and k.id = v_id;
     if posthaste.holds_slot(c, p_slot) then

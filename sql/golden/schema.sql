@@ -132,12 +132,12 @@ table dead_letter_entries
   error text not null
   story jsonb not null
   payload bytea not null
-  constraint dead_letter_entries_pkey PRIMARY KEY (message_id, subscription)
+  constraint dead_letter_entries_pkey PRIMARY KEY (queue_id, message_id, subscription)
   constraint dead_letter_entries_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES queue_settings(id)
-  index INDEX dead_letter_entries_queue ON posthaste.dead_letter_entries USING btree (queue_id, message_id)
+  index INDEX dead_letter_entries_message ON posthaste.dead_letter_entries USING btree (message_id)
   index INDEX dead_letter_entries_reference ON posthaste.dead_letter_entries USING btree (queue_id, reference, message_id) WHERE (reference IS NOT NULL)
   index INDEX dead_letter_entries_terms ON posthaste.dead_letter_entries USING gin (terms) WHERE (terms IS NOT NULL)
-  index UNIQUE INDEX dead_letter_entries_pkey ON posthaste.dead_letter_entries USING btree (message_id, subscription)
+  index UNIQUE INDEX dead_letter_entries_pkey ON posthaste.dead_letter_entries USING btree (queue_id, message_id, subscription)
 view dead_letters
   message_id bigint
   queue text
@@ -177,6 +177,10 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   trace text
   story jsonb
   payload bytea not null storage e
+  constraint entries_check CHECK (((octet_length(key) <= 255) AND (octet_length(kind) <= 255) AND (octet_length(reference) <= 255) AND (octet_length(content_type) <= 255) AND (octet_length(trace) <= 255)))
+  constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at)))
+  constraint entries_headers_check CHECK (((headers IS NULL) OR ((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath)))))
+  constraint entries_payload_check CHECK ((octet_length(payload) <= 33554432))
   index INDEX entries_due ON ONLY posthaste.entries USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL)
   index INDEX entries_due_xid ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL)
   index INDEX entries_fresh ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL))
@@ -208,6 +212,10 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   trace text -- 16
   story jsonb -- 16
   payload bytea not null storage e -- 16
+  constraint entries_check CHECK (((octet_length(key) <= 255) AND (octet_length(kind) <= 255) AND (octet_length(reference) <= 255) AND (octet_length(content_type) <= 255) AND (octet_length(trace) <= 255))) -- 16
+  constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at))) -- 16
+  constraint entries_headers_check CHECK (((headers IS NULL) OR ((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath))))) -- 16
+  constraint entries_payload_check CHECK ((octet_length(payload) <= 33554432)) -- 16
   index INDEX entries_N_message_id_idx ON posthaste.entries_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
   index INDEX entries_N_pos_idx ON posthaste.entries_N USING brin (pos) WITH (pages_per_range='32') -- 16
   index INDEX entries_N_queue_id_lane_due_at_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL) -- 16

@@ -113,7 +113,14 @@ create table posthaste.entries (
   terms            text[],
   trace            text,
   story            jsonb,
-  payload          bytea       not null
+  payload          bytea       not null,
+  -- COPY goes past the functions; these limits hold all the same.
+  check (due_at is null or isfinite(due_at)),
+  check (octet_length(payload) <= 33554432),
+  check (octet_length(key) <= 255 and octet_length(kind) <= 255 and octet_length(reference) <= 255
+         and octet_length(content_type) <= 255 and octet_length(trace) <= 255),
+  check (headers is null or jsonb_typeof(headers) = 'object'
+         and not jsonb_path_exists(headers, 'strict $.* ? (@.type() != "string")'))
 ) partition by list (((pos >> 22) & 15));
 
 create table posthaste.claims (
@@ -288,9 +295,9 @@ create table posthaste.dead_letter_entries (
   error        text        not null,
   story        jsonb       not null,
   payload      bytea       not null,
-  primary key (message_id, subscription)
+  primary key (queue_id, message_id, subscription)
 );
-create index dead_letter_entries_queue on posthaste.dead_letter_entries (queue_id, message_id);
+create index dead_letter_entries_message on posthaste.dead_letter_entries (message_id);
 create index dead_letter_entries_reference on posthaste.dead_letter_entries (queue_id, reference, message_id) where reference is not null;
 create index dead_letter_entries_terms on posthaste.dead_letter_entries using gin (terms) where terms is not null;
 
