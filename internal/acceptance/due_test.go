@@ -124,9 +124,11 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 		if wait <= most {
 			continue
 		}
-		if trip := probe.worst(committed[e.ID], e.At); trip > most/4 {
+		// A wake-up lost on a quiet machine is found by a look 200 ms later, while
+		// the probe sleeps nearly all of that time.
+		if trip, share := probe.worst(committed[e.ID], e.At), probe.share(committed[e.ID], e.At); trip > most/4 || share > 0.25 {
 			stalled++
-			t.Logf("message %s waited %s, while a bare NOTIFY took %s", e.ID, wait, trip)
+			t.Logf("message %s waited %s, while a bare NOTIFY took up to %s and NOTIFYs were on their way for %.0f %% of the time", e.ID, wait, trip, 100*share)
 			continue
 		}
 		t.Errorf("message %s waited %s from its commit", e.ID, wait)
@@ -183,6 +185,22 @@ func (s *stage) probe() *trips {
 		<-done
 	})
 	return p
+}
+
+// share is the part of a time during which a round trip was on its way. On a
+// quiet machine it is a few hundredths.
+func (p *trips) share(from, to time.Duration) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var busy time.Duration
+	for _, t := range p.all {
+		end := t.to
+		if end == 0 {
+			end = history.Now()
+		}
+		busy += max(0, min(end, to)-max(t.from, from))
+	}
+	return float64(busy) / float64(max(to-from, 1))
 }
 
 // worst is the longest round trip that fell into a time.
