@@ -25,7 +25,8 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	}
 	duration := func(into map[string]any, name string, d time.Duration) {
 		if d != 0 {
-			into[name] = fmt.Sprintf("%d microseconds", d.Microseconds())
+			// Seconds: PostgreSQL 14 takes no more than 2^31 microseconds.
+			into[name] = fmt.Sprintf("%.6f seconds", d.Seconds())
 		}
 	}
 	number("max_attempts", o.MaxAttempts)
