@@ -118,9 +118,9 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		reply.Deliveries = append(reply.Deliveries, d)
 		return nil
 	},
-		bound{&claimStatement, [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue), textParam(subscription),
+		bound{statement: &claimStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue), textParam(subscription),
 			int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due), boolParam(again)}},
-		bound{&fetchStatement, [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number)}})
+		bound{statement: &fetchStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number)}})
 	if err == nil && len(reply.Deliveries) != handed {
 		err = fmt.Errorf("claim %d of worker %d handed out %d deliveries, and %d were read", req.Number, req.Worker, handed, len(reply.Deliveries))
 	}
@@ -254,7 +254,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]p
 		d.Timeout = req.Lease
 		out = append(out, d)
 		return err
-	}, bound{&receiveStatement, [][]byte{textParam(req.Queue), int4Param(int32(min(max(req.Max, -1), 1<<30))), int8Param(req.Lease.Microseconds()),
+	}, bound{statement: &receiveStatement, params: [][]byte{textParam(req.Queue), int4Param(int32(min(max(req.Max, -1), 1<<30))), int8Param(req.Lease.Microseconds()),
 		textParam(subscription)}})
 	return out, writeError(err)
 }

@@ -57,9 +57,10 @@ func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own b
 	}
 	var queue, lanes int
 	var positions []int64
-	calls := []bound{{&copyBegin, [][]byte{textParam(rows[0].Queue), int4Param(int32(len(rows))), int4Param(int32(min(longest, math.MaxInt32))), boolParam(wake)}}}
+	calls := []bound{{statement: &copyBegin, params: [][]byte{textParam(rows[0].Queue), int4Param(int32(len(rows))),
+		int4Param(int32(min(longest, math.MaxInt32))), boolParam(wake)}}}
 	if own {
-		calls = []bound{{&begin, nil}, calls[0]}
+		calls = []bound{{statement: &begin, joined: true}, calls[0]}
 	}
 	err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
 		queue, lanes, positions = readInt4(values[0]), readInt4(values[1]), readInt8Array(values[2])

@@ -169,7 +169,7 @@ func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]
 			ids = append(ids, posthaste.MessageID(id))
 		}
 		return nil
-	}, bound{&sendRows, rowParams(rows)})
+	}, bound{statement: &sendRows, params: rowParams(rows)})
 	if err == nil && len(ids) != len(rows) {
 		err = fmt.Errorf("posthaste.send_rows answered %d ids for %d messages", len(ids), len(rows))
 	}

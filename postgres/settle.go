@@ -34,7 +34,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	if err != nil {
 		return nil, err
 	}
-	err = e.call(ctx, settleRow(results), bound{&settleStatement, params})
+	err = e.call(ctx, settleRow(results), bound{statement: &settleStatement, params: params})
 	if err != nil {
 		// Settling again is safe and tells, so an unknown result is no danger.
 		return nil, readError(err)

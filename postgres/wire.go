@@ -23,18 +23,21 @@ type statement struct {
 	oids []uint32
 }
 
-// bound is a statement with its parameters in binary form.
+// bound is a statement with its parameters in binary form. With joined it
+// shares transaction and answer with the next one of its pipeline.
 type bound struct {
 	statement *statement
 	params    [][]byte
+	joined    bool
 }
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
 // pipeline runs the statements one after the other in a single round trip,
-// each in a transaction of its own, and hands each row of statement i to
-// row(i, values), which must not keep values. A failing statement does not
-// keep the later ones from running; the first error is returned.
+// each in a transaction of its own but for those joined, and hands each row of
+// transaction i to row(i, values), which must not keep values. A failing
+// transaction does not keep the later ones from running; the first error is
+// returned.
 func (e *Engine) pipeline(ctx context.Context, conn *pgx.Conn, row func(i int, values [][]byte) error, calls ...bound) error {
 	if !e.polling {
 		for _, c := range calls {
@@ -43,6 +46,7 @@ func (e *Engine) pipeline(ctx context.Context, conn *pgx.Conn, row func(i int, v
 			}
 		}
 	}
+	transactions := 0
 	p := conn.PgConn().StartPipeline(ctx)
 	for _, c := range calls {
 		if e.polling {
@@ -51,13 +55,17 @@ func (e *Engine) pipeline(ctx context.Context, conn *pgx.Conn, row func(i int, v
 		} else {
 			p.SendQueryPrepared(c.statement.name, c.params, binaryFormat, binaryFormat)
 		}
+		if c.joined {
+			continue
+		}
 		p.SendPipelineSync()
+		transactions++
 	}
 	if err := p.Flush(); err != nil {
 		return errors.Join(err, p.Close())
 	}
 	var first error
-	for i := 0; i < len(calls); {
+	for i := 0; i < transactions; {
 		results, err := p.GetResults()
 		if err != nil {
 			var pg *pgconn.PgError

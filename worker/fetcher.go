@@ -17,6 +17,9 @@ const (
 	// prefetchBytes bounds the payloads of one claim, by what payloads had on
 	// average before.
 	prefetchBytes = 32 << 20
+	// calm is since when nothing must have been found for a claim that was not
+	// filled to be taken as the last one for now.
+	calm = 5 * time.Millisecond
 )
 
 // fetcher claims messages of one subscription, as many as the pool can start
@@ -31,6 +34,7 @@ type fetcher struct {
 	done   int64 // completed at that time
 	// payload is the mean size of payloads so far.
 	payload float64
+	found   time.Duration // when something was found last
 	retry   backoff
 	alone   aloneState
 }
@@ -47,7 +51,7 @@ func (f *fetcher) run(ctx context.Context) {
 			return
 		}
 		found, err := f.gatedClaim(ctx, want)
-		if err == nil && found.handed == 0 && !f.mayRunAlone(found) {
+		if err == nil && f.drained(found, want) {
 			found, err = f.sleep(ctx)
 		}
 		switch {
@@ -57,6 +61,22 @@ func (f *fetcher) run(ctx context.Context) {
 			f.runAlone(ctx)
 		}
 	}
+}
+
+// drained reports whether to sleep after a claim: it found nothing, or less
+// than it could take after a pause in which nothing came. In that case the look
+// before falling asleep does for the empty claim that would follow; where
+// traffic is dense, claiming again is cheaper than arming the bell.
+func (f *fetcher) drained(found claimed, want int) bool {
+	if f.mayRunAlone(found) {
+		return false
+	}
+	if found.handed == 0 {
+		return true
+	}
+	before := f.found
+	f.found = now()
+	return found.handed < want && f.found-before >= calm
 }
 
 // recover deals with a claim that failed.

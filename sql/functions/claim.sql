@@ -3,7 +3,7 @@
 -- Arguments: worker, the worker's own ascending number of this request; queue,
 -- subscription; how many (1 to 4096); single: each delivery is settled by
 -- itself; idle: nothing else runs in the process; due: look at the due track in
--- any case, and not only when nothing is fresh; again: the number may have been
+-- any case, and not only where nothing is fresh; again: the number may have been
 -- used before, by a try whose answer was lost. Then the answer is what it has.
 -- Returns: handed, wants_idle (a message waits that must run alone), next_due
 -- (seconds until the next one falls due, where nothing was handed out), timeout
@@ -51,7 +51,7 @@ begin
     select coalesce(sum(k.places), 0) into handed from (
       select c.places from posthaste.claims c
        where c.holder = p_worker and c.number between p_number and p_number
-         and posthaste.in_slots(c.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+         and posthaste.in_slots(c.slot, l.a, l.b, l.c, l.d, l.e, l.f)
        order by c.number) k;
     if handed > 0 then
       return;
@@ -60,18 +60,14 @@ begin
   -- The settle's flush covers the claim's: what is handed out and not settled
   -- when the database crashes is handed out again.
   perform set_config('synchronous_commit', 'off', true);
-  for v_due_too in case when p_due then 1 else 0 end..1 loop
-    for v_round in 0..(v_sub.q).lanes - 1 loop
-      -- Later lanes are only tried, never waited for, for they are not taken in
-      -- ascending order.
-      v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, ((p_number + v_round) % (v_sub.q).lanes)::int, p_max,
-        p_worker, p_number, null, p_single, p_idle, v_due_too = 1, v_round = 0);
-      handed := greatest(v_lane.handed, 0);
-      wants_idle := wants_idle or v_lane.wants_idle;
-      v_due := least(v_due, v_lane.next_due);
-      exit when handed > 0;
-    end loop;
-    -- Nothing fresh: then what is due is looked at, asked for or not.
+  for v_round in 0..(v_sub.q).lanes - 1 loop
+    -- Later lanes are only tried, never waited for, for they are not taken in
+    -- ascending order.
+    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, ((p_number + v_round) % (v_sub.q).lanes)::int, p_max,
+      p_worker, p_number, null, p_single, p_idle, p_due, v_round = 0);
+    handed := greatest(v_lane.handed, 0);
+    wants_idle := wants_idle or v_lane.wants_idle;
+    v_due := least(v_due, v_lane.next_due);
     exit when handed > 0;
   end loop;
   next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;

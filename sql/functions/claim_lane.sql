@@ -3,7 +3,8 @@
 -- Arguments: queue, subscription, lane; how many; the holder and its number, or
 -- null for a lease by time; until when that lease runs; single: each delivery is
 -- settled by itself; alone: one that must run alone may be handed out; due:
--- whether to look at the due track; wait: whether to wait for the readers.
+-- whether to look at the due track also where something is fresh; wait: whether
+-- to wait for the readers.
 -- Returns: handed, or -1 if a reader was busy; made, the ids of its claims; wants_idle; next_due, where asked
 -- for and known and nothing was handed out.
 -- Locks: the readers, ascending. Inserts: claims, leases.
@@ -28,7 +29,7 @@ declare
   v_alone boolean := false;
   v_walked int := 0;
   v_new boolean := false;
-  v_due_first boolean := p_max > 1 or random() < 0.5;
+  v_due_first boolean := p_due and (p_max > 1 or random() < 0.5);
 begin
   handed := -1;
   wants_idle := false;
@@ -51,7 +52,12 @@ begin
   for v_step in 1..2 loop
     exit when v_alone or v_left = 0;
     if (v_step = 1) = v_due_first then
-      continue when not p_due;
+      if not p_due then
+        exit when handed > 0 or not posthaste.lock_reader(v_reader + 1, p_wait);
+        s := posthaste.snapshot_now();
+        t := clock_timestamp();
+        l := posthaste.live_slots();
+      end if;
       w := posthaste.cursor_of(v_reader + 1, l);
       t := greatest(t, w.t1);
       select x.idle, x.next_due into v_idle, next_due from posthaste.due_idle(p_queue, p_lane, w, t, l) x;
@@ -100,7 +106,7 @@ begin
           from (select e.due_at, e.for_subscription
                   from posthaste.entries e
                  where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.due_at > w.t1
-                   and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                   and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                  order by e.due_at, e.pos limit 100) e
          where e.for_subscription is null or e.for_subscription = p_subscription
          limit 1;

@@ -46,7 +46,7 @@ begin
            from posthaste.entries e
           where e.queue_id = q.id and e.lane = v_lane and e.due_at is null and e.ord is null
             and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-            and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)) x;
+            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)) x;
       v_sent := v_sent + v_rows;
       -- Ordered, or the choice of the index would be left to chance.
       for n in select e.for_subscription, count(*) as rows, count(*) filter (where e.message_id is null) as first
@@ -55,7 +55,7 @@ begin
                   select e.for_subscription, e.message_id from posthaste.entries e
                    where e.queue_id = q.id and e.lane = v_lane and e.due_at is not null
                      and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-                     and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                     and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                    order by e.xid, e.pos) e
                 group by e.for_subscription loop
         if n.for_subscription is null then
@@ -76,7 +76,7 @@ begin
             cross join lateral (
               select x.reader, x.fresh, x.done from posthaste.settlements x
                where x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                 and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)
                order by x.xid) x
             group by 1 loop
     update posthaste.counters set settled = settled + n.settled, done = done + n.done
@@ -88,7 +88,7 @@ begin
             cross join lateral (
               select x.reader, x.outcome from posthaste.outcomes x
                where x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-                 and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                 and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)
                order by x.xid) x
             group by 1 loop
     update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost

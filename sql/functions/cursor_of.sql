@@ -12,7 +12,7 @@ declare
 begin
   select * into c from posthaste.claims
    where reader = p_reader
-     and posthaste.in_slots(slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+     and posthaste.in_slots(slot, l.a, l.b, l.c, l.d, l.e, l.f)
    order by reader, seq desc limit 1;
   if c.id is null then
     c.reader := p_reader;

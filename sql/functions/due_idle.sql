@@ -15,11 +15,11 @@ begin
     -- asks for the one that starts at this id.
     select (select e.pos from posthaste.entries e
               where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.xid >= pg_snapshot_xmin(w.s1)
-                and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
               order by e.xid, e.pos limit 1) is null,
            (select e.due_at from posthaste.entries e
              where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.due_at > w.t1
-               and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+               and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
              order by e.due_at, e.pos limit 1)
       into idle, next_due;
     idle := idle and (next_due is null or next_due > t);

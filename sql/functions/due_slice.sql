@@ -37,7 +37,7 @@ begin
                  where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null
                    and (e.xid, e.pos) > (greatest(r.lo::text::xid8, w.last_xid), case when r.lo::text::xid8 > w.last_xid then 0 else w.last_pos end)
                    and e.xid < r.hi::text::xid8
-                   and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                   and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                    and pg_visible_in_snapshot(e.xid, w.s1) and not pg_visible_in_snapshot(e.xid, w.s0)
                  order by e.xid, e.pos) e
               limit v_steps loop
@@ -76,7 +76,7 @@ begin
               where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null
                 and (e.due_at, e.pos) > (greatest(w.t0, w.last_due), case when w.t0 >= w.last_due then 9223372036854775807 else w.last_pos end)
                 and e.due_at <= w.t1
-                and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
               order by e.due_at, e.pos
               limit v_steps loop
       walked := walked + 1;

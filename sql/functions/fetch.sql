@@ -31,7 +31,7 @@ begin
     v_more := array(select k from (
                       select k from posthaste.claims k
                        where k.holder = p_worker and k.number between p_number and p_number
-                         and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                         and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
                        order by k.number) x (k)
                      order by (x.k).id);
   else
@@ -62,7 +62,7 @@ begin
          where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
            and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
            and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
-           and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
            and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
          order by e.xid, e.pos) e
          where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
@@ -78,7 +78,7 @@ begin
          where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
            and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
            and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
-           and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
            and (e.for_subscription is null or e.for_subscription = v_subscription)
            and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
@@ -94,7 +94,7 @@ begin
           from posthaste.entries e
          where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null and e.due_at <= c.t1
            and (e.due_at, e.pos) >= (c.first_due, c.first_pos) and (e.due_at, e.pos) <= (c.last_due, c.last_pos)
-           and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
            and (e.for_subscription is null or e.for_subscription = v_subscription)
            and pg_visible_in_snapshot(e.xid, c.s0)
            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)

@@ -25,7 +25,7 @@ declare
 begin
   select k.* into v from posthaste.claims k
    where k.reader = p_reader
-     and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+     and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
    order by k.reader, k.seq desc limit 1;
   fate := 'waiting';
   v_high := v.seq;
@@ -62,7 +62,7 @@ begin
     -- The first claim left from v_at on: rows between may be gone.
     select k.* into v from posthaste.claims k
      where k.reader = p_reader and k.seq >= v_at
-       and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+       and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
      order by k.reader, k.seq limit 1;
   end loop;
   if c.id is null then

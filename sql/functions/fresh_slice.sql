@@ -30,7 +30,7 @@ begin
               where e.queue_id = p_queue and e.lane = p_lane and e.due_at is null and e.ord is null
                 and (e.xid, e.pos) > (greatest(r.lo::text::xid8, p_xid), case when r.lo::text::xid8 > p_xid then 0 else p_pos end)
                 and e.xid < r.hi::text::xid8
-                and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                 and pg_visible_in_snapshot(e.xid, s1) and not pg_visible_in_snapshot(e.xid, s0)
               order by e.xid, e.pos
               limit p_max) e

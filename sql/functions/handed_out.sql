@@ -13,6 +13,6 @@ begin
      cross join lateral (
        select k.total from posthaste.claims k
         where k.reader = posthaste.reader_key(p_queue, p_subscription, lane, track)
-          and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+          and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
         order by k.reader desc, k.seq desc limit 1) c);
 end $$;

@@ -14,6 +14,6 @@ begin
      cross join lateral (
        select posthaste.head_of(e) as h from posthaste.entries e
         where e.message_id = i.id
-          and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+          and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
         order by e.message_id) x;
 end $$;

@@ -18,7 +18,7 @@ begin
   if exists (
     select from posthaste.leases x
      where x.subscriber = p_subscriber and x.until > k.t and x.until <= clock_timestamp()
-       and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)) then
+       and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)) then
     return true;
   end if;
   -- A receive may commit after its lease has ended.
@@ -28,7 +28,7 @@ begin
      cross join lateral (
        select x.until from posthaste.leases x
         where x.subscriber = p_subscriber and x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8
-          and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+          and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)
         order by x.xid) n
      where n.until <= clock_timestamp());
 end $$;

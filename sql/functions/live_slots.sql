@@ -1,5 +1,5 @@
--- posthaste.live_slots: the slots that may hold rows, newest first, as 16
--- scalars l0…l15 padded with -1.
+-- posthaste.live_slots: the slots that may hold rows, as up to three runs of the
+-- ring, split where the gaps are widest.
 -- Must be called after the snapshot of the window was taken: a slot is marked
 -- in a transaction that commits before the sequence moves there, and every slot
 -- from the newest mark to that of last_value counts as live, since the sequence
@@ -8,21 +8,31 @@
 create or replace function posthaste.live_slots() returns posthaste.live
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
+  v_first bigint;
+  v_last bigint;
+  v_count bigint;
   v_slots bigint[];
-  v_newest bigint;
-  v_epoch bigint;
+  v_cuts int[];
 begin
-  select last_value >> 22 into v_epoch from posthaste.positions;
   -- A slot that is announced lies ahead of the sequence and is no mark of where
   -- it has come to.
-  select array_agg(s.slot::bigint order by s.epoch desc), coalesce(max(s.epoch) filter (where s.epoch <= v_epoch), v_epoch - 16)
-    into v_slots, v_newest
-    from posthaste.slots s where s.live;
-  while v_newest < v_epoch and cardinality(v_slots) < 16 loop
-    v_newest := v_newest + 1;
-    if not (v_newest & 15) = any (v_slots) then
-      v_slots := (v_newest & 15) || v_slots;
-    end if;
-  end loop;
-  return row(coalesce(v_slots[1], -1), coalesce(v_slots[2], -1), coalesce(v_slots[3], -1), coalesce(v_slots[4], -1), coalesce(v_slots[5], -1), coalesce(v_slots[6], -1), coalesce(v_slots[7], -1), coalesce(v_slots[8], -1), coalesce(v_slots[9], -1), coalesce(v_slots[10], -1), coalesce(v_slots[11], -1), coalesce(v_slots[12], -1), coalesce(v_slots[13], -1), coalesce(v_slots[14], -1), coalesce(v_slots[15], -1), coalesce(v_slots[16], -1))::posthaste.live;
+  select min(s.slot), max(s.slot), case when max(s.epoch) filter (where s.epoch <= p.last_value >> 22) = p.last_value >> 22 then count(*) end
+    into v_first, v_last, v_count
+    from posthaste.positions p cross join posthaste.slots s where s.live group by p.last_value;
+  if v_last - v_first + 1 = v_count then
+    return row(v_first, v_last, 1, 0, 1, 0)::posthaste.live;
+  end if;
+  with marked as (select p.last_value >> 22 as epoch, coalesce(max(s.epoch) filter (where s.live and s.epoch <= p.last_value >> 22), (p.last_value >> 22) - 16) as newest
+                    from posthaste.positions p cross join posthaste.slots s group by p.last_value)
+  select array_agg(x.slot order by x.slot) into v_slots
+    from (select s.slot::bigint from posthaste.slots s where s.live
+          union
+          select g & 15 from marked m cross join generate_series(greatest(m.newest + 1, m.epoch - 15), m.epoch) g) x (slot);
+  -- Where a run ends, before the two widest gaps.
+  v_cuts := array(select n from (select i - 1 as n from generate_series(2, cardinality(v_slots)) i
+                                  where v_slots[i] - v_slots[i - 1] > 1 order by v_slots[i] - v_slots[i - 1] desc, i limit 2) x order by n)
+            || array[cardinality(v_slots), cardinality(v_slots), cardinality(v_slots)];
+  return row(v_slots[1], v_slots[v_cuts[1]],
+             coalesce(v_slots[v_cuts[1] + 1], 1), case when v_cuts[1] < cardinality(v_slots) then v_slots[v_cuts[2]] else 0 end,
+             coalesce(v_slots[v_cuts[2] + 1], 1), case when v_cuts[2] < cardinality(v_slots) then v_slots[v_cuts[3]] else 0 end)::posthaste.live;
 end $$;

@@ -60,7 +60,7 @@ begin
       from (select e.due_at, e.for_subscription
               from posthaste.entries e
              where e.queue_id = p_queue and e.lane = v_lane and e.due_at is not null and e.due_at > t
-               and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+               and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
              order by e.due_at, e.pos limit 100) e
      where e.for_subscription is null or e.for_subscription = p_subscription limit 1)) into v_due;
   end loop;

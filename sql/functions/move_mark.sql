@@ -24,7 +24,7 @@ begin
   -- Read row by row: behind an open claim there may be hours of closed ones.
   for c in select k.* from posthaste.claims k
             where k.holder = p_worker and k.number >= v_mark
-              and posthaste.in_slots(k.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+              and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
             order by k.holder, k.number loop
     if posthaste.claim_open(c) then
       v_new := c.number;

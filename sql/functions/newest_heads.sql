@@ -37,7 +37,7 @@ begin
         select distinct on (e.message_id) e.message_id, posthaste.head_of(e) as h
           from posthaste.entries e
          where e.message_id >= (v_epoch + 1) << 22 and e.message_id < v_top and (p_queue is null or e.queue_id = p_queue)
-           and posthaste.in_slots((e.pos >> 22) & 15, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
          order by e.message_id desc, e.pos desc limit v_left) x;
     get diagnostics v_rows = row_count;
     v_left := v_left - v_rows;

@@ -39,7 +39,7 @@ begin
   -- In steps of 256 ends: t becomes the time up to which all are examined now.
   select coalesce((select x.until from posthaste.leases x
                     where x.subscriber = p_subscriber and x.until > k.t and x.until <= t and pg_visible_in_snapshot(x.xid, k.s)
-                      and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+                      and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)
                     order by x.until offset 255 limit 1), t) into t;
   v_reached := t;
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, s);
@@ -51,12 +51,12 @@ begin
        cross join lateral (
          select x.claim, x.until from posthaste.leases x
           where x.subscriber = p_subscriber and x.xid >= r.lo::text::xid8 and x.xid < r.hi::text::xid8 and x.until <= t
-            and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+            and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)
           order by x.xid) n
       union all
       (select x.claim, x.until from posthaste.leases x
         where x.subscriber = p_subscriber and x.until > k.t and x.until <= t and pg_visible_in_snapshot(x.xid, k.s)
-          and posthaste.in_slots(x.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+          and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)
         order by x.until)) x
      order by x.until
   loop

@@ -12,7 +12,7 @@ declare
   m posthaste.slots;
   v_now pg_snapshot := posthaste.snapshot_now();
   l posthaste.live := posthaste.live_slots();
-  o posthaste.live := row(p_slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+  o posthaste.live := row(p_slot, p_slot, 1, 0, 1, 0);
   q record;
   c posthaste.claims;
   w posthaste.claims;
@@ -104,7 +104,7 @@ begin
        select e.claim from posthaste.leases e
         where e.subscriber = (u.queue_id::bigint << 10 | u.number)
           and e.until > coalesce((select k.t from posthaste.lease_cursors k where k.subscriber = (u.queue_id::bigint << 10 | u.number)), '-infinity')
-          and posthaste.in_slots(e.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+          and posthaste.in_slots(e.slot, l.a, l.b, l.c, l.d, l.e, l.f)
         order by e.until) e
      where u.dropped_at is null and exists (select from posthaste.queue_settings x where x.id = u.queue_id and x.dropped_at is null)
     union
@@ -116,7 +116,7 @@ begin
      cross join lateral (
        select e.claim from posthaste.leases e
         where e.subscriber = z.subscriber and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-          and posthaste.in_slots(e.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+          and posthaste.in_slots(e.slot, l.a, l.b, l.c, l.d, l.e, l.f)
         order by e.xid) e
   loop
     select k.* into c from posthaste.claims k where k.slot = (v_id >> 22) & 15 and k.id = v_id;

@@ -9,6 +9,6 @@ declare
 begin
   return query select c.* from posthaste.claims c
    where c.holder = p_worker and c.number >= p_from
-     and posthaste.in_slots(c.slot, l.l0, l.l1, l.l2, l.l3, l.l4, l.l5, l.l6, l.l7, l.l8, l.l9, l.l10, l.l11, l.l12, l.l13, l.l14, l.l15)
+     and posthaste.in_slots(c.slot, l.a, l.b, l.c, l.d, l.e, l.f)
    order by c.holder, c.number;
 end $$;

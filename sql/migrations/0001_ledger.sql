@@ -75,11 +75,11 @@ create table posthaste.slots (
 ) with (fillfactor = 50);
 insert into posthaste.slots select s, s, s = 0 from generate_series(0, 15) s;
 
--- The slots that may hold rows, newest first, padded with -1: scalars, for the
--- planner prunes by those.
-create type posthaste.live as (
-  l0 bigint, l1 bigint, l2 bigint, l3 bigint, l4 bigint, l5 bigint, l6 bigint, l7 bigint,
-  l8 bigint, l9 bigint, l10 bigint, l11 bigint, l12 bigint, l13 bigint, l14 bigint, l15 bigint);
+-- The slots that may hold rows, as up to three runs of the ring: a to b, c to d
+-- and e to f (1 to 0 is none). Scalars, for the planner prunes by those, and few,
+-- for each partition's filter is set up anew in every statement. A run may cover
+-- free slots, which are empty.
+create type posthaste.live as (a bigint, b bigint, c bigint, d bigint, e bigint, f bigint);
 
 -- An entry as people look at it: without its payload. message_id is the
 -- position of the message's first entry, for that one too.
