@@ -16,7 +16,7 @@ create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_q
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
-  v_worker posthaste.registrations;
+  v_open bigint;
   v_sub record;
   v_lane record;
   l posthaste.live;
@@ -31,16 +31,16 @@ begin
   -- Declaring a worker lost takes this key exclusively, so that no claim of it
   -- can commit afterwards.
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
-  select * into v_worker from posthaste.registrations where id = p_worker;
-  if v_worker.id is null or v_worker.lost_at is not null or v_worker.ended_at is not null then
+  select r.oldest_open into v_open from posthaste.registrations r where r.id = p_worker and r.lost_at is null and r.ended_at is null;
+  if v_open is null then
     raise exception using errcode = 'PH410', message = format('worker %s is not registered any more', p_worker),
       hint = 'register anew; what it held is handed out elsewhere';
   end if;
-  if p_number < v_worker.oldest_open then
+  if p_number < v_open then
     raise exception using errcode = 'PH400', column = 'number', message = format('number %s was used before', p_number);
   end if;
   v_sub := posthaste.find_subscription(p_queue, p_subscription);
-  timeout := extract(epoch from (v_sub.q).timeout);
+  timeout := v_sub.timeout;
   handed := 0;
   wants_idle := false;
   -- The first try of this number may still be running behind a cut connection.
@@ -60,10 +60,10 @@ begin
   -- The settle's flush covers the claim's: what is handed out and not settled
   -- when the database crashes is handed out again.
   perform set_config('synchronous_commit', 'off', true);
-  for v_round in 0..(v_sub.q).lanes - 1 loop
+  for v_round in 0..v_sub.lanes - 1 loop
     -- Later lanes are only tried, never waited for, for they are not taken in
     -- ascending order.
-    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, ((p_number + v_round) % (v_sub.q).lanes)::int, p_max,
+    v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, ((p_number + v_round) % v_sub.lanes)::int, p_max,
       p_worker, p_number, null, p_single, p_idle, p_due, v_round = 0);
     handed := greatest(v_lane.handed, 0);
     wants_idle := wants_idle or v_lane.wants_idle;

@@ -24,7 +24,6 @@ declare
   d record;
   f record;
   v_found int;
-  v_idle boolean;
   v_left int := p_max;
   v_alone boolean := false;
   v_walked int := 0;
@@ -60,8 +59,9 @@ begin
       end if;
       w := posthaste.cursor_of(v_reader + 1, l);
       t := greatest(t, w.t1);
-      select x.idle, x.next_due into v_idle, next_due from posthaste.due_idle(p_queue, p_lane, w, t, l) x;
-      continue when v_idle;
+      d := posthaste.due_idle(p_queue, p_lane, w, t, l);
+      next_due := d.next_due;
+      continue when d.idle;
       next_due := null;
       for v_round in 1..4 loop
         c := w;
@@ -81,8 +81,7 @@ begin
           w.last_pos := 0;
           w.last_due := '-infinity';
         end if;
-        select * into d
-          from posthaste.due_slice(p_queue, p_subscription, p_lane, w, case when v_step = 1 then (v_left + 1) / 2 else v_left end, p_alone, l);
+        d := posthaste.due_slice(p_queue, p_subscription, p_lane, w, case when v_step = 1 then (v_left + 1) / 2 else v_left end, p_alone, l);
         w := d.w;
         v_walked := v_walked + d.walked;
         wants_idle := wants_idle or d.wants_idle;
@@ -115,14 +114,14 @@ begin
       c := posthaste.cursor_of(v_reader, l);
       v_found := 0;
       if not c.ended then
-        select * into f from posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, v_left, l);
+        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, v_left, l);
         v_found := f.places;
       end if;
       if v_found = 0 then
         c.s0 := c.s1;
         c.s1 := s;
         c.window_claim := null;
-        select * into f from posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, v_left, l);
+        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, v_left, l);
         v_found := f.places;
       end if;
       if v_found > 0 then

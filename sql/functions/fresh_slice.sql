@@ -11,12 +11,15 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
 declare
+  w record;
   v_lo bigint[];
   v_hi bigint[];
   v_xids xid8[];
   v_poss bigint[];
 begin
-  select lo, hi into v_lo, v_hi from posthaste.window_ranges(s0, s1);
+  w := posthaste.window_ranges(s0, s1);
+  v_lo := w.lo;
+  v_hi := w.hi;
   places := 0;
   if cardinality(v_lo) = 0 or v_hi[cardinality(v_hi)] <= p_xid::text::bigint then
     return;

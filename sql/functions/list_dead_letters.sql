@@ -19,7 +19,7 @@ begin
     raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 dead letters can be listed at a time, and %s are wanted', v_max);
   end if;
   if nullif(list_dead_letters.in_queue, '') is not null then
-    v_queues := array[((posthaste.find_subscription(list_dead_letters.in_queue, null)).q).id];
+    v_queues := array[(posthaste.find_subscription(list_dead_letters.in_queue, null)).queue_id];
   else
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null);
   end if;

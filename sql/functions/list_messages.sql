@@ -37,7 +37,7 @@ begin
       hint = 'scheduled, ready, running, retrying, done, dead or cancelled';
   end if;
   if nullif(v_queue, '') is not null then
-    v_queues := array[((posthaste.find_subscription(v_queue, null)).q).id];
+    v_queues := array[(posthaste.find_subscription(v_queue, null)).queue_id];
   else
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null);
     v_queue := null;

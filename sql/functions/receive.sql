@@ -35,18 +35,18 @@ begin
     perform posthaste.check_identity();
   end if;
   v_sub := posthaste.find_subscription(receive.queue, posthaste.option_text(receive.options, 'subscription'));
-  perform posthaste.rescue_leases((v_sub.q).id::bigint << 10 | v_sub.number);
-  v_lanes := (v_sub.q).lanes;
+  perform posthaste.rescue_leases(v_sub.queue_id::bigint << 10 | v_sub.number);
+  v_lanes := v_sub.lanes;
   v_start := floor(random() * v_lanes);
   -- First every lane that nobody is reading; only if all found are empty or
   -- busy, wait for one.
   for v_round in 0..v_lanes - 1 loop
-    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, (v_start + v_round) % v_lanes, receive.max,
+    v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, receive.max,
       null, null, clock_timestamp() + receive.lease, true, true, true, v_lanes = 1);
     exit when v_lane.handed > 0;
   end loop;
   if v_lane.handed < 0 then
-    v_lane := posthaste.claim_lane((v_sub.q).id, v_sub.number, v_start, receive.max,
+    v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_start, receive.max,
       null, null, clock_timestamp() + receive.lease, true, true, true, true);
   end if;
   foreach v_claim in array coalesce(v_lane.made, '{}') loop

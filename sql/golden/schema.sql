@@ -278,22 +278,12 @@ leaf leases_N with (autovacuum_enabled=off) -- 16
   index INDEX leases_N_subscriber_until_idx ON posthaste.leases_N USING btree (subscriber, until) -- 16
   index INDEX leases_N_subscriber_xid_idx ON posthaste.leases_N USING btree (subscriber, xid) -- 16
 type live
-  l0 bigint
-  l1 bigint
-  l2 bigint
-  l3 bigint
-  l4 bigint
-  l5 bigint
-  l6 bigint
-  l7 bigint
-  l8 bigint
-  l9 bigint
-  l10 bigint
-  l11 bigint
-  l12 bigint
-  l13 bigint
-  l14 bigint
-  l15 bigint
+  a bigint
+  b bigint
+  c bigint
+  d bigint
+  e bigint
+  f bigint
 view messages
   message_id bigint
   queue text
@@ -535,14 +525,14 @@ function fetch(p_worker bigint, p_number bigint, p_claim claims DEFAULT NULL::cl
 function few_heads(p_queue integer, p_lanes integer, p_slot bigint, p_before bigint, p_max integer, OUT many boolean, OUT heads head[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamp with time zone, l live, OUT fate text, OUT c claims) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function find_delivery(p_queue integer, p_lane integer, p_xid xid8, p_pos bigint, p_due_at timestamp with time zone, p_for_subscription integer, p_subscription integer, OUT fate text, OUT claim bigint, OUT place integer) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
-function find_subscription(p_queue text, p_subscription text, OUT q queue_settings, OUT number integer) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function head_of(e entries) returns head language sql immutable parallel safe cost 100
 function holds_slot(c claims, p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function in_slots(slot bigint, l0 bigint, l1 bigint, l2 bigint, l3 bigint, l4 bigint, l5 bigint, l6 bigint, l7 bigint, l8 bigint, l9 bigint, l10 bigint, l11 bigint, l12 bigint, l13 bigint, l14 bigint, l15 bigint) returns boolean language sql immutable parallel safe cost 100
+function in_slots(slot bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint) returns boolean language sql immutable parallel safe cost 100
 function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
 function jump() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -648,7 +638,7 @@ grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xi
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function head_of(entries) to posthaste_admin
 grant EXECUTE on function holds_slot(claims,integer) to posthaste_admin
-grant EXECUTE on function in_slots(bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint,bigint) to posthaste_admin
+grant EXECUTE on function in_slots(bigint,bigint,bigint,bigint,bigint,bigint,bigint) to posthaste_admin
 grant EXECUTE on function insert_entries(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean) to posthaste_admin
 grant EXECUTE on function jump() to posthaste_admin
 grant EXECUTE on function later_heads(bigint[]) to posthaste_admin

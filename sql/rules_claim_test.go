@@ -1,0 +1,91 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// A worker's claim that finds nothing fresh turns to the due track late. What
+// it goes by there is read after that reader's lock: somebody else may have set
+// the cursor on since the claim began, in a slot begun since.
+func TestRuleTheDueTrackIsReadAfterItsLock(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		claimer, other := connect(t, url), connect(t, url)
+		worker := s.register()
+		s.exec(`update posthaste.settings set slot_rows = 1`)
+		s.send(`{"delay": "1 microsecond"}`)
+		if handed := get[int](s, `select handed from posthaste.claim($1, 1, 'q', 'default', 10)`, worker); handed != 1 {
+			t.Fatalf("%d were handed out, want 1", handed)
+		}
+		const falls = `update posthaste.entries set due_at = clock_timestamp() where pos = $1`
+		before, after := s.send(`{"delay": "1 day"}`), s.send(`{"delay": "1 day"}`)
+		other.exec(`begin`)
+		reader := get[int64](other, `select posthaste.reader_key((select id from posthaste.queue_settings), 0, 0, 1)`)
+		other.exec(`select posthaste.lock_reader($1, true)`, reader)
+		waiting := claimer.start(fmt.Sprintf(`select handed::bigint from posthaste.claim(%d, 2, 'q', 'default', 10, false, false, false)`, worker))
+		claimer.blocked(s)
+		s.exec(falls, before)
+		s.send(`{"delay": "1 microsecond"}`)
+		turn(t, s)
+		// The track is emptied, as a purge does: a cursor at a new snapshot.
+		other.exec(`do $$ declare c posthaste.claims := posthaste.without_places(posthaste.cursor_of(` + fmt.Sprint(reader) + `, posthaste.live_slots())); begin
+			c.s0 := c.s1;
+			c.s1 := pg_current_snapshot();
+			c.t0 := c.t1;
+			c.t1 := clock_timestamp();
+			c.part := 2;
+			c.ended := true;
+			perform posthaste.put_claim(c, null, null, null, false);
+		end $$`)
+		s.exec(falls, after)
+		other.exec(`commit`)
+		a := <-waiting
+		if a.err != nil {
+			return a.err.Error()
+		}
+		if !slices.Equal(a.values, []int64{1}) {
+			return fmt.Sprintf("handed out %v of a track with one message that fell due since it was emptied", a.values)
+		}
+		if again := get[int](s, `select handed from posthaste.claim($1, 3, 'q', 'default', 10)`, worker); again != 0 {
+			return fmt.Sprintf("then handed out %d of an emptied track", again)
+		}
+		return ""
+	}, without("the marks of then", patch{file: "claim_lane.sql", old: "        l := posthaste.live_slots();\n", new: ""}),
+		without("the snapshot of then", patch{file: "claim_lane.sql", old: "        s := posthaste.snapshot_now();\n", new: ""}))
+}
+
+// Live slots are told by runs, of which there are three: where the ring has
+// more gaps than that, the widest are left out and all live slots are covered.
+func TestLiveSlotsAreCovered(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	for mask := 1; mask < 1<<16; mask += 37 {
+		s.exec(`update posthaste.slots set live = ($1::int >> slot) & 1 = 1, epoch = 16 + slot`, mask)
+		s.exec(`select setval('posthaste.positions', (16 + floor(log(2, $1))::bigint) << 22)`, mask)
+		got := get[int](s, `select sum(case when posthaste.in_slots(g, l.a, l.b, l.c, l.d, l.e, l.f) then 1 << g else 0 end)::int
+			from posthaste.live_slots() l cross join generate_series(0, 15) g`)
+		if got&mask != mask {
+			t.Fatalf("live %016b, covered %016b", mask, got)
+		}
+		if gaps(mask) <= 2 && got != mask {
+			t.Fatalf("live %016b, covered %016b, which is more than needed", mask, got)
+		}
+	}
+}
+
+// gaps counts the runs of zeros between ones.
+func gaps(mask int) int {
+	n := 0
+	for seen := false; mask > 0; mask >>= 1 {
+		if mask&1 == 1 {
+			seen = true
+		} else if seen && mask&2 == 2 {
+			n++
+		}
+	}
+	return n
+}
