@@ -237,6 +237,7 @@ func badMessages(s *suite) {
 		{"negative delay", "delay", posthaste.Message{Queue: s.queue, Delay: -time.Second}, []posthaste.Code{posthaste.Invalid}},
 		{"no JSON", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a":`)}, []posthaste.Code{posthaste.Invalid}},
 		{"JSON with NUL", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`"\u0000"`)}, []posthaste.Code{posthaste.Invalid}},
+		{"JSON with invalid UTF-8", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage("\"\xff\"")}, []posthaste.Code{posthaste.Invalid}},
 		{"not encodable", "payload", posthaste.Message{Queue: s.queue, Payload: func() {}}, []posthaste.Code{posthaste.Invalid}},
 	} {
 		for _, batch := range [][]posthaste.Message{{c.m}, {good, c.m, good}} {

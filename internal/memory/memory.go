@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -156,7 +157,7 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload has %d bytes, max_payload of queue %q is %d", len(m.body), q.name, q.options.MaxPayload)}
 	}
-	if m.contentType == posthaste.ContentTypeJSON && (!json.Valid(m.body) || bytes.Contains(m.body, []byte(`\u0000`))) {
+	if m.contentType == posthaste.ContentTypeJSON && (!json.Valid(m.body) || !utf8.Valid(m.body) || bytes.Contains(m.body, []byte(`\u0000`))) {
 		return nil, posthaste.Invalidf("payload", "payload is not valid JSON, or contains \\u0000")
 	}
 	m.body = slices.Clone(m.body)
