@@ -25,8 +25,8 @@ var (
 	}
 	fetchStatement = statement{
 		name: "posthaste_fetch",
-		sql: "select delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
-			" from posthaste.fetch($1, $2)",
+		sql: "select numbered_from + ordinality, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
+			" from posthaste.fetch($1, $2) with ordinality",
 		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID},
 	}
 )

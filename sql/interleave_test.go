@@ -429,7 +429,7 @@ func (x *interleaving) worker(conn *pgx.Conn, r *rand.Rand, subscription int) {
 }
 
 func (x *interleaving) claim(conn *pgx.Conn, r *rand.Rand, id int64, number, subscription int) []received {
-	_, err := conn.Exec(context.Background(), "select posthaste.claim($1, $2, 'q', $3, $4, false, true)", id, number, subscriptionNames[subscription], 1+r.IntN(30))
+	_, err := conn.Exec(context.Background(), "select posthaste.claim($1, $2, 'q', $3, $4, false, true, $5)", id, number, subscriptionNames[subscription], 1+r.IntN(30), r.IntN(2) == 0)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "PH410" {
 		return nil
@@ -438,7 +438,7 @@ func (x *interleaving) claim(conn *pgx.Conn, r *rand.Rand, id int64, number, sub
 		x.unexpected("claim", err)
 		return nil
 	}
-	rows, err := conn.Query(context.Background(), "select delivery_id, message_id, attempt, clock_timestamp() from posthaste.fetch($1, $2)", id, number)
+	rows, err := conn.Query(context.Background(), "select numbered_from + ordinality, message_id, attempt, clock_timestamp() from posthaste.fetch($1, $2) with ordinality", id, number)
 	if err != nil {
 		x.unexpected("fetch", err)
 		return nil

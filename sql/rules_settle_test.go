@@ -248,8 +248,8 @@ func TestRulePoisonDiesAndInnocentsLive(t *testing.T) {
 		for round := range 30 {
 			worker := s.register()
 			s.exec(`select posthaste.claim($1, 1, 'q', 'default', 10, false, true)`, worker)
-			messages := list[int64](s, `select message_id from posthaste.fetch($1, 1) order by delivery_id`, worker)
-			ids := list[int64](s, `select delivery_id from posthaste.fetch($1, 1) order by delivery_id`, worker)
+			messages := list[int64](s, `select message_id from posthaste.fetch($1, 1)`, worker)
+			ids := list[int64](s, `select numbered_from + ordinality from posthaste.fetch($1, 1) with ordinality`, worker)
 			// All are started at once, as by a pool, and none is settled before
 			// the poison has killed them all.
 			if !slices.Contains(messages, poison) {

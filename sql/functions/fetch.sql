@@ -2,13 +2,14 @@
 -- readers' locks and as often as wanted: entries never change.
 -- Arguments: worker and number; or a claim's row in their place.
 -- Returns: one row per delivery that is not withheld, in key order; none where
--- the number has nothing. An empty answer after a lost reply proves nothing:
+-- the number has nothing. A row's delivery is numbered_from + its ordinality:
+-- numbering the rows in here would copy them all once more. An empty answer after a lost reply proves nothing:
 -- claim again with the same number.
 -- Errors: PH409 "reclaimed" if there are not as many rows as the claim says, for
 -- places would be counted wrong. A snapshot older than the claim ends so, too.
 -- Reads: claims, entries, slots, cancelled.
 create or replace function posthaste.fetch(p_worker bigint, p_number bigint, p_claim posthaste.claims default null)
-returns table (delivery_id bigint, alone boolean, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
+returns table (numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
   attempt smallint, failures smallint, losses smallint, losses_alone smallint,
   content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8)
 language plpgsql stable security definer rows 1000
@@ -25,6 +26,7 @@ declare
   v_lo bigint[];
   v_hi bigint[];
   v_rows int;
+  v_returned int := 0;
 begin
   if c.id is null then
     -- Between and ordered twice, or the choice of the index would be left to chance.
@@ -53,7 +55,7 @@ begin
     -- its first column does.
     if c.part = 0 then
       return query
-        select c.id * 4096 + row_number() over () - 1, c.alone, e.*
+        select c.id * 4096 - v_returned - 1, c.alone, e.*
           from unnest(v_lo, v_hi) r (lo, hi)
          cross join lateral (
         select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
@@ -69,7 +71,7 @@ begin
          limit c.places;
     elsif c.part = 1 then
       return query
-        select c.id * 4096 + row_number() over () - 1, c.alone, e.*
+        select c.id * 4096 - v_returned - 1, c.alone, e.*
           from unnest(v_lo, v_hi) r (lo, hi)
          cross join lateral (
         select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
@@ -87,7 +89,7 @@ begin
          limit c.places;
     else
       return query
-        select c.id * 4096 + row_number() over () - 1, c.alone, e.*
+        select c.id * 4096 - v_returned - 1, c.alone, e.*
           from (
         select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
                e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
@@ -107,5 +109,6 @@ begin
         message = format('claim %s has %s deliveries of which %s can be read: it was reclaimed, or this transaction is older than it', c.id, c.places, v_rows),
         hint = 'its deliveries are settled, or will be handed out again';
     end if;
+    v_returned := v_returned + v_rows;
   end loop;
 end $$;
