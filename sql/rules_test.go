@@ -122,7 +122,7 @@ func TestRuleSliceIsReadWholeOrNotAtAll(t *testing.T) {
 		claim := got[0] >> 12
 		row := get[string](s, `select c::text from posthaste.claims c where id = $1`, claim)
 		// Older than the claim: it sees all, one or none of its entries.
-		if n := len(list[int64](old, `select delivery_id from posthaste.fetch($1, 1)`, worker)); n != 0 {
+		if n := len(list[int64](old, `select numbered_from from posthaste.fetch($1, 1)`, worker)); n != 0 {
 			return fmt.Sprintf("a fetch older than the claim read %d deliveries", n)
 		}
 		old.exec(`commit`)

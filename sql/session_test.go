@@ -129,7 +129,7 @@ func (s *session) claim(worker, number int64, most int, single bool) []int64 {
 
 func (s *session) fetch(worker, number int64) []int64 {
 	s.t.Helper()
-	return list[int64](s, `select delivery_id from posthaste.fetch($1, $2)`, worker, number)
+	return list[int64](s, `select numbered_from + ordinality from posthaste.fetch($1, $2) with ordinality`, worker, number)
 }
 
 // answer is what a statement in the background came to.
