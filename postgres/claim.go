@@ -23,6 +23,16 @@ var (
 		sql:  "select handed, wants_idle, next_due, timeout from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID},
 	}
+	heartbeatStatement = statement{
+		name: "posthaste_heartbeat",
+		sql:  "select posthaste.worker_heartbeat($1)",
+		oids: []uint32{pgtype.Int8OID},
+	}
+	lookStatement = statement{
+		name: "posthaste_look",
+		sql:  "select coalesce(ready, false), next_due, maintain, rescue from posthaste.worker_look($1, $2, $3)",
+		oids: []uint32{pgtype.Int8OID, pgtype.TextArrayOID, pgtype.TextArrayOID},
+	}
 	fetchStatement = statement{
 		name: "posthaste_fetch",
 		sql: "select numbered_from + ordinality, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
@@ -51,40 +61,31 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 	return readError(err)
 }
 
-// Heartbeat implements [posthaste.Claims] by one statement.
+// Heartbeat implements [posthaste.Claims] by two statements in one round trip:
+// the first keeps the worker alive, and has done so before the second looks.
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	queues := make([]string, len(beat.Queues))
-	subscriptions := make([]string, len(beat.Queues))
+	queues := make([][]byte, len(beat.Queues))
+	subscriptions := make([][]byte, len(beat.Queues))
 	for i, q := range beat.Queues {
-		queues[i], subscriptions[i] = q.Queue, q.Subscription
+		queues[i], subscriptions[i] = textParam(q.Queue), textParam(q.Subscription)
 	}
 	var reply posthaste.HeartbeatReply
-	rows, err := e.pool.Query(ctx, "select coalesce(ready, false), next_due, maintain, rescue from posthaste.worker_heartbeat($1, $2, $3)",
-		int64(beat.Worker), queues, subscriptions)
-	if err != nil {
-		return reply, readError(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var look posthaste.LookReply
-		var next *float64
-		if err := rows.Scan(&look.Found, &next, &reply.Maintain, &reply.Rescue); err != nil {
-			return reply, readError(err)
+	err := e.call(ctx, func(i int, v [][]byte) error {
+		if i == 0 {
+			return nil
 		}
-		look.NextDue = dueIn(next)
+		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: -1}
+		if v[1] != nil {
+			look.NextDue = time.Duration(readFloat8(v[1]) * float64(time.Second))
+		}
+		reply.Maintain, reply.Rescue = readBool(v[2]), readBool(v[3])
 		reply.Looks = append(reply.Looks, look)
-	}
+		return nil
+	},
+		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker))}},
+		bound{statement: &lookStatement, params: [][]byte{int8Param(int64(beat.Worker)), arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
-	return reply, readError(rows.Err())
-}
-
-func dueIn(seconds *float64) time.Duration {
-	if seconds == nil {
-		return -1
-	}
-	return time.Duration(*seconds * float64(time.Second))
+	return reply, readError(err)
 }
 
 // Claim implements [posthaste.Claims]: it claims and reads what was claimed in

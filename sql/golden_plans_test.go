@@ -37,6 +37,12 @@ var hot = []struct{ name, words string }{
 	{"rescue_leases: both windows", "order by x.until)) x"},
 	{"count_up: settlements", "x.done from posthaste.settlements x"},
 	{"count_up: outcomes", "select x.reader, x.outcome from posthaste.outcomes x"},
+	{"count_up: fresh entries", "with sent as materialized"},
+	{"open_claims: from the mark on", "c.number >= v_mark and c.places > 0"},
+	{"worker_look: idle lanes", "bool_and(coalesce(f.ended, true)"},
+	{"slot_unread: readers", "posthaste.reader_key(x.id, u.number, g, 0) as reader"},
+	{"slot_held: leases", "from posthaste.leases e where e.subscriber = z.subscriber"},
+	{"carry_slot: cursors", "order by y.reader desc, y.seq desc limit 1) = p_slot"},
 	{"count_up: due entries", "count(*) filter (where e.message_id is null) as first"},
 }
 
@@ -169,6 +175,9 @@ func (p *planner) use(number *int64) {
 	p.exec(`select from posthaste.message($1)`, message)
 	p.exec(`select posthaste.rescue_leases(1 << 10)`)
 	p.exec(`select from posthaste.count_up()`)
+	p.exec(`select from posthaste.worker_look($1, '{q}', '{default}')`, worker)
+	// Of a slot that has nothing, so that nothing is carried.
+	p.exec(`select posthaste.slot_unread(5), posthaste.slot_held(5), posthaste.carry_slot(5)`)
 }
 
 // fill makes a log of n entries that wait in queue q, and as much of another

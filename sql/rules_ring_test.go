@@ -136,21 +136,79 @@ func turn(t *testing.T, s *session) {
 // Truncating checks again under its lock, in a new statement: what was free
 // before may have been taken since.
 func TestRuleTruncationChecksUnderItsLock(t *testing.T) {
-	rule(t, func(t *testing.T, url string) string {
-		s := turned(t, url)
+	// free is what a slot's truncation is told, once the slot is found free.
+	free := func(t *testing.T, s *session) (last int64, readers []int64) {
 		s.exec(`select posthaste.carry_slot(0)`)
 		// Transactions of other databases count as possible writers, too.
-		until(t, "slot 0 is free", func() bool { return get[*string](s, `select posthaste.slot_blocker(0)`) == nil })
-		// Between that check and the lock a queue begins to need it: here one
-		// whose subscription reads from the oldest kept message on.
-		s.exec(`insert into posthaste.subscriptions (queue_id, number, name, since) values (1, 1, 'late', '3:3:')`)
-		truncated := get[bool](s, `select posthaste.truncate_slot(0)`)
-		got := list[int64](s, `select message_id from posthaste.receive('q', 10, '1 hour', '{"subscription": "late"}')`)
-		if truncated || len(got) != 2 {
-			return fmt.Sprintf("truncated: %v, and the late subscription received %v of two messages", truncated, got)
+		until(t, "slot 0 is free", func() bool {
+			last, readers = get[int64](s, `select last from posthaste.ring_seen()`), get[[]int64](s, `select readers from posthaste.ring_seen()`)
+			return get[*string](s, `select posthaste.slot_blocker(0)`) == nil
+		})
+		return last, readers
+	}
+	const truncate = `select posthaste.truncate_slot(0, $1, $2)`
+	t.Run("new_readers", func(t *testing.T) {
+		rule(t, func(t *testing.T, url string) string {
+			s := turned(t, url)
+			last, readers := free(t, s)
+			// Between that check and the lock a queue begins to need it: here one
+			// whose subscription reads from the oldest kept message on.
+			s.exec(`insert into posthaste.subscriptions (queue_id, number, name, since) values (1, 1, 'late', '3:3:')`)
+			truncated := get[bool](s, truncate, last, readers)
+			got := list[int64](s, `select message_id from posthaste.receive('q', 10, '1 hour', '{"subscription": "late"}')`)
+			if truncated || len(got) != 2 {
+				return fmt.Sprintf("truncated: %v, and the late subscription received %v of two messages", truncated, got)
+			}
+			return ""
+		}, without("the second check", patch{file: "truncate_slot.sql",
+			old: "if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then", new: "if false then"}),
+			without("asking for readers", patch{file: "truncate_slot.sql", old: " or n.readers is distinct from p_readers then", new: " then"}))
+	})
+	t.Run("new_entries", func(t *testing.T) {
+		rule(t, func(t *testing.T, url string) string {
+			s := turned(t, url)
+			last, readers := free(t, s)
+			// Between them the sequence runs through the slot and out of it.
+			epoch := (last>>22 + 15) &^ 15
+			s.exec(`select setval('posthaste.positions', $1::bigint - 1)`, epoch<<22+4194304-1)
+			m := s.send(`{}`)
+			s.exec(`select setval('posthaste.positions', $1::bigint)`, (epoch+2)<<22)
+			truncated := get[bool](s, truncate, last, readers)
+			if truncated {
+				return fmt.Sprintf("message %d was sent into the slot, and truncated", m)
+			}
+			return ""
+		}, without("the second check", patch{file: "truncate_slot.sql",
+			old: "if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then", new: "if false then"}),
+			without("what the sequence did", patch{file: "slot_entered.sql", old: "coalesce(p_last >> 22, v_epoch)", new: "v_epoch"}))
+	})
+}
+
+// A transaction that wrote into a slot keeps it, even where the snapshot taken
+// when the sequence left does not list it, for nobody after it had finished yet.
+func TestRuleOpenWriterKeepsItsSlot(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		writer := connect(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
+		writer.exec(`begin`)
+		m := writer.send(`{}`)
+		xid := get[string](writer, `select pg_current_xact_id()::text`)
+		turn(t, s)
+		s.exec(`update posthaste.slots set left_at = ($1 || ':' || $1 || ':')::pg_snapshot where slot = 0`, xid)
+		s.exec(`select posthaste.carry_slot(0)`)
+		blocker := get[*string](s, `select posthaste.slot_blocker(0)`)
+		last, readers := get[int64](s, `select last from posthaste.ring_seen()`), get[[]int64](s, `select readers from posthaste.ring_seen()`)
+		writer.exec(`commit`)
+		if blocker == nil {
+			truncated := get[bool](s, `select posthaste.truncate_slot(0, $1, $2)`, last, readers)
+			return fmt.Sprintf("slot 0 was found free; truncated: %v, received %v, sent %d", truncated, s.receive(), m)
+		}
+		if got := s.receive(); !slices.Equal(got, []int64{m}) {
+			return fmt.Sprintf("received %v, want %d", got, m)
 		}
 		return ""
-	}, without("the second check", patch{file: "truncate_slot.sql", old: "if posthaste.slot_blocker(p_slot) is not null then", new: "if false then"}))
+	}, without("asking who has written", patch{file: "slot_entered.sql", old: "  if found then\n", new: "  if false then\n"}))
 }
 
 // A backup may hold locks on everything for hours: that means later, and stops

@@ -321,7 +321,7 @@ func TestRuleClaimWithLostReplyIsFound(t *testing.T) {
 		s.exec(`select posthaste.claim($1, 2, 'other', 'default', 10)`, worker)
 		s.exec(`select from posthaste.settle(array[$1::bigint], array[B'1'])`, s.fetch(worker, 2)[0]>>12)
 		s.exec(`set statement_timeout = '10s'`)
-		s.exec(`select from posthaste.worker_heartbeat($1, '{}', '{}')`, worker)
+		s.exec(`select from posthaste.worker_look($1, '{}', '{}')`, worker)
 		flight.exec(`commit`) // and its reply is lost
 		unsettled := list[int64](s, `select d from posthaste.worker_unsettled($1, 10) d`, worker)
 		if len(unsettled) != 1 {

@@ -1,83 +1,119 @@
 -- posthaste.carry_slot: moves out of a slot what must outlive it: cursors of idle
 -- readers are written anew, and entries due later are appended anew and cancelled
 -- where they were, exactly, under the locks of the readers concerned. A reader
--- that is busy is left for the next round.
--- Arguments: slot. Returns: how many entries were carried.
+-- that is busy is left for the next round. One round carries at most 1,000
+-- cursors and 10,000 entries; the table carried says how far it came in a lane,
+-- so that the next one does not walk over that again.
+-- Arguments: slot. Returns: how much was carried, cursors and entries.
 -- Locks: readers, without waiting. Inserts: claims, entries, cancelled.
+-- Updates: carried, counters.
 create or replace function posthaste.carry_slot(p_slot int)
 returns int language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_memoize = off set jit = off as $$
 declare
   l posthaste.live := posthaste.live_slots();
   v_after timestamptz := clock_timestamp() + (select carry_after from posthaste.settings);
   q record;
   u record;
   c posthaste.claims;
+  k posthaste.carried;
   v_reader bigint;
   v_free boolean;
-  v_far boolean;
   v_reached timestamptz;
   v_rows int;
+  v_due timestamptz;
+  v_pos bigint;
+  v_left int := 10000;
   v_carried int := 0;
 begin
-  for q in select x.id, x.lanes from posthaste.queue_settings x where x.dropped_at is null order by x.id loop
-    for v_lane in 0..q.lanes - 1 loop
-      -- Looked at first: only readers that something is carried for are locked.
-      v_far := (select e.pos from posthaste.entries e
-                 where e.queue_id = q.id and e.lane = v_lane and e.due_at is not null and e.due_at > v_after and ((e.pos >> 22) & 15) = p_slot
-                   and not exists (select from posthaste.cancelled x where x.pos = e.pos)
-                 order by e.due_at, e.pos limit 1) is not null;
-      v_free := true;
-      v_reached := v_after;
-      for u in select x.number from posthaste.subscriptions x where x.queue_id = q.id and x.dropped_at is null order by x.number loop
-        v_reader := posthaste.reader_key(q.id, u.number, v_lane, 0);
+  -- Only readers that something is carried for are locked.
+  for v_reader in
+    select posthaste.reader_key(x.id, s.number, g, t)
+      from posthaste.queue_settings x
+     cross join lateral (select s.number from posthaste.subscriptions s where s.queue_id = x.id and s.dropped_at is null order by s.number) s
+     cross join lateral generate_series(0, x.lanes - 1) g
+     cross join lateral generate_series(0, 1) t
+     where x.dropped_at is null
+       and (select y.slot from posthaste.claims y
+             where y.reader = posthaste.reader_key(x.id, s.number, g, t) and posthaste.in_slots(y.slot, l.a, l.b, l.c, l.d, l.e, l.f)
+             order by y.reader desc, y.seq desc limit 1) = p_slot
+     limit 1000
+  loop
+    if posthaste.lock_reader(v_reader, false) then
+      c := posthaste.cursor_of(v_reader, l);
+      if c.slot = p_slot then
+        perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
+        v_carried := v_carried + 1;
+      end if;
+    end if;
+  end loop;
+  -- While entries may still come into the slot, carrying would have to begin
+  -- again from the start.
+  if posthaste.slot_entered(p_slot) is not null then
+    return v_carried;
+  end if;
+  for q in
+    select x.id, g as lane
+      from posthaste.queue_settings x
+     cross join lateral generate_series(0, x.lanes - 1) g
+      left join posthaste.carried y on y.slot = p_slot and y.queue_id = x.id and y.lane = g
+     where x.dropped_at is null
+       and (select e.pos from posthaste.entries e
+             where e.queue_id = x.id and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
+               and (e.due_at, e.pos) > (greatest(v_after, y.due_at), case when y.due_at > v_after then y.pos else 9223372036854775807 end)
+               and not exists (select from posthaste.cancelled z where z.pos = e.pos)
+             order by e.due_at, e.pos limit 1) is not null
+  loop
+    v_free := true;
+    v_reached := v_after;
+    for u in select x.number from posthaste.subscriptions x where x.queue_id = q.id and x.dropped_at is null order by x.number loop
+      v_reader := posthaste.reader_key(q.id, u.number, q.lane, 1);
+      v_free := v_free and posthaste.lock_reader(v_reader, false);
+      if v_free then
         c := posthaste.cursor_of(v_reader, l);
-        if c.slot = p_slot and posthaste.lock_reader(v_reader, false) then
-          c := posthaste.cursor_of(v_reader, l);
-          if c.slot = p_slot then
-            perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
-          end if;
-        end if;
-        c := posthaste.cursor_of(v_reader + 1, l);
-        continue when not v_far and c.slot is distinct from p_slot;
-        if posthaste.lock_reader(v_reader + 1, false) then
-          c := posthaste.cursor_of(v_reader + 1, l);
-          v_reached := greatest(v_reached, c.t1);
-          if c.slot = p_slot then
-            perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
-          end if;
-        else
-          v_free := false;
-        end if;
-      end loop;
-      continue when not v_free or not v_far;
-      -- Nobody can have been handed what is due after all cursors' times.
-      with far as materialized (
-        select e.* from posthaste.entries e
-         where e.queue_id = q.id and e.lane = v_lane and e.due_at is not null and e.due_at > v_reached and ((e.pos >> 22) & 15) = p_slot
-           and not exists (select from posthaste.cancelled x where x.pos = e.pos)
-         -- Ordered, or the choice of the index would be left to chance.
-         order by e.due_at, e.pos
-         limit 10000
-      ), withdrawn as (
-        insert into posthaste.cancelled (pos, subscriber, outcome)
-        select f.pos, q.id::bigint << 10 | x.number, 'carried'
-          from far f join posthaste.subscriptions x on x.queue_id = q.id and x.dropped_at is null
-           and (f.for_subscription is null or f.for_subscription = x.number)
-      ), counted as (
-        update posthaste.counters k set dropped = k.dropped + n.rows
-          from (select f.for_subscription, count(*) as rows from far f where f.for_subscription is not null group by 1) n
-         where k.queue_id = q.id and k.subscription = n.for_subscription
-      )
+        v_reached := greatest(v_reached, c.t1);
+      end if;
+    end loop;
+    continue when not v_free;
+    k := null;
+    select * into k from posthaste.carried y where y.slot = p_slot and y.queue_id = q.id and y.lane = q.lane;
+    if k.slot is null or k.due_at <= v_reached then
+      k.since := v_reached;
+      k.due_at := v_reached;
+      k.pos := 9223372036854775807;
+    end if;
+    -- Nobody can have been handed what is due after all cursors' times.
+    with far as materialized (
+      select e.* from posthaste.entries e
+       where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (k.due_at, k.pos) and ((e.pos >> 22) & 15) = p_slot
+         and not exists (select from posthaste.cancelled x where x.pos = e.pos)
+       -- Ordered, or the choice of the index would be left to chance.
+       order by e.due_at, e.pos
+       limit v_left
+    ), withdrawn as (
+      insert into posthaste.cancelled (pos, subscriber, outcome)
+      select f.pos, q.id::bigint << 10 | x.number, 'carried'
+        from far f join posthaste.subscriptions x on x.queue_id = q.id and x.dropped_at is null
+         and (f.for_subscription is null or f.for_subscription = x.number)
+    ), counted as (
+      update posthaste.counters n set dropped = n.dropped + m.rows
+        from (select f.for_subscription, count(*) as rows from far f where f.for_subscription is not null group by 1) m
+       where n.queue_id = q.id and n.subscription = m.for_subscription
+    ), again as (
       insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
       select f.ord, coalesce(f.message_id, f.pos), f.created_at, f.due_at, f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone,
              f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
-        from far f;
-      get diagnostics v_rows = row_count;
-      v_carried := v_carried + v_rows;
-    end loop;
+        from far f
+    )
+    select (select count(*) from far), f.due_at, f.pos into v_rows, v_due, v_pos from far f order by f.due_at desc, f.pos desc limit 1;
+    continue when v_rows is null;
+    insert into posthaste.carried (slot, queue_id, lane, since, due_at, pos) values (p_slot, q.id, q.lane, k.since, v_due, v_pos)
+    on conflict (slot, queue_id, lane) do update set since = excluded.since, due_at = excluded.due_at, pos = excluded.pos;
+    v_carried := v_carried + v_rows;
+    v_left := v_left - v_rows;
+    exit when v_left = 0;
   end loop;
   return v_carried;
 end $$;

@@ -32,7 +32,7 @@ begin
              d.losses + (a.wanted = 'lost')::int as losses,
              d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone
         from asked a
-        join posthaste.deliveries_of(c) d on d.place = a.place
+        join posthaste.deliveries_at(c, p_places) d on d.place = a.place
     ), decided as (
       select x.*,
              case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= q.max_attempts then 'dead' else x.wanted end as became,

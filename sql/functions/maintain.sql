@@ -23,7 +23,7 @@ begin
     return query select 'counted', null::text;
   end if;
   perform posthaste.summarize();
-  delete from posthaste.cancelled k using posthaste.slots s where not s.live and s.slot = (k.pos >> 22) & 15;
+  perform posthaste.forget_cancelled();
   v_text := posthaste.rotate();
   if v_text is not null then
     return query select v_text, null::text;

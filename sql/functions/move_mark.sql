@@ -1,43 +1,74 @@
 -- posthaste.move_mark: moves the mark of a worker's oldest open claim over
--- closed ones, at most 10,000 at a time, and never past a claim in flight: it
--- needs the worker's key exclusively, and does nothing where a claim holds it.
--- Returns: whether the worker has an open claim (null: not looked).
--- Locks: the worker's key, exclusive. Updates: registrations.
+-- closed ones, and never past a claim in flight: it needs the worker's key
+-- exclusively, and does nothing where a claim holds it. Some that stay open
+-- while more than a thousand after them were closed are set aside as stragglers,
+-- so that one stuck message does not keep all later claims from being passed.
+-- In steps of 16,384 claims (or places settled by themselves) and 512 open ones.
+-- Returns: whether the worker has open claims, or may have (null: not looked).
+-- Locks: the worker's key, exclusive. Updates: registrations, stragglers.
 create or replace function posthaste.move_mark(p_worker bigint)
-returns boolean language plpgsql volatile 
+returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_memoize = off set jit = off as $$
 declare
   l posthaste.live;
-  c posthaste.claims;
+  c record;
   v_mark bigint;
   v_new bigint;
-  v_seen int := 0;
-  v_open boolean := false;
+  v_walked int := 0;
+  v_full boolean := false;
+  v_ids bigint[] := '{}';     -- of the open ones, with number and
+  v_numbers bigint[] := '{}'; -- how much was walked up to each
+  v_at int[] := '{}';
+  v_behind int;
 begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(5, p_worker)) then
     return null;
   end if;
   l := posthaste.live_slots();
+  delete from posthaste.stragglers s
+   where s.worker = p_worker
+     and not exists (select from posthaste.claims k where k.slot = (s.claim >> 22) & 15 and k.id = s.claim and posthaste.claim_open(k));
   select oldest_open into v_mark from posthaste.registrations where id = p_worker;
   v_new := v_mark;
-  -- Read row by row: behind an open claim there may be hours of closed ones.
-  for c in select k.* from posthaste.claims k
+  -- Read row by row: there may be hours of claims.
+  for c in select k.id, k.number, case when k.single then k.places else 1 end as cost,
+                  k.places > 0
+                  and (select q.dropped_at is null from posthaste.queue_settings q where q.id = k.reader >> 20)
+                  and case when k.single then (select count(*) from posthaste.settlements s where s.slot = k.slot and s.claim = k.id)
+                           else coalesce((select bit_count(s.bits) from posthaste.settlements s
+                                           where s.slot = k.slot and s.claim = k.id and s.part = 0
+                                           order by s.slot, s.claim, s.part, s.number desc limit 1), 0) end < k.places as open
+             from posthaste.claims k
             where k.holder = p_worker and k.number >= v_mark
               and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
             order by k.holder, k.number loop
-    if posthaste.claim_open(c) then
-      v_new := c.number;
-      v_open := true;
-      exit;
+    v_walked := v_walked + c.cost;
+    if c.open then
+      v_ids := v_ids || c.id::bigint;
+      v_numbers := v_numbers || c.number::bigint;
+      v_at := v_at || v_walked;
     end if;
-    v_seen := v_seen + 1;
-    -- Several claims can bear one number: one that is open keeps the mark.
-    v_new := c.number + case when v_seen < 10000 then 1 else 0 end;
-    exit when v_seen = 10000;
+    v_new := c.number;
+    v_full := v_walked >= 16384 or cardinality(v_ids) = 512;
+    exit when v_full;
   end loop;
+  -- Several claims can bear one number, so the last one walked stays unless it
+  -- is the last of all.
+  if not v_full and v_walked > 0 then
+    v_new := v_new + 1;
+  end if;
+  -- The open ones with a thousand and more behind them are set aside if they are
+  -- few: where many are open, as many have to be looked at anyway.
+  select count(*) into v_behind from unnest(v_at) a where a <= v_walked - 1024;
+  if v_behind * 8 > v_walked - 1024 then
+    v_behind := 0;
+  end if;
+  v_new := least(v_new, v_numbers[v_behind + 1]);
+  insert into posthaste.stragglers (worker, claim)
+  select p_worker, v_ids[i] from generate_series(1, v_behind) i where v_numbers[i] < v_new;
   if v_new > v_mark then
     update posthaste.registrations set oldest_open = v_new where id = p_worker;
   end if;
-  return v_open;
+  return v_full or cardinality(v_ids) > 0 or exists (select from posthaste.stragglers s where s.worker = p_worker);
 end $$;

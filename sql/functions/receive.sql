@@ -7,8 +7,11 @@
 -- First rescues at most one expired claim of its subscription, so that SQL alone
 -- is complete; what that appends comes with the next call. Call it in a short
 -- READ COMMITTED transaction of its own and commit before the work: until then
--- nobody else receives from the queue.
--- Errors: PH400, PH404, PH503. Locks: the readers of one lane.
+-- nobody else receives from the queue's lanes that it looked at. Of several lanes
+-- it takes the first that has something; where others read all that are left,
+-- the answer is empty.
+-- Errors: PH400, PH404, PH503. Locks: the readers of the lanes it looked at;
+-- waits for one only while it holds none.
 create or replace function posthaste.receive(queue text, max int, lease interval, options jsonb default '{}')
 returns table (delivery_id bigint, message_id bigint, attempt int, key text, kind text, headers jsonb, payload bytea,
   content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb)
@@ -20,6 +23,7 @@ declare
   v_lane record;
   v_lanes int;
   v_start int;
+  v_held boolean := false;
   v_claim bigint;
   c posthaste.claims;
 begin
@@ -38,14 +42,17 @@ begin
   perform posthaste.rescue_leases(v_sub.queue_id::bigint << 10 | v_sub.number);
   v_lanes := v_sub.lanes;
   v_start := floor(random() * v_lanes);
-  -- First every lane that nobody is reading; only if all found are empty or
-  -- busy, wait for one.
+  -- Every lane that nobody is reading. An empty one stays locked until the end of
+  -- the transaction, so one is waited for only while none is held: what is in the
+  -- lanes that are busy is being handed out by others.
   for v_round in 0..v_lanes - 1 loop
+    continue when not posthaste.lock_reader(posthaste.reader_key(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, 0), false);
+    v_held := true;
     v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, receive.max,
       null, null, clock_timestamp() + receive.lease, true, true, true, v_lanes = 1);
     exit when v_lane.handed > 0;
   end loop;
-  if v_lane.handed < 0 then
+  if not v_held then
     v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_start, receive.max,
       null, null, clock_timestamp() + receive.lease, true, true, true, true);
   end if;

@@ -3,9 +3,9 @@
 -- Returns: the slot that was truncated; null if none was, with the reason.
 -- Order matters: what must outlive the slot is carried in one transaction, and
 -- the slot is truncated in a later one. ACCESS EXCLUSIVE with a lock_timeout of
--- 50 ms; then everything is checked again under the lock, in new statements that
--- take no lock which the first check did not take already; then TRUNCATE. A lock
--- that is refused (a backup may hold it for hours) means later.
+-- 50 ms; then everything that can have changed is checked again under the lock,
+-- in new statements that take no lock which the first check did not take already;
+-- then TRUNCATE. A lock that is refused (a backup may hold it for hours) means later.
 -- Called under the maintenance lock, last in its transaction.
 create or replace function posthaste.reclaim(out slot int, out reason text)
 language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
@@ -13,6 +13,7 @@ declare
   v_slot int;
   v_blocker text;
   v_blocked int[] := '{}';
+  v_seen record;
 begin
   if (select count(*) from posthaste.slots s where not s.live) >= (select spare_slots from posthaste.settings) then
     reason := 'enough slots are free';
@@ -20,9 +21,11 @@ begin
   end if;
   reason := 'no slot was left yet';
   for v_slot in select s.slot from posthaste.slots s where s.live and s.left_at is not null order by s.epoch loop
+    -- Before the check, so that what comes while it runs counts as new.
+    v_seen := posthaste.ring_seen();
     v_blocker := posthaste.slot_blocker(v_slot);
     if v_blocker is null then
-      if posthaste.truncate_slot(v_slot) then
+      if posthaste.truncate_slot(v_slot, v_seen.last, v_seen.readers) then
         slot := v_slot;
         reason := null;
         return;

@@ -2,7 +2,7 @@
 -- of a worker that is gone.
 -- Returns: how many deliveries were lost, 0 if there is nothing left to do now.
 -- Locks: the worker's key, exclusive, where one is declared lost; one claim.
--- Updates: registrations.
+-- Updates: registrations, stragglers.
 create or replace function posthaste.rescue_workers()
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -10,6 +10,7 @@ declare
   c posthaste.claims;
   v_lost int;
   v_all boolean;
+  v_open boolean;
 begin
   for w in select * from posthaste.registrations x where posthaste.worker_overdue(x) order by x.id loop
     -- A claim in flight holds the key: then look again later.
@@ -20,16 +21,17 @@ begin
   for w in select * from posthaste.registrations x where (x.lost_at is not null or x.ended_at is not null) and not x.cleared order by x.id loop
     -- One rescuer a worker.
     continue when not pg_try_advisory_xact_lock(posthaste.lock_key(9, w.id));
+    -- First, so that the next call does not walk over the same closed ones.
+    v_open := posthaste.move_mark(w.id);
     v_all := true;
-    for c in select * from posthaste.worker_claims(w.id, (select x.oldest_open from posthaste.registrations x where x.id = w.id)) loop
-      continue when not posthaste.claim_open(c);
+    for c in select * from posthaste.open_claims(w.id) loop
       v_lost := posthaste.rescue_claim(c.id);
       if v_lost > 0 then
         return v_lost;
       end if;
       v_all := v_all and v_lost = 0;
     end loop;
-    if v_all and coalesce(posthaste.move_mark(w.id), true) = false then
+    if v_all and not v_open then
       update posthaste.registrations x set cleared = true where x.id = w.id;
     end if;
   end loop;

@@ -1,8 +1,13 @@
--- posthaste.truncate_slot: truncates a slot if it is still free under its lock.
+-- posthaste.truncate_slot: truncates a slot that was found free, if it is still
+-- free under its lock.
+-- Arguments: slot; what posthaste.ring_seen said before posthaste.slot_blocker
+-- said null.
 -- Returns: whether it did. A lock that is refused within 50 ms means later.
 -- Locks: ACCESS EXCLUSIVE on the slot's tables.
-create or replace function posthaste.truncate_slot(p_slot int)
+create or replace function posthaste.truncate_slot(p_slot int, p_last bigint, p_readers bigint[])
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
+declare
+  n record;
 begin
   perform from posthaste.slots s where s.slot = p_slot for update;
   begin
@@ -10,12 +15,26 @@ begin
   exception when lock_not_available then
     return false;
   end;
-  -- Under the lock, in a new statement: what was true before it was held may not
-  -- be any more.
-  if posthaste.slot_blocker(p_slot) is not null then
+  -- Under the lock, in new statements: what was true before it was held may not
+  -- be any more. Everybody waits meanwhile, so only that is asked again which can
+  -- have changed since it was found free:
+  -- - the sequence can have run into the slot: without maintenance it runs on
+  --   into the next slot, and senders have put entries there;
+  -- - a subscription can have been made that is to read the slot, or a lane.
+  -- Nothing else can. Without new positions of the slot, and with everyone gone
+  -- who had taken one (slot_entered said so before the readers were asked), it has
+  -- no rows but those that were looked at. A reader
+  -- that was past its entries stays past them, for cursors do not go back, also
+  -- in claims that were in flight: their entries were still ahead of the cursor
+  -- that was seen. So no claim since holds its entries, an open claim that did
+  -- was seen, and bits that are set stay set. A reader's newest claim that was
+  -- elsewhere is now there or newer.
+  select * into n from posthaste.ring_seen();
+  if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then
     return false;
   end if;
   execute format('truncate posthaste.entries_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', p_slot);
   update posthaste.slots s set live = false, left_at = null, marked_by = null where s.slot = p_slot;
+  delete from posthaste.carried k where k.slot = p_slot;
   return true;
 end $$;

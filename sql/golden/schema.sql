@@ -27,6 +27,15 @@ table cancelled
   at timestamp with time zone not null default clock_timestamp()
   constraint cancelled_pkey PRIMARY KEY (pos, subscriber)
   index UNIQUE INDEX cancelled_pkey ON posthaste.cancelled USING btree (pos, subscriber)
+table carried
+  slot smallint not null
+  queue_id integer not null
+  lane smallint not null
+  since timestamp with time zone not null
+  due_at timestamp with time zone not null
+  pos bigint not null
+  constraint carried_pkey PRIMARY KEY (slot, queue_id, lane)
+  index UNIQUE INDEX carried_pkey ON posthaste.carried USING btree (slot, queue_id, lane)
 partitioned table claims partition by LIST (slot)
   slot bigint not null
   places smallint not null
@@ -408,6 +417,7 @@ table registrations with (fillfactor=50)
   ended_at timestamp with time zone
   cleared boolean not null default false
   oldest_open bigint not null default 0
+  looked integer not null default 0
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
 sequence registrations_id_seq bigint start 1 increment 1 cache 1
@@ -471,6 +481,11 @@ table slots with (fillfactor=50)
   constraint slots_pkey PRIMARY KEY (slot)
   constraint slots_slot_check CHECK (((slot >= 0) AND (slot <= 15)))
   index UNIQUE INDEX slots_pkey ON posthaste.slots USING btree (slot)
+table stragglers
+  worker bigint not null
+  claim bigint not null
+  constraint stragglers_pkey PRIMARY KEY (worker, claim)
+  index UNIQUE INDEX stragglers_pkey ON posthaste.stragglers USING btree (worker, claim)
 table subscriptions
   queue_id integer not null
   number smallint not null
@@ -499,7 +514,7 @@ function ack(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns T
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function bits_of(p_places integer[]) returns bit varying language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
-function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function check_identity() returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function check_ids(p_ids bigint[]) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_options(p_options jsonb, p_known text[], p_planned text[]) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -513,6 +528,7 @@ function create_queue(name text, options jsonb DEFAULT '{}'::jsonb) returns void
 function cursor_of(p_reader bigint, l live) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
 function dead_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function dead_newest(p_queues integer[], p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function deliveries_of(c claims) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language sql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function discard(message_ids bigint[], by text DEFAULT CURRENT_USER) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function doze_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
@@ -528,6 +544,7 @@ function find_delivery(p_queue integer, p_lane integer, p_xid xid8, p_pos bigint
 function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function head_of(e entries) returns head language sql immutable parallel safe cost 100
@@ -547,10 +564,11 @@ function maintain() returns TABLE(task text, detail text) language plpgsql volat
 function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_state(p_id bigint, p_subscription integer, OUT state text, OUT due_at timestamp with time zone, OUT attempts jsonb) returns record language plpgsql stable security definer cost 100000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_states(p_heads head[]) returns TABLE(h head, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, attempts jsonb) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
-function move_mark(p_worker bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
+function move_mark(p_worker bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function named_heads(p_queues integer[], p_reference text, p_term text, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function newest_heads(p_queue integer, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function oldest_waiting(p_queue integer, p_subscription integer, p_lanes integer) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function open_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function option_boolean(p_options jsonb, p_name text, p_default boolean) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) returns integer language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -569,6 +587,7 @@ function rescue_claim(p_claim bigint) returns integer language plpgsql volatile 
 function rescue_leases(p_subscriber bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function rescue_workers() returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ring(queue_id integer) returns void language sql volatile cost 100
+function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function send(queue text, payload jsonb, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_bytes(queue text, payload bytea, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -578,16 +597,19 @@ function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], 
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_wait double precision, p_strict boolean) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function slot_entered(p_slot integer, p_last bigint DEFAULT NULL::bigint) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function slot_held(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function slot_start(p_last bigint, p_slot integer) returns bigint language sql immutable cost 100 set search_path=pg_catalog, pg_temp
+function slot_unread(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function snapshot_now() returns pg_snapshot language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function story_add(p_story jsonb, p_attempt jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
-function truncate_slot(p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function truncate_slot(p_slot integer, p_last bigint, p_readers bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function window_ranges(s0 pg_snapshot, s1 pg_snapshot, OUT lo bigint[], OUT hi bigint[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function without_places(c claims) returns claims language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
-function worker_claims(p_worker bigint, p_from bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
-function worker_heartbeat(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
+function worker_heartbeat(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function worker_overdue(w registrations) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function worker_register(p_name text, p_version text, p_lease interval) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unregister(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -617,6 +639,7 @@ grant EXECUTE on function create_queue(text,jsonb) to posthaste_admin
 grant EXECUTE on function cursor_of(bigint,live) to posthaste_admin
 grant EXECUTE on function dead_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function dead_newest(integer[],bigint,integer) to posthaste_admin
+grant EXECUTE on function deliveries_at(claims,integer[]) to posthaste_admin
 grant EXECUTE on function deliveries_of(claims) to posthaste_admin
 grant EXECUTE on function discard(bigint[],text) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
@@ -634,6 +657,7 @@ grant EXECUTE on function find_delivery(integer,integer,xid8,bigint,timestamp wi
 grant EXECUTE on function find_subscription(text,text) to posthaste_admin
 grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[]) to posthaste_admin
 grant EXECUTE on function first_snapshot() to posthaste_admin
+grant EXECUTE on function forget_cancelled() to posthaste_admin
 grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function head_of(entries) to posthaste_admin
@@ -660,6 +684,7 @@ grant EXECUTE on function move_mark(bigint) to posthaste_admin
 grant EXECUTE on function named_heads(integer[],text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admin
 grant EXECUTE on function oldest_waiting(integer,integer,integer) to posthaste_admin
+grant EXECUTE on function open_claims(bigint) to posthaste_admin
 grant EXECUTE on function open_places(claims) to posthaste_admin
 grant EXECUTE on function option_boolean(jsonb,text,boolean) to posthaste_admin
 grant EXECUTE on function option_int(jsonb,text,bigint,bigint) to posthaste_admin
@@ -681,6 +706,7 @@ grant EXECUTE on function rescue_claim(bigint) to posthaste_admin
 grant EXECUTE on function rescue_leases(bigint) to posthaste_admin
 grant EXECUTE on function rescue_workers() to posthaste_admin
 grant EXECUTE on function ring(integer) to posthaste_admin
+grant EXECUTE on function ring_seen() to posthaste_admin
 grant EXECUTE on function rotate() to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_sender
@@ -696,16 +722,20 @@ grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],d
 grant EXECUTE on function settle_claim(claims,bit varying,bit varying,real) to posthaste_admin
 grant EXECUTE on function settle_singles(bigint[],text,jsonb,text,double precision,boolean) to posthaste_admin
 grant EXECUTE on function slot_blocker(integer) to posthaste_admin
+grant EXECUTE on function slot_entered(integer,bigint) to posthaste_admin
+grant EXECUTE on function slot_held(integer) to posthaste_admin
 grant EXECUTE on function slot_start(bigint,integer) to posthaste_admin
+grant EXECUTE on function slot_unread(integer) to posthaste_admin
 grant EXECUTE on function snapshot_now() to posthaste_admin
 grant EXECUTE on function story_add(jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function summarize() to posthaste_admin
-grant EXECUTE on function truncate_slot(integer) to posthaste_admin
+grant EXECUTE on function truncate_slot(integer,bigint,bigint[]) to posthaste_admin
 grant EXECUTE on function window_ranges(pg_snapshot,pg_snapshot) to posthaste_admin
 grant EXECUTE on function without_places(claims) to posthaste_admin
-grant EXECUTE on function worker_claims(bigint,bigint) to posthaste_admin
-grant EXECUTE on function worker_heartbeat(bigint,text[],text[]) to posthaste_admin
-grant EXECUTE on function worker_heartbeat(bigint,text[],text[]) to posthaste_receiver
+grant EXECUTE on function worker_heartbeat(bigint) to posthaste_admin
+grant EXECUTE on function worker_heartbeat(bigint) to posthaste_receiver
+grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_admin
+grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_receiver
 grant EXECUTE on function worker_overdue(registrations) to posthaste_admin
 grant EXECUTE on function worker_register(text,text,interval) to posthaste_admin
 grant EXECUTE on function worker_register(text,text,interval) to posthaste_receiver
@@ -719,6 +749,7 @@ grant USAGE on schema posthaste to posthaste_sender
 grant SELECT on table actions to posthaste_admin
 grant SELECT on table applied to posthaste_admin
 grant SELECT on table cancelled to posthaste_admin
+grant SELECT on table carried to posthaste_admin
 grant SELECT on table claims to posthaste_admin
 grant SELECT on table claims_N to posthaste_admin -- 16
 grant SELECT on table counted to posthaste_admin
@@ -745,5 +776,6 @@ grant SELECT on table settlements to posthaste_admin
 grant SELECT on table settlements_N to posthaste_admin -- 16
 grant SELECT on table since_crash to posthaste_admin
 grant SELECT on table slots to posthaste_admin
+grant SELECT on table stragglers to posthaste_admin
 grant SELECT on table subscriptions to posthaste_admin
 grant SELECT on table workers to posthaste_admin

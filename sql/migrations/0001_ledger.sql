@@ -243,8 +243,9 @@ create index leases_xid on posthaste.leases (subscriber, xid);
 create index leases_until on posthaste.leases (subscriber, until);
 create index leases_claim on posthaste.leases (claim);
 
--- oldest_open is the mark below which none of the worker's claims is open;
--- cleared says of a worker that is gone that none at all is.
+-- oldest_open is the mark below which none of the worker's claims is open but
+-- the stragglers; cleared says of a worker that is gone that none at all is;
+-- looked is where in its list of queues its next look begins.
 create table posthaste.registrations (
   id           bigint primary key generated always as identity,
   name         text        not null,
@@ -255,8 +256,17 @@ create table posthaste.registrations (
   lost_at      timestamptz,
   ended_at     timestamptz,
   cleared      boolean     not null default false,
-  oldest_open  bigint      not null default 0
+  oldest_open  bigint      not null default 0,
+  looked       int         not null default 0
 ) with (fillfactor = 50);
+
+-- Claims that stayed open while very many of the same worker's after them were
+-- closed: a row is an exception, and goes when its claim is closed.
+create table posthaste.stragglers (
+  worker bigint not null,
+  claim  bigint not null,
+  primary key (worker, claim)
+);
 
 -- How far ends of leases were examined, per subscriber.
 create table posthaste.lease_cursors (
@@ -273,6 +283,18 @@ create table posthaste.cancelled (
   outcome    text     not null,
   at         timestamptz not null default clock_timestamp(),
   primary key (pos, subscriber)
+);
+
+-- What was carried out of a slot and is cancelled there: all entries of the lane
+-- due after since, up to the key (due_at, pos). Goes with the slot's content.
+create table posthaste.carried (
+  slot     smallint    not null,
+  queue_id int         not null,
+  lane     smallint    not null,
+  since    timestamptz not null,
+  due_at   timestamptz not null,
+  pos      bigint      not null,
+  primary key (slot, queue_id, lane)
 );
 
 create table posthaste.dead_letter_entries (

@@ -1,0 +1,64 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// A look that takes long, or waits for somebody, does not keep the worker from
+// being seen alive: that is committed before the look begins.
+func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	url := testpg.New(t)
+	e, err := postgres.Open(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	worker, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var before time.Time
+	if err := conn.QueryRow(ctx, `select heartbeat_at from posthaste.registrations where id = $1`, int64(worker)).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	// Each look reads this table, and now waits for it.
+	if _, err := conn.Exec(ctx, `begin; lock table posthaste.counted in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := e.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: []posthaste.QueueRef{{Queue: "q"}}})
+		answered <- err
+	}()
+	for alive := false; !alive; time.Sleep(2 * time.Millisecond) {
+		if err := conn.QueryRow(ctx, `select heartbeat_at > $2 and exists (
+			select from pg_locks where relation = 'posthaste.counted'::regclass and not granted) from posthaste.registrations where id = $1`, int64(worker), before).Scan(&alive); err != nil {
+			t.Fatalf("the worker is not seen alive while its look waits: %v", err)
+		}
+	}
+	if _, err := conn.Exec(ctx, `rollback`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

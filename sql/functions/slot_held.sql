@@ -1,0 +1,58 @@
+-- posthaste.slot_held: which open claim lies in a slot or holds one of its
+-- entries, or null if none does. When every reader is past the slot that is so
+-- for good: later claims cannot hold its entries, and what is settled stays so.
+-- Arguments: slot. Reads: registrations, leases, lease_cursors, claims,
+-- settlements, entries.
+create or replace function posthaste.slot_held(p_slot int)
+returns text language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_memoize = off set jit = off as $$
+declare
+  v_now pg_snapshot := posthaste.snapshot_now();
+  l posthaste.live := posthaste.live_slots();
+  c posthaste.claims;
+  v_id bigint;
+begin
+  for v_id in select r.id from posthaste.registrations r where not r.cleared order by r.id loop
+    for c in select k.* from posthaste.open_claims(v_id) k loop
+      if posthaste.holds_slot(c, p_slot) then
+        return format('claim %s of worker %s is open', c.id, v_id);
+      end if;
+    end loop;
+  end loop;
+  for c in
+    select k.*
+      from (
+        select e.claim
+          from posthaste.subscriptions u
+         cross join lateral (
+           select e.claim from posthaste.leases e
+            where e.subscriber = (u.queue_id::bigint << 10 | u.number)
+              and e.until > coalesce((select k.t from posthaste.lease_cursors k where k.subscriber = (u.queue_id::bigint << 10 | u.number)), '-infinity')
+              and posthaste.in_slots(e.slot, l.a, l.b, l.c, l.d, l.e, l.f)
+            order by e.until) e
+         where u.dropped_at is null
+        union all
+        -- A receive may commit after its lease has ended.
+        select e.claim
+          from posthaste.lease_cursors z
+         cross join lateral posthaste.window_ranges(z.s, v_now) y
+         cross join lateral unnest(y.lo, y.hi) r (lo, hi)
+         cross join lateral (
+           select e.claim from posthaste.leases e
+            where e.subscriber = z.subscriber and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+              and posthaste.in_slots(e.slot, l.a, l.b, l.c, l.d, l.e, l.f)
+            order by e.xid) e) i
+     cross join lateral (select k.* from posthaste.claims k where k.slot = (i.claim >> 22) & 15 and k.id = i.claim) k
+     where k.places > 0
+       -- Not by exists: that may become a join, and of all queues with all leases.
+       and (select q.dropped_at is null from posthaste.queue_settings q where q.id = k.reader >> 20)
+       -- Received claims are settled delivery by delivery.
+       and (select count(*) from posthaste.settlements s where s.slot = k.slot and s.claim = k.id) < k.places
+  loop
+    if posthaste.holds_slot(c, p_slot) then
+      return format('claim %s, received until its lease ends, is open', c.id);
+    end if;
+  end loop;
+  return null;
+end $$;
