@@ -18,19 +18,19 @@ import (
 // ring, all at once on a real server. Everybody writes down what they were told;
 // check compares that afterwards and reads nothing from the ledger.
 type interleaving struct {
+	shape
 	t    testing.TB
 	url  string
 	ctx  context.Context
 	seed uint64
 
 	mu        sync.Mutex
-	committed map[int64]sent    // by message id
-	undone    map[int64]bool    // sent and rolled back
-	handed    map[handing]int   // (subscription, message, attempt) → times handed out and not released
-	done      map[[2]int64]int  // (subscription, message) → settled as done
-	dead      map[[2]int64]bool // (subscription, message)
-	faults    []string          // what must not happen, as it happened
-	stopSend  chan struct{}     // closed when no more is sent
+	committed map[int64]sent   // by message id
+	undone    map[int64]bool   // sent and rolled back
+	handed    map[handing]int  // (subscription, message, attempt) → times handed out and not released
+	done      map[[2]int64]int // (subscription, message) → settled as done
+	faults    []string         // what must not happen, as it happened
+	stopSend  chan struct{}    // closed when no more is sent
 }
 
 type sent struct{ due time.Time }
@@ -45,6 +45,11 @@ const subscriptions = 2
 func (x *interleaving) fault(format string, args ...any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.found(format, args...)
+}
+
+// found is fault under the mutex.
+func (x *interleaving) found(format string, args ...any) {
 	if len(x.faults) < 50 {
 		x.faults = append(x.faults, fmt.Sprintf(format, args...))
 	}
@@ -65,10 +70,11 @@ func (x *interleaving) connect() *pgx.Conn {
 }
 
 // run lets everything loose for the duration, then waits until every committed
-// message is done or dead for both subscriptions, or until drain is over.
-func (x *interleaving) run(duration, drain time.Duration) {
+// message is done for both subscriptions, or until none has ended for so long
+// that the rest are lost: longer than leases take to end.
+func (x *interleaving) run(duration, still time.Duration) {
 	x.committed, x.undone = map[int64]sent{}, map[int64]bool{}
-	x.handed, x.done, x.dead = map[handing]int{}, map[[2]int64]int{}, map[[2]int64]bool{}
+	x.handed, x.done = map[handing]int{}, map[[2]int64]int{}
 	x.stopSend = make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	x.ctx = ctx
@@ -76,7 +82,8 @@ func (x *interleaving) run(duration, drain time.Duration) {
 	x.must(admin, `select posthaste.create_queue('q', '{"max_attempts": 1000, "backoff": {"base": "20 milliseconds", "max": "50 milliseconds"}}')`)
 	x.must(admin, `insert into posthaste.subscriptions (queue_id, number, name, since) select id, 1, 'second', posthaste.first_snapshot() from posthaste.queue_settings`)
 	x.must(admin, `insert into posthaste.counters (queue_id, subscription) select id, 1 from posthaste.queue_settings`)
-	x.must(admin, `update posthaste.settings set slot_rows = 200, spare_slots = 15, carry_after = '200 milliseconds'`)
+	x.must(admin, `alter table posthaste.settings drop constraint settings_slot_rows_check`)
+	x.must(admin, `update posthaste.settings set slot_rows = $1, spare_slots = $2, carry_after = '200 milliseconds'`, x.rows, x.spare)
 
 	var senders, others sync.WaitGroup
 	actors := uint64(0)
@@ -93,11 +100,11 @@ func (x *interleaving) run(duration, drain time.Duration) {
 			}()
 		}
 	}
-	start(&senders, 6, x.sender)
-	start(&senders, 1, x.prepares)
+	start(&senders, x.senders, x.sender)
+	start(&senders, x.preparers, x.prepares)
 	for s := range subscriptions {
-		start(&others, 2, func(c *pgx.Conn, r *rand.Rand) { x.receiver(c, r, s) })
-		start(&others, 1, func(c *pgx.Conn, r *rand.Rand) { x.worker(c, r, s) })
+		start(&others, x.receivers, func(c *pgx.Conn, r *rand.Rand) { x.receiver(c, r, s) })
+		start(&others, x.workers, func(c *pgx.Conn, r *rand.Rand) { x.worker(c, r, s) })
 	}
 	start(&others, 1, x.janitor)
 	start(&others, 1, x.runsOn)
@@ -113,7 +120,10 @@ func (x *interleaving) run(duration, drain time.Duration) {
 	}
 	close(x.stopSend)
 	senders.Wait()
-	for deadline := time.Now().Add(drain); time.Now().Before(deadline) && !x.finished() && !x.faulty(); {
+	for ended, since := -1, time.Now(); time.Since(since) < still && !x.finished() && !x.faulty(); {
+		if n := x.ended(); n != ended {
+			ended, since = n, time.Now()
+		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	cancel()
@@ -127,12 +137,19 @@ func (x *interleaving) must(conn *pgx.Conn, sql string, args ...any) {
 	}
 }
 
+// ended counts the messages that are done, once for each subscription.
+func (x *interleaving) ended() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.done)
+}
+
 func (x *interleaving) finished() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for id := range x.committed {
 		for s := range int64(subscriptions) {
-			if x.done[[2]int64{s, id}] == 0 && !x.dead[[2]int64{s, id}] {
+			if x.done[[2]int64{s, id}] == 0 {
 				return false
 			}
 		}
@@ -146,22 +163,14 @@ func (x *interleaving) check() {
 	lost := 0
 	for id := range x.committed {
 		for s := range int64(subscriptions) {
-			switch n := x.done[[2]int64{s, id}]; {
-			case n == 0 && !x.dead[[2]int64{s, id}]:
+			if x.done[[2]int64{s, id}] == 0 {
 				if lost++; lost <= 5 {
-					x.faults = append(x.faults, fmt.Sprintf("lost: message %d never ended for subscription %d", id, s))
+					x.found("lost: message %d never ended for subscription %d", id, s)
 				}
-			case n > 1:
-				x.faults = append(x.faults, fmt.Sprintf("twice: message %d was settled as done %d times for subscription %d", id, n, s))
 			}
 		}
 	}
-	for h, n := range x.handed {
-		if n > 1 {
-			x.faults = append(x.faults, fmt.Sprintf("twice: attempt %d of message %d was handed out %d times to subscription %d", h.attempt, h.message, n, h.subscription))
-		}
-	}
-	x.t.Logf("seed %d: %d messages committed, %d rolled back, %d handings, %d lost, faults: %d", x.seed, len(x.committed), len(x.undone), len(x.handed), lost, len(x.faults))
+	x.t.Logf("%s, seed %d: %d messages committed, %d rolled back, %d handings, %d lost, faults: %d", x.name, x.seed, len(x.committed), len(x.undone), len(x.handed), lost, len(x.faults))
 }
 
 func (x *interleaving) sending() bool {
@@ -203,9 +212,9 @@ func (x *interleaving) transaction(conn *pgx.Conn, r *rand.Rand, prepare string)
 	for n := 1 + r.IntN(5); n > 0; n-- {
 		switch k := r.IntN(12); {
 		case k == 0:
-			time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+			x.pause(r, 30)
 		case k == 1 && r.IntN(8) == 0:
-			time.Sleep(time.Duration(r.IntN(800)) * time.Millisecond)
+			x.pause(r, 800)
 		case k == 2:
 			x.exec(conn, "savepoint s")
 			id, due := x.send(conn, r, prepare != "")
@@ -273,7 +282,7 @@ func (x *interleaving) send(conn *pgx.Conn, r *rand.Rand, quiet bool) (int64, ti
 	options := []string{}
 	delay := 0
 	if r.IntN(3) == 0 {
-		delay = 1 + r.IntN(600)
+		delay = 1 + r.IntN(x.delay)
 		options = append(options, fmt.Sprintf(`"delay": "%d milliseconds"`, delay))
 	}
 	if quiet {
@@ -303,7 +312,7 @@ var subscriptionNames = [subscriptions]string{"default", "second"}
 
 func (x *interleaving) receive(conn *pgx.Conn, r *rand.Rand, subscription int) []received {
 	lease := "2 seconds"
-	if r.IntN(10) == 0 {
+	if r.IntN(x.abandoned/2) == 0 {
 		lease = fmt.Sprintf("%d milliseconds", 1+r.IntN(100))
 	}
 	rows, err := conn.Query(context.Background(), `select delivery_id, message_id, attempt, clock_timestamp() from posthaste.receive('q', $1, $2::text::interval, jsonb_build_object('subscription', $3::text))`,
@@ -327,15 +336,31 @@ func (x *interleaving) handedOut(got []received) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, v := range got {
-		x.handed[handing{int64(v.subscription), v.message, v.attempt}]++
+		x.count(v, 1)
 		s, ok := x.committed[v.message]
 		if !ok || x.undone[v.message] {
-			x.faults = append(x.faults, fmt.Sprintf("message %d was handed out and never committed", v.message))
+			x.found("message %d was handed out and never committed", v.message)
 		}
 		// Attempt 1 only: a retry's due time lies later anyway.
 		if ok && v.attempt == 1 && v.at.Before(s.due) {
-			x.faults = append(x.faults, fmt.Sprintf("early: message %d, due %s, was handed out at %s", v.message, s.due, v.at))
+			x.found("early: message %d, due %s, was handed out at %s", v.message, s.due, v.at)
 		}
+	}
+}
+
+// count notes under the mutex that an attempt was handed out, or is given back.
+func (x *interleaving) count(v received, n int) {
+	h := handing{int64(v.subscription), v.message, v.attempt}
+	if x.handed[h] += n; x.handed[h] > 1 {
+		x.found("twice: attempt %d of message %d was handed out %d times to subscription %d", h.attempt, h.message, x.handed[h], h.subscription)
+	}
+}
+
+// isDone notes under the mutex that a message was settled as done.
+func (x *interleaving) isDone(v received) {
+	k := [2]int64{int64(v.subscription), v.message}
+	if x.done[k]++; x.done[k] > 1 {
+		x.found("twice: message %d was settled as done %d times for subscription %d", v.message, x.done[k], v.subscription)
 	}
 }
 
@@ -344,8 +369,8 @@ func (x *interleaving) receiver(conn *pgx.Conn, r *rand.Rand, subscription int) 
 		rollback := r.IntN(6) == 0
 		x.exec(conn, "begin")
 		got := x.receive(conn, r, subscription)
-		if r.IntN(10) == 0 {
-			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+		if r.IntN(10) < x.holding {
+			time.Sleep(time.Duration(r.IntN(x.held)) * time.Millisecond)
 		}
 		if rollback {
 			x.exec(conn, "rollback")
@@ -363,15 +388,20 @@ func (x *interleaving) receiver(conn *pgx.Conn, r *rand.Rand, subscription int) 
 // settle ends deliveries in every way, and leaves some to their lease.
 func (x *interleaving) settle(conn *pgx.Conn, r *rand.Rand, got []received) {
 	for _, v := range got {
-		switch k := r.IntN(20); {
-		case k == 0:
+		if r.IntN(x.abandoned) == 0 {
 			continue // its lease ends
+		}
+		switch k := r.IntN(20); {
 		case k <= 2:
 			x.one(conn, v, "retried", "select settled from posthaste.fail($1, 'again', '{\"retry_after\": \"10 milliseconds\"}')")
 		case k == 3:
-			if x.one(conn, v, "released", "select settled from posthaste.release(array[$1::bigint])") {
+			// Noted before: who receives it next may be faster than the answer.
+			x.mu.Lock()
+			x.count(v, -1)
+			x.mu.Unlock()
+			if !x.one(conn, v, "released", "select settled from posthaste.release(array[$1::bigint])") {
 				x.mu.Lock()
-				x.handed[handing{int64(v.subscription), v.message, v.attempt}]--
+				x.count(v, 1)
 				x.mu.Unlock()
 			}
 		default:
@@ -388,7 +418,7 @@ func (x *interleaving) one(conn *pgx.Conn, v received, outcome, sql string) bool
 	}
 	if settled && outcome == "done" {
 		x.mu.Lock()
-		x.done[[2]int64{int64(v.subscription), v.message}]++
+		x.isDone(v)
 		x.mu.Unlock()
 	}
 	return settled
@@ -484,29 +514,7 @@ func (x *interleaving) settleBits(conn *pgx.Conn, got []received) {
 	defer x.mu.Unlock()
 	for _, v := range got {
 		if !no[v.delivery] {
-			x.done[[2]int64{int64(v.subscription), v.message}]++
+			x.isDone(v)
 		}
-	}
-}
-
-// janitor turns the ring and rescues.
-func (x *interleaving) janitor(conn *pgx.Conn, r *rand.Rand) {
-	for x.ctx.Err() == nil {
-		x.exec(conn, "select posthaste.maintain()")
-		time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
-	}
-}
-
-// runsOn takes the sequence to the end of its slot, as it would come to in a
-// ledger whose maintenance does not run: it goes on into the next slot, in use
-// or not. A whole revolution ahead, for setval could turn it back otherwise.
-func (x *interleaving) runsOn(conn *pgx.Conn, r *rand.Rand) {
-	for x.ctx.Err() == nil {
-		time.Sleep(time.Duration(50+r.IntN(200)) * time.Millisecond)
-		x.exec(conn, `do $$ begin
-			perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
-			perform setval('posthaste.positions', posthaste.slot_start(last_value, ((last_value >> 22) & 15)::int) + 4194304 - 60)
-			   from posthaste.positions;
-		end $$`)
 	}
 }

@@ -33,8 +33,21 @@ begin
 
   select * into m from posthaste.slots where live and epoch > v_epoch order by epoch desc limit 1;
   if m.slot is not null then
-    if m.marked_by = pg_current_xact_id_if_assigned() then
+    -- So with the slots that it ran into: while nobody else sees their marks, it
+    -- is the sequence's place that makes them live.
+    if v_newest < v_epoch or m.marked_by = pg_current_xact_id_if_assigned() then
       return 'marked';
+    end if;
+    -- The sequence may run on into the next slot after it was read and before it
+    -- is moved, and then nothing tells any more that it was there. So near the
+    -- end of a slot the next one must be marked, too, and is left only from the
+    -- next round on.
+    if (v_last & 4194303) >= 3145728 and m.slot <> (v_epoch + 1) & 15 then
+      update posthaste.slots s set left_at = null where s.slot = (v_epoch + 1) & 15 and s.live;
+      if not found then
+        update posthaste.slots s set live = true, left_at = null, epoch = v_epoch + 1, marked_by = pg_current_xact_id() where s.slot = (v_epoch + 1) & 15;
+        return 'marked';
+      end if;
     end if;
     v_start := posthaste.slot_start(v_last, m.slot);
     perform setval('posthaste.positions', v_start, false);

@@ -10,8 +10,10 @@ declare
   n record;
 begin
   perform from posthaste.slots s where s.slot = p_slot for update;
+  -- In the order in which receiving and settling come to them: in another one
+  -- each would wait for what the other has, and this would hardly ever get through.
   begin
-    execute format('lock table posthaste.entries_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s in access exclusive mode', p_slot);
+    execute format('lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_%1$s, posthaste.outcomes_%1$s in access exclusive mode', p_slot);
   exception when lock_not_available then
     return false;
   end;

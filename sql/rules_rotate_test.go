@@ -1,0 +1,162 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// announced is a database whose sequence stands in slot 0 near its end, while
+// maintenance has announced slot 2: slot 1 was in use when it did.
+func announced(t *testing.T, url string) *session {
+	t.Helper()
+	s := begin(t, url)
+	s.exec(`update posthaste.settings set slot_rows = 1`)
+	s.exec(`select setval('posthaste.positions', 32::bigint << 22)`)
+	s.exec(`select posthaste.rotate()`)
+	s.exec(`update posthaste.slots set live = slot in (0, 1, 15)`)
+	if got := get[string](s, `select posthaste.rotate()`); got != "marked" {
+		t.Fatalf("rotate %s, want marked", got)
+	}
+	if got := list[int](s, `select slot::int from posthaste.slots where live order by 1`); !slices.Equal(got, []int{0, 1, 2, 15}) {
+		t.Fatalf("live are %v", got)
+	}
+	s.exec(`select setval('posthaste.positions', (33::bigint << 22) - 2)`)
+	return s
+}
+
+// movedOn rotates until the sequence stands in the announced slot, and compares
+// what is received, with what was before, with what was sent.
+func movedOn(t *testing.T, s *session, sent, got []int64) string {
+	t.Helper()
+	until(t, "the sequence is in the announced slot", func() bool {
+		if get[int64](s, `select (last_value >> 22) & 15 from posthaste.positions`) == 2 {
+			return true
+		}
+		s.exec(`select posthaste.rotate()`)
+		return false
+	})
+	sent = append(sent, s.send(`{}`))
+	got = append(got, s.receive()...)
+	got = append(got, s.receive()...)
+	if !slices.Equal(got, sent) {
+		return fmt.Sprintf("sent %v, received %v", sent, got)
+	}
+	return ""
+}
+
+// What the sequence ran into is marked in a transaction that commits before the
+// sequence moves away: until then only its place makes that slot live.
+func TestRuleSlotsRunInToAreMarkedBeforeTheSequenceMoves(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := announced(t, url)
+		rotator := connect(t, url)
+		s.exec(`update posthaste.slots set live = false where slot = 1`) // reclaimed
+		var sent []int64
+		for range 4 {
+			sent = append(sent, s.send(`{}`))
+		}
+		rotator.exec(`begin`)
+		rotator.exec(`select posthaste.rotate()`)
+		got := s.receive()
+		rotator.exec(`commit`)
+		return movedOn(t, s, sent, got)
+	}, without("waiting for the commit", patch{file: "rotate.sql", old: "if v_newest < v_epoch or m.marked_by", new: "if m.marked_by"}))
+}
+
+// The sequence may run on into the next slot between being read and being moved:
+// that slot is marked first.
+func TestRuleNextSlotIsMarkedBeforeTheSequenceMoves(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := announced(t, url)
+		rotator, holder := connect(t, url), connect(t, url)
+		s.exec(`update posthaste.slots set live = false where slot = 1`) // reclaimed
+		release := stopRotation(s, rotator, holder)
+		var sent []int64
+		for range 4 {
+			sent = append(sent, s.send(`{}`))
+		}
+		release()
+		return movedOn(t, s, sent, nil)
+	}, without("the mark", patch{file: "rotate.sql", old: "if (v_last & 4194303) >= 3145728 and", new: "if false and"}))
+}
+
+// And if it was left long ago, it is left anew: whoever has taken a position
+// there meanwhile is waited for.
+func TestRuleNextSlotIsLeftAnewWhenTheSequenceMoves(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := announced(t, url)
+		rotator, holder, sender := connect(t, url), connect(t, url), connect(t, url)
+		s.exec(`update posthaste.slots set left_at = '3:3:' where slot = 1`)
+		release := stopRotation(s, rotator, holder)
+		sender.exec(`begin`)
+		sender.send(`{}`)
+		m := sender.send(`{}`)
+		if (m>>22)&15 != 1 {
+			t.Fatalf("message %d lies in slot %d", m, (m>>22)&15)
+		}
+		s.exec(`select pg_current_xact_id()`) // a later one that ends, so that snapshots list the sender
+		release()
+		for range 5 {
+			s.exec(`select posthaste.rotate()`)
+		}
+		blocker := get[*string](s, `select posthaste.slot_blocker(1)`)
+		sender.exec(`commit`)
+		if blocker == nil || !strings.Contains(*blocker, "is still open") {
+			return fmt.Sprintf("slot 1 may be reclaimed while the sender of message %d is still open", m)
+		}
+		return ""
+	}, without("leaving it anew", patch{file: "rotate.sql", old: "set left_at = null where s.slot = (v_epoch + 1) & 15", new: "set left_at = s.left_at where s.slot = (v_epoch + 1) & 15"}))
+}
+
+// stopRotation starts a rotation and stops it, once it has read the sequence, at
+// the row of slot 15, until release.
+func stopRotation(s, rotator, holder *session) (release func()) {
+	s.t.Helper()
+	s.exec(`update posthaste.slots set left_at = null where slot = 15`)
+	holder.exec(`begin`)
+	holder.exec(`select from posthaste.slots where slot = 15 for update`)
+	done := rotator.start(`select coalesce(length(posthaste.rotate()), 0)::bigint`)
+	rotator.blocked(s)
+	return func() {
+		s.t.Helper()
+		holder.exec(`rollback`)
+		if a := <-done; a.err != nil {
+			s.t.Fatal(a.err)
+		}
+	}
+}
+
+// Truncating takes its locks in the order in which receiving and settling come
+// to them, or each would wait for what the other has.
+func TestRuleTruncationLocksInTheOrderOfSettling(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := turned(t, url)
+		until(t, "slot 0 is free", func() bool {
+			s.exec(`select posthaste.carry_slot(0)`)
+			return get[bool](s, `select posthaste.slot_blocker(0) is null`)
+		})
+		// No way out but the right order.
+		s.exec(`alter function posthaste.truncate_slot(int) set lock_timeout = 0`)
+		s.send(`{}`)
+		s.send(`{}`)
+		caller, janitor := connect(t, url), connect(t, url)
+		ids := list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 hour')`)
+		caller.exec(`begin`)
+		caller.exec(`select from posthaste.ack(array[$1::bigint])`, ids[0])
+		truncated := janitor.start(`select posthaste.truncate_slot(0)::int::bigint`)
+		janitor.blocked(s)
+		failed := caller.start(`select settled::int::bigint from posthaste.fail($1, 'again')`, ids[1])
+		if a := <-failed; a.err != nil {
+			return fmt.Sprintf("settling ended with %v", a.err)
+		}
+		caller.exec(`commit`)
+		if a := <-truncated; a.err != nil {
+			return fmt.Sprintf("truncating ended with %v", a.err)
+		}
+		return ""
+	}, without("the order", patch{file: "truncate_slot.sql",
+		old: "lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_%1$s, posthaste.outcomes_%1$s in",
+		new: "lock table posthaste.entries_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s in"}))
+}
