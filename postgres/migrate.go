@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -61,9 +60,15 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 		return err
 	}
 	return inMigration(ctx, conn, func(tx pgx.Tx) error {
-		if ours, err := installed(ctx, tx); err != nil {
+		ours, err := installed(ctx, tx)
+		if err != nil {
 			return err
-		} else if !ours {
+		}
+		before, err := objectsThere(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !ours {
 			if err := apply(ctx, tx, s.bootstrap); err != nil {
 				return err
 			}
@@ -89,6 +94,9 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 			return err
 		}
 		if err := s.applyCode(ctx, tx, opts.log()); err != nil {
+			return err
+		}
+		if err := recordObjects(ctx, tx, before); err != nil {
 			return err
 		}
 		if !opts.NoRoles {
@@ -205,9 +213,8 @@ func (s *schemaSource) applyCode(ctx context.Context, tx pgx.Tx, log *slog.Logge
 	if hash == s.hash {
 		return nil
 	}
-	if err := dropAll(ctx, tx, "view", `
-		select string_agg(oid::regclass::text, ', ') from pg_class
-		 where relnamespace = 'posthaste'::regnamespace and relkind = 'v'`); err != nil {
+	if err := dropAll(ctx, tx, "view", changes, ownObjects+`
+		select string_agg(identity, ', ') from own where type = 'view'`); err != nil {
 		return err
 	}
 	before, err := functionVersions(ctx, tx)
@@ -223,15 +230,15 @@ func (s *schemaSource) applyCode(ctx context.Context, tx pgx.Tx, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	// What no file has touched is no longer in the set.
+	// What no file has touched is no longer in the set, or never was ours.
 	var left []uint32
 	for oid, xmin := range after {
 		if before[oid] == xmin {
 			left = append(left, oid)
 		}
 	}
-	if err := dropAll(ctx, tx, "routine", `
-		select string_agg(oid::regprocedure::text, ', ') from pg_proc where oid = any ($1::oid[])`, left); err != nil {
+	if err := dropAll(ctx, tx, "routine", changes, ownObjects+`
+		select string_agg(identity, ', ') from own where classid = 'pg_proc'::regclass and objid = any ($1::oid[])`, left); err != nil {
 		return err
 	}
 	for _, f := range s.views {
@@ -266,9 +273,9 @@ func applyFunction(ctx context.Context, tx pgx.Tx, f sqlFile) error {
 	if err := inner.Rollback(ctx); err != nil {
 		return readError(err)
 	}
-	if err := dropAll(ctx, tx, "routine", `
-		select string_agg(oid::regprocedure::text, ', ') from pg_proc
-		 where pronamespace = 'posthaste'::regnamespace and proname = $1`, f.base); err != nil {
+	if err := dropAll(ctx, tx, "routine", changes, ownObjects+`
+		select string_agg(identity, ', ') from own join pg_proc p on p.oid = objid and classid = 'pg_proc'::regclass
+		 where p.proname = $1`, f.base); err != nil {
 		return err
 	}
 	return apply(ctx, tx, f)
@@ -289,26 +296,6 @@ func functionVersions(ctx context.Context, tx pgx.Tx) (map[uint32]string, error)
 		return nil
 	})
 	return versions, readError(err)
-}
-
-// dropAll drops the objects that list names, never what depends on them: that
-// is the user's own.
-func dropAll(ctx context.Context, tx pgx.Tx, what, list string, args ...any) error {
-	var names *string
-	if err := tx.QueryRow(ctx, list, args...).Scan(&names); err != nil {
-		return readError(err)
-	}
-	if names == nil {
-		return nil
-	}
-	_, err := tx.Exec(ctx, "drop "+what+" "+*names)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "2BP01" { // dependent_objects_still_exist
-		return &posthaste.Error{Code: posthaste.Refused,
-			Message: "objects of your own depend on a " + what + " that this version changes: " + strings.Join(strings.Fields(pg.Detail), " "),
-			Hint:    "drop them, run migrate again, and make them anew", Cause: err}
-	}
-	return readError(err)
 }
 
 func apply(ctx context.Context, tx pgx.Tx, f sqlFile) error {

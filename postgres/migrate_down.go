@@ -3,14 +3,17 @@ package postgres
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // MigrateDown removes schema posthaste with everything in it, all messages
-// included, and whatever else depends on it; then the three roles, unless
-// opts.NoRoles is set or somebody still uses them. Without the schema it does
-// nothing. Codes: as [Migrate].
+// included; then the three roles, unless opts.NoRoles is set or somebody still
+// uses them. Without the schema it does nothing. Nothing that Posthaste did not
+// make is ever removed: where the schema holds such objects, or others depend
+// on ours, it removes nothing, names them and returns Refused. Codes: as
+// [Migrate].
 func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error {
 	if err := checkServer(ctx, conn); err != nil {
 		return err
@@ -21,8 +24,8 @@ func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error
 			return err
 		}
 		if ours {
-			if _, err := tx.Exec(ctx, `drop schema posthaste cascade`); err != nil {
-				return readError(err)
+			if err := dropSchema(ctx, tx); err != nil {
+				return err
 			}
 			opts.log().Info("removed the schema posthaste")
 		}
@@ -37,6 +40,39 @@ func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error
 		}
 		return nil
 	})
+}
+
+// dropSchema drops what migrate made, kind by kind in the order of what needs
+// what, and the schema: without a cascade, so that PostgreSQL itself refuses
+// when anything else would go with it.
+func dropSchema(ctx context.Context, tx pgx.Tx) error {
+	if err := noStrangers(ctx, tx); err != nil {
+		return err
+	}
+	// Read beforehand: the record goes with the tables.
+	own := map[string][]string{}
+	rows, err := tx.Query(ctx, ownObjects+` select case classid when 'pg_proc'::regclass then 'routine' else type end, identity from own`)
+	if err != nil {
+		return readError(err)
+	}
+	var kind, identity string
+	if _, err := pgx.ForEachRow(rows, []any{&kind, &identity}, func() error {
+		own[kind] = append(own[kind], identity)
+		return nil
+	}); err != nil {
+		return readError(err)
+	}
+	for _, kind := range []string{"view", "routine", "table", "sequence", "type"} {
+		if len(own[kind]) == 0 {
+			continue
+		}
+		_, err := tx.Exec(ctx, "drop "+kind+" "+strings.Join(own[kind], ", "))
+		if err := dropError(kind, removal, err); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `drop schema posthaste`)
+	return dropError("schema", removal, err)
 }
 
 // dropRole drops a role that nobody uses: no other role is a member, and no

@@ -157,6 +157,82 @@ func TestUpgradeKeepsGivenRightsAndUsersObjects(t *testing.T) {
 	}
 }
 
+// Where a user is called like the schema, "$user" puts their tables into it.
+func TestMigrateDownRemovesOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	conn := dial(t, emptyDB(t))
+	mustMigrate(t, conn)
+	down := func(names ...string) {
+		t.Helper()
+		before := objects(t, conn)
+		err := MigrateDown(ctx, conn, MigrateOptions{NoRoles: true})
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Code != posthaste.Refused || e.Hint == "" {
+			t.Errorf("with %v: %v", names, err)
+		}
+		for _, name := range names {
+			if err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s is not named: %v", name, err)
+			}
+		}
+		if objects(t, conn) != before {
+			t.Errorf("with %v something was removed", names)
+		}
+	}
+	mustExec(t, conn, `set search_path = posthaste, public`)
+	// An overload of a function of ours is theirs as well.
+	mustExec(t, conn, `create table invoices (id serial primary key);
+		create function send(text) returns int language sql as 'select 1';
+		create view paid as select 1 as one;
+		create type colour as enum ('red')`)
+	mustMigrate(t, conn)
+	down("table posthaste.invoices", "function posthaste.send(pg_catalog.text)", "view posthaste.paid", "type posthaste.colour")
+	mustExec(t, conn, `alter table invoices set schema public; alter function send(text) set schema public;
+		alter view paid set schema public; alter type colour set schema public`)
+	// What lies elsewhere and depends on ours is not swept away by a cascade.
+	for make, drop := range map[string]string{
+		`create view public.waiting as select message_id from posthaste.messages`:                             `drop view public.waiting`,
+		`create table public.notes (m bigint references posthaste.registrations)`:                             `drop table public.notes`,
+		`create function public.heads() returns posthaste.head language sql as 'select null::posthaste.head'`: `drop function public.heads()`,
+		`create table public.places (pos bigint default nextval('posthaste.positions'))`:                      `drop table public.places`,
+	} {
+		mustExec(t, conn, make)
+		down(regexp.MustCompile(`public\.(\w+)`).FindStringSubmatch(make)[1])
+		mustExec(t, conn, drop)
+	}
+	if err := MigrateDown(ctx, conn, MigrateOptions{NoRoles: true}); err != nil {
+		t.Fatal(err)
+	}
+	if !one[bool](t, conn, `select to_regclass('public.invoices') is not null and to_regnamespace('posthaste') is null`) {
+		t.Error("their table is gone, or the schema is there")
+	}
+}
+
+// Another version's functions and views replace ours, never theirs.
+func TestUpgradeLeavesStrangersInTheSchemaAlone(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	conn := dial(t, emptyDB(t))
+	first := map[string]string{}
+	for name, text := range schemaOne {
+		first[name] = strings.Replace(text, "create function", "create or replace function", 1)
+	}
+	if err := schema(t, first).migrate(ctx, conn, MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, conn, `create function posthaste.theirs() returns int language sql as 'select 1';
+		create function posthaste.a(text) returns int language sql as 'select 1';
+		create view posthaste.their_view as select 1 as one`)
+	if err := schema(t, schemaTwo).migrate(ctx, conn, MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !one[bool](t, conn, `select to_regproc('posthaste.theirs') is not null and to_regprocedure('posthaste.a(text)') is not null
+		and to_regclass('posthaste.their_view') is not null and to_regproc('posthaste.gone') is null`) {
+		t.Error("an upgrade dropped what is not ours, or kept what is no longer")
+	}
+}
+
 func TestMigrateIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -11,9 +11,12 @@ create table if not exists posthaste.migrations (
   applied_at timestamptz not null default clock_timestamp()
 );
 
--- What the functions and views were made from: a hash over all their files.
+-- What the functions and views were made from, a hash over all their files; and
+-- everything that migrate made in this schema, as pg_identify_object names it.
+-- What is not among that is somebody else's, and is never dropped.
 create table if not exists posthaste.applied (
   only_row   boolean     primary key default true check (only_row),
-  hash       text        not null,
+  hash       text        not null default '',
+  objects    text[]      not null default '{}',
   applied_at timestamptz not null default clock_timestamp()
 );

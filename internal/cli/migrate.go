@@ -50,9 +50,10 @@ func newMigrateDown(a *app) *cobra.Command {
 	var options postgres.MigrateOptions
 	cmd := &cobra.Command{
 		Use: "down", Short: "Remove the schema with everything in it, all messages included",
-		Long: `Remove the schema posthaste with everything in it, all messages included, and
-whatever else depends on it. The three roles go too, unless somebody uses them
-or --no-roles is given.`,
+		Long: `Remove the schema posthaste with everything in it, all messages included. The
+three roles go too, unless somebody uses them or --no-roles is given. What
+Posthaste did not make is never removed: where the schema holds other objects, or
+others depend on it, nothing is removed, and they are named.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Log = a.quietly()

@@ -33,7 +33,8 @@ type Config struct {
 	// Port on 127.0.0.1; 0 takes a free one, which a Restart keeps.
 	Port int
 	// User is the superuser made with the cluster, Password its password,
-	// Database a database of its own; each is "posthaste" by default.
+	// Database a database of its own; each is "posthaste" by default. The
+	// database's search_path is public unless it was set to something else.
 	User, Password, Database string
 	// Settings are server parameters, as in postgresql.conf. PostgreSQL's own
 	// defaults hold for all others: commits are durable.
@@ -337,12 +338,25 @@ func (s *Server) createDatabase(ctx context.Context) error {
 			Hint: "a cluster keeps the user and password it was made with", Cause: err}
 	}
 	defer conn.Close(ctx)
-	var exists bool
-	err = conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", s.config.Database).Scan(&exists)
-	if err != nil || exists {
+	var exists, set bool
+	err = conn.QueryRow(ctx, `select d.oid is not null,
+		       exists (select from pg_db_role_setting s, unnest(s.setconfig) c where s.setdatabase = d.oid and s.setrole = 0 and c like 'search\_path=%')
+		  from (values ($1)) wanted (name) left join pg_database d on d.datname = wanted.name`, s.config.Database).Scan(&exists, &set)
+	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "create database "+pgx.Identifier{s.config.Database}.Sanitize())
+	name := pgx.Identifier{s.config.Database}.Sanitize()
+	if !exists {
+		if _, err := conn.Exec(ctx, "create database "+name); err != nil {
+			return err
+		}
+	}
+	if set {
+		return nil
+	}
+	// PostgreSQL's own default begins with "$user": where a schema is called
+	// like the user, every unqualified `create table` would land in it.
+	_, err = conn.Exec(ctx, "alter database "+name+" set search_path = public")
 	return err
 }
 

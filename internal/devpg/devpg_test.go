@@ -209,7 +209,11 @@ func TestStartRestartStopAndKill(t *testing.T) {
 			if last := stages[len(stages)-1]; last != StageStart || !contains(stages, StageInit) {
 				t.Errorf("told stages %q", stages)
 			}
-			exec1(t, s.URL(), "create table kept (n int); insert into kept values (1)")
+			// A schema called like the user does not catch their tables.
+			exec1(t, s.URL(), "create schema posthaste; create table kept (n int); insert into kept values (1)")
+			if got := ask(t, s.URL(), "select relnamespace::regnamespace::text from pg_class where relname = 'kept'"); got != "public" {
+				t.Errorf("an unqualified table lands in schema %s", got)
+			}
 			url := s.URL()
 			if err := s.Restart(t.Context()); err != nil {
 				t.Fatal(err)
@@ -222,6 +226,7 @@ func TestStartRestartStopAndKill(t *testing.T) {
 			if got := ask(t, url, "select string_agg(n::text, ',' order by n) from kept"); got != "1,2" {
 				t.Errorf("after a crash the table holds %s", got)
 			}
+			exec1(t, url, "alter database posthaste set search_path = own, public")
 			for range 2 {
 				if err := s.Stop(t.Context()); err != nil {
 					t.Fatal(err)
@@ -236,6 +241,9 @@ func TestStartRestartStopAndKill(t *testing.T) {
 			}
 			if got := ask(t, url, "select count(*)::text from kept"); got != "2" {
 				t.Errorf("after a stop the table holds %s rows", got)
+			}
+			if err := s.createDatabase(t.Context()); err != nil || ask(t, url, "show search_path") != "own, public" {
+				t.Errorf("a search_path that somebody set was changed (%v)", err)
 			}
 		})
 	}

@@ -15,7 +15,8 @@ table actions
 sequence actions_id_seq bigint start 1 increment 1 cache 1
 table applied
   only_row boolean not null default true
-  hash text not null
+  hash text not null default ''::text
+  objects text[] not null default '{}'::text[]
   applied_at timestamp with time zone not null default clock_timestamp()
   constraint applied_only_row_check CHECK (only_row)
   constraint applied_pkey PRIMARY KEY (only_row)
