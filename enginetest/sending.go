@@ -221,6 +221,7 @@ func badMessages(s *suite) {
 	w := s.register(time.Minute)
 	good := posthaste.Message{Queue: s.queue, Payload: 1}
 	long := strings.Repeat("x", posthaste.MaxWordBytes+1)
+	tooLong := []posthaste.Code{posthaste.TooLarge}
 	for _, c := range []struct {
 		name, field string
 		m           posthaste.Message
@@ -253,8 +254,6 @@ func badMessages(s *suite) {
 	}
 	s.none(w)
 }
-
-var tooLong = []posthaste.Code{posthaste.Invalid, posthaste.TooLarge}
 
 func unknownQueue(s *suite) {
 	s.create(posthaste.QueueOptions{})

@@ -190,6 +190,10 @@ func TestTooLargeBodies(t *testing.T) {
 	a.queue("orders")
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":"`+strings.Repeat("x", 1<<20)+`"}`).want(t, 413)
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":"`+strings.Repeat("x", maxBody)+`"}`).wantProblem(t, 413, posthaste.TooLarge, "")
+	for _, word := range []string{"key", "kind", "reference", "content_type"} {
+		body := fmt.Sprintf(`{"payload":"AAAA",%q:%q}`, word, strings.Repeat("x", posthaste.MaxWordBytes+1))
+		a.call("POST", "/v1/queues/orders/messages", body).wantProblem(t, 413, posthaste.TooLarge, word)
+	}
 	var left []wire.Message
 	a.call("GET", "/v1/messages", "").want(t, 200).into(t, &left)
 	if len(left) != 0 {

@@ -63,7 +63,7 @@ begin
    where m.fault is not null limit 1;
   if v_bad.fault is not null then
     raise exception using
-      errcode = case when v_bad.fault in ('payload ', 'headers ') then 'PH413' else 'PH400' end, column = btrim(v_bad.fault),
+      errcode = case when v_bad.fault in ('payload', 'headers', 'terms', 'send_at') then 'PH400' else 'PH413' end, column = btrim(v_bad.fault),
       message = case v_bad.fault
         when 'payload' then 'payload must not be null'
         when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', v_bad.bytes, v_most[coalesce(v_of[v_bad.n], 1)])
