@@ -113,6 +113,25 @@ begin
 end $$;
 drop table cases;
 
+-- Of many messages, the one at fault is told by its number, from 1.
+do $$
+declare
+  c record;
+  v_text text;
+  v_hint text;
+begin
+  for c in select * from (values ('{"payload": 2, "colour": 1}', 'known: key,%'), ('{"payload": 2, "delay": "soon"}', '%'), ('{"key": "a"}', ''), ('7', ''),
+                                 ('{"payload": 2, "priority": 1}', ''), (format('{"payload": 2, "key": "%s"}', repeat('k', 256)), '')) m (second, hint) loop
+    v_text := 'none';
+    begin
+      perform posthaste.send_many('contract_bad', format('[{"payload": 1}, %s, {"payload": 3}]', c.second)::jsonb);
+    exception when others then
+      get stacked diagnostics v_text = message_text, v_hint = pg_exception_hint;
+    end;
+    assert v_text ~ 'message 2( of 3: |\))' and v_hint like c.hint, format('%s: %s, hint %L', left(c.second, 60), v_text, v_hint);
+  end loop;
+end $$;
+
 -- Nobody settles by the ids of another's deliveries or of none, and nothing of
 -- the sort is recorded.
 do $$

@@ -9,6 +9,7 @@ declare
   m jsonb;
   o record;
   n int := 0;
+  v_code text; v_field text; v_text text; v_hint text;
   v_wake boolean := posthaste.option_boolean(options, 'wake', true);
   v_queues text[] := '{}'; v_payloads bytea[] := '{}'; v_types text[] := '{}'; v_keys text[] := '{}'; v_kinds text[] := '{}';
   v_headers jsonb[] := '{}'; v_references text[] := '{}'; v_terms jsonb[] := '{}'; v_delays float8[] := '{}';
@@ -18,24 +19,31 @@ begin
     raise exception using errcode = 'PH400', column = 'messages', message = 'messages must be an array of objects';
   end if;
   perform posthaste.send_options(options, '{}');
-  for m in select jsonb_array_elements(messages) loop
-    n := n + 1;
-    if jsonb_typeof(m) <> 'object' or not m ? 'payload' then
-      raise exception using errcode = 'PH400', column = 'messages', message = format('message %s must be an object with a payload', n);
-    end if;
-    o := posthaste.send_options((coalesce(options, '{}') || (m - 'payload')) - 'wake', '{}');
-    v_queues := v_queues || queue;
-    v_payloads := v_payloads || convert_to((m -> 'payload')::text, 'UTF8');
-    v_types := v_types || o.content_type;
-    v_keys := v_keys || o.key;
-    v_kinds := v_kinds || o.kind;
-    v_headers := v_headers || array[o.headers];
-    v_references := v_references || o.reference;
-    v_terms := v_terms || array[o.terms];
-    v_delays := v_delays || o.delay;
-    v_send_ats := v_send_ats || o.send_at;
-    v_traces := v_traces || o.trace;
-  end loop;
+  begin
+    for m in select jsonb_array_elements(messages) loop
+      n := n + 1;
+      if jsonb_typeof(m) <> 'object' or not m ? 'payload' then
+        raise exception using errcode = 'PH400', column = 'messages', message = 'it must be an object with a payload';
+      end if;
+      o := posthaste.send_options((coalesce(options, '{}') || (m - 'payload')) - 'wake', '{}');
+      v_queues := v_queues || queue;
+      v_payloads := v_payloads || convert_to((m -> 'payload')::text, 'UTF8');
+      v_types := v_types || o.content_type;
+      v_keys := v_keys || o.key;
+      v_kinds := v_kinds || o.kind;
+      v_headers := v_headers || array[o.headers];
+      v_references := v_references || o.reference;
+      v_terms := v_terms || array[o.terms];
+      v_delays := v_delays || o.delay;
+      v_send_ats := v_send_ats || o.send_at;
+      v_traces := v_traces || o.trace;
+    end loop;
+  exception when sqlstate 'PH400' or sqlstate 'PH501' then
+    -- Around the whole loop, for a subtransaction each would cost more than the rest.
+    get stacked diagnostics v_code = returned_sqlstate, v_field = column_name, v_text = message_text, v_hint = pg_exception_hint;
+    raise exception using errcode = v_code, column = v_field, hint = v_hint,
+      message = format('message %s of %s: %s', n, jsonb_array_length(messages), v_text);
+  end;
   if n = 0 then
     return;
   end if;
