@@ -32,6 +32,7 @@ const (
 	StateDone      State = "done"
 	StateDead      State = "dead"
 	StateCancelled State = "cancelled"
+	StateDiscarded State = "discarded" // was dead, and its dead letter was discarded
 )
 
 // Settlement asks to settle one delivery. Exactly one of a settlement, a

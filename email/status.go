@@ -10,7 +10,7 @@ const (
 	StatusScheduled Status = "scheduled" // not handed out yet, also between attempts
 	StatusClaimed   Status = "claimed"   // handed to a worker, being delivered
 	StatusSent      Status = "sent"      // every recipient was accepted
-	StatusError     Status = "error"     // failed for good: a dead letter
+	StatusError     Status = "error"     // failed for good: a dead letter, also after it was discarded
 	StatusCancelled Status = "cancelled" // withdrawn before it was handed out
 )
 
@@ -22,6 +22,7 @@ var statusOf = map[posthaste.State]Status{
 	posthaste.StateRunning:   StatusClaimed,
 	posthaste.StateDone:      StatusSent,
 	posthaste.StateDead:      StatusError,
+	posthaste.StateDiscarded: StatusError,
 	posthaste.StateCancelled: StatusCancelled,
 }
 
@@ -45,7 +46,7 @@ func (s Status) States() []posthaste.State {
 	var states []posthaste.State
 	for _, state := range []posthaste.State{
 		posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying,
-		posthaste.StateRunning, posthaste.StateDone, posthaste.StateDead, posthaste.StateCancelled,
+		posthaste.StateRunning, posthaste.StateDone, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled,
 	} {
 		if statusOf[state] == s {
 			states = append(states, state)

@@ -207,7 +207,7 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	}
-	if seen != 7 {
+	if seen != 8 {
 		t.Errorf("%d states have a status", seen)
 	}
 	if _, err := ParseStatus("done"); posthaste.CodeOf(err) != posthaste.Invalid {

@@ -114,6 +114,7 @@ func deadLetters(s *suite) {
 	if !slices.Equal(discarded, ids[2:]) {
 		s.Errorf("discarded %v, want only what is still a dead letter", discarded)
 	}
+	s.wantState(ids[2], posthaste.StateDiscarded)
 	if dead := list(); len(dead) != 0 {
 		s.Errorf("left: %+v", dead)
 	}

@@ -134,6 +134,23 @@ func (a *adminTest) code(err error, code posthaste.Code, field string) {
 	}
 }
 
+// A replayed message whose new run was reclaimed before its old one is not
+// shown as dead: it may well be done.
+func TestReplayedAndReclaimedIsUnknown(t *testing.T) {
+	a := newAdminTest(t, posthaste.QueueOptions{})
+	id := a.send(posthaste.Message{Payload: "p"})[0]
+	a.settle(posthaste.Settlement{Delivery: a.claim(1)[0].ID, Outcome: posthaste.Dead, Error: "boom"})
+	_, err := a.Replay(a.ctx, "ann", id)
+	a.check(err)
+	a.settle(posthaste.Settlement{Delivery: a.claim(1)[0].ID, Outcome: posthaste.Done})
+	a.expect(id, posthaste.StateDone, posthaste.Dead, posthaste.Done)
+	_, err = a.pool.Exec(a.ctx, `delete from posthaste.entries where message_id = $1`, int64(id)) // as if its slot were truncated
+	a.check(err)
+	if m, err := a.Message(a.ctx, id); posthaste.CodeOf(err) != posthaste.NotFound {
+		t.Errorf("shown as %+v, %v", m.Subscriptions, err)
+	}
+}
+
 func TestDS5_ReplayAndRemoval(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond})
 	id := a.send(posthaste.Message{Payload: "p", Reference: "r", Terms: []string{"ann@example.org"}, Kind: "k"})[0]

@@ -68,7 +68,7 @@ const (
 
 var states = []posthaste.State{
 	posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRunning, posthaste.StateRetrying,
-	posthaste.StateDone, posthaste.StateDead, posthaste.StateCancelled,
+	posthaste.StateDone, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled,
 }
 
 func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {

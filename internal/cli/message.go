@@ -19,7 +19,7 @@ func newMessage(a *app) *cobra.Command {
 
 var states = []string{
 	string(posthaste.StateScheduled), string(posthaste.StateReady), string(posthaste.StateRunning), string(posthaste.StateRetrying),
-	string(posthaste.StateDone), string(posthaste.StateDead), string(posthaste.StateCancelled),
+	string(posthaste.StateDone), string(posthaste.StateDead), string(posthaste.StateDiscarded), string(posthaste.StateCancelled),
 }
 
 func newMessageLs(a *app) *cobra.Command {

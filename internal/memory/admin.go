@@ -152,7 +152,7 @@ func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.Message
 
 // Discard implements [posthaste.Admin].
 func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, ids, func(_ *queue, m *message) { delete(e.messages, m.id) })
+	return e.bury(ctx, ids, func(_ *queue, m *message) { m.state = posthaste.StateDiscarded })
 }
 
 // bury takes dead letters off the list and does act with each.

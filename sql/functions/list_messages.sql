@@ -32,9 +32,9 @@ begin
   if v_left is null or v_left not between 1 and 1000 then
     raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 messages can be listed at a time, and %s are wanted', v_left);
   end if;
-  if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'dead', 'cancelled') then
+  if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'dead', 'discarded', 'cancelled') then
     raise exception using errcode = 'PH400', column = 'state', message = format('state %L is none', v_state),
-      hint = 'scheduled, ready, running, retrying, done, dead or cancelled';
+      hint = 'scheduled, ready, running, retrying, done, dead, discarded or cancelled';
   end if;
   if nullif(v_queue, '') is not null then
     v_queues := array[(posthaste.find_subscription(v_queue, null)).queue_id];

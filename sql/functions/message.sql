@@ -1,6 +1,6 @@
 -- posthaste.message: the state and the whole story of one message.
 -- Arguments: its id. Returns: one row per subscription of its queue:
---   state      scheduled, ready, running, retrying, done, dead or cancelled
+--   state      scheduled, ready, running, retrying, done, dead, discarded or cancelled
 --   due_at     when it may be handed out next, where that lies ahead
 --   attempts   every attempt, oldest first: attempt, outcome, worker (absent where
 --              it was received by SQL or HTTP), claimed_at, ended_at, duration_ms,

@@ -7,7 +7,7 @@
 -- first. What is not known any more, since its claim was reclaimed, has no row.
 -- All of one moment: the statement's that calls it.
 -- Reads: subscriptions, claims, entries, settlements, outcomes, cancelled,
---   dead_letter_entries, registrations. Locks: none. Errors: none.
+--   dead_letter_entries, registrations, actions. Locks: none. Errors: none.
 create or replace function posthaste.message_states(p_heads posthaste.head[])
 returns table (h posthaste.head, subscription smallint, subscription_name text, state text, due_at timestamptz, attempts jsonb)
 language plpgsql stable rows 100
@@ -74,7 +74,7 @@ begin
         from (select distinct a.claim from a where a.claim is not null) z cross join lateral posthaste.places_of(z.claim) p
     ), told as (
       select a.*, p.place, c.at as claimed_at, c.holder, t.at as settled_at, t.duration, o.outcome, o.at as ended_at, o.duration as took, o.error, o.receipt,
-             case when a.claim is null then a.state when t.at is null then 'running' else coalesce(o.outcome, 'done') end as now
+             case when a.claim is null then a.state when t.at is null then 'running' else coalesce(o.outcome, 'done') end as now, k.action
         from a
         left join places p on p.claim = a.claim and p.pos = a.pos
         left join posthaste.claims c on c.slot = (a.claim >> 22) & 15 and c.id = a.claim
@@ -84,10 +84,15 @@ begin
              and get_bit(t.bits, case when c.single then 0 else p.place end) = 1
            order by t.number limit 1) t on true
         left join posthaste.outcomes o on o.slot = c.slot and o.claim = c.id and o.place = p.place
+        -- Dead here means that its dead letter is gone.
+        left join lateral (
+          select k.action from posthaste.actions k
+           where k.message_id = a.message_id and k.action in ('discard', 'replay') and (k.details ->> 'subscription')::int = a.number
+           order by k.id desc limit 1) k on o.outcome = 'dead'
     )
     select row(w.message_id, w.pos, w.xid, w.queue_id, w.lane, w.created_at, w.due_at, w.for_subscription, w.attempt, w.failures, w.losses,
                w.content_type, w.key, w.kind, w.reference, w.headers, w.terms, w.old_story)::posthaste.head,
-           w.number, w.name, w.now,
+           w.number, w.name, case when w.action = 'discard' then 'discarded' else w.now end,
            case when w.now in ('scheduled', 'retrying') and w.due_at > v_now then w.due_at end,
            case when w.claim is null then w.story
                 else w.story || (jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
@@ -99,7 +104,7 @@ begin
                   || case when w.receipt is null then '{}' else jsonb_build_object('receipt', w.receipt) end) end
       from told w
       left join posthaste.registrations r on r.id = w.holder
-     -- Retried, lost or released: the entry that followed is gone.
-     where (w.claim is null or w.place is not null) and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'dead', 'cancelled')
+     -- Retried, lost, released or replayed: the entry that followed is gone.
+     where w.action is distinct from 'replay' and (w.claim is null or w.place is not null) and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'dead', 'cancelled')
      order by w.n;
 end $$;
