@@ -27,6 +27,17 @@ func TestEngine(t *testing.T) {
 }
 
 // Behind a pooler in transaction mode: no prepared statements, no doorbell.
+func TestHA6_EngineBehindPgbouncer(t *testing.T) {
+	enginetest.Run(t, func(t *testing.T) posthaste.Engine {
+		e, err := postgres.Open(context.Background(), testpg.Bouncer(t, testpg.New(t)), postgres.WithPollingOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(e.Close)
+		return e
+	})
+}
+
 func TestEnginePolling(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t, postgres.WithPollingOnly()) })
 }

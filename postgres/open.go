@@ -135,9 +135,10 @@ func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 }
 
 // Connect opens a single connection to url with the same settings and errors
-// as [Open], for [Migrate] and other commands. It checks nothing.
-func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	config, err := poolConfig(url, options{})
+// as [Open], for [Migrate] and other commands. It checks nothing. Of the
+// options, [WithPollingOnly] counts: no prepared statements.
+func Connect(ctx context.Context, url string, opts ...Option) (*pgx.Conn, error) {
+	config, err := poolConfig(url, build(opts))
 	if err != nil {
 		return nil, err
 	}

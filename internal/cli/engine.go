@@ -14,10 +14,30 @@ import (
 )
 
 // database is the flag that says which database to use.
-type database struct{ url string }
+type database struct {
+	url string
+	// sleeps says that the command sleeps at the doorbell, polling that it must
+	// not. Commands that do neither keep nothing in a session anyway.
+	sleeps, polling bool
+}
 
 func (d *database) flag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.url, "database-url", "", "the database, postgres://user:password@host:5432/database (or DATABASE_URL)")
+}
+
+// pollingFlag is for commands that sleep at the doorbell.
+func (d *database) pollingFlag(cmd *cobra.Command) {
+	d.sleeps = true
+	cmd.Flags().BoolVar(&d.polling, "polling-only", false, "look for messages instead of being woken: for a pooler in transaction mode, such as pgbouncer")
+}
+
+// options open an engine as the flags say. Without a doorbell nothing is lost
+// by leaving out prepared statements too, and poolers in transaction mode work.
+func (d *database) options(more ...postgres.Option) []postgres.Option {
+	if d.polling || !d.sleeps {
+		more = append(more, postgres.WithPollingOnly())
+	}
+	return more
 }
 
 func (d *database) check() error {
@@ -33,7 +53,7 @@ func (d *database) open(ctx context.Context, log *slog.Logger) (*postgres.Engine
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	return postgres.Open(ctx, d.url, postgres.Logger(log), postgres.WithPoolSize(2))
+	return postgres.Open(ctx, d.url, d.options(postgres.Logger(log), postgres.WithPoolSize(2))...)
 }
 
 // with runs f on an engine that is closed afterwards.
@@ -53,11 +73,11 @@ const retryOpen = time.Second
 // wait connects for a program that runs for long, and waits for a database
 // that cannot be reached. Anything else that is wrong is an error at once. It
 // logs once that it waits and once that it is over.
-func (d *database) wait(ctx context.Context, log *slog.Logger, opts ...postgres.Option) (*postgres.Engine, error) {
+func (d *database) wait(ctx context.Context, log *slog.Logger) (*postgres.Engine, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	engine, err := postgres.Open(ctx, d.url, append([]postgres.Option{postgres.Logger(log), postgres.Lazily()}, opts...)...)
+	engine, err := postgres.Open(ctx, d.url, d.options(postgres.Logger(log), postgres.Lazily())...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +145,7 @@ func (w *watched) Ready(ctx context.Context) error {
 // install brings the schema up to date and makes the queue of e-mails. It is
 // what `migrate up` and `up` have in common.
 func install(ctx context.Context, url string, options postgres.MigrateOptions) error {
-	conn, err := postgres.Connect(ctx, url)
+	conn, err := postgres.Connect(ctx, url, postgres.WithPollingOnly())
 	if err != nil {
 		return err
 	}
@@ -134,7 +154,7 @@ func install(ctx context.Context, url string, options postgres.MigrateOptions) e
 	if err != nil {
 		return err
 	}
-	engine, err := postgres.Open(ctx, url, postgres.Logger(options.Log), postgres.WithPoolSize(1))
+	engine, err := postgres.Open(ctx, url, postgres.Logger(options.Log), postgres.WithPoolSize(1), postgres.WithPollingOnly())
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (d *database) connected(ctx context.Context, f func(*pgx.Conn) error) error
 	if err := d.check(); err != nil {
 		return err
 	}
-	conn, err := postgres.Connect(ctx, d.url)
+	conn, err := postgres.Connect(ctx, d.url, postgres.WithPollingOnly())
 	if err != nil {
 		return err
 	}

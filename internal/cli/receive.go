@@ -46,6 +46,7 @@ Nothing received is no failure: nothing is printed then.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
+	db.pollingFlag(cmd)
 	flags.IntVar(&r.max, "max", 1, "the most messages wanted, 1 to 1000")
 	flags.Var(duration{&r.lease}, "lease", "how long they are held")
 	flags.Var(duration{&r.wait}, "wait", "how long to wait for the first one")

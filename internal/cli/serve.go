@@ -92,6 +92,7 @@ runs --grace to finish. A second signal ends it at once with exit code 130 or 14
 	}
 	cmd.Flags().SortFlags = false
 	db.flag(cmd)
+	db.pollingFlag(cmd)
 	serve.flags(cmd)
 	cmd.Flags().BoolVar(&withWorker, "worker", false, "deliver with the built-in sinks in this process too")
 	cmd.Flags().StringSliceVarP(&work.queues, "queue", "q", []string{email.Queue}, "with --worker, the queue to work on; may be repeated")
@@ -118,7 +119,7 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 	}
 	defer listener.Close()
 
-	store, err := postgres.Open(ctx, db.url, postgres.Logger(a.log), postgres.Lazily())
+	store, err := postgres.Open(ctx, db.url, db.options(postgres.Logger(a.log), postgres.Lazily())...)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ once with exit code 130 or 143; what it held runs elsewhere.`,
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringSliceVarP(&work.queues, "queue", "q", nil, "the queue to work on; may be repeated")
 	db.flag(cmd)
+	db.pollingFlag(cmd)
 	work.flags(cmd.Flags())
 	return cmd
 }
