@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -457,6 +458,35 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	again := start(t, Config{DataDir: data})
 	if again.DataDir() != o.DataDir {
 		t.Errorf("the cluster lies in %s, and before in %s", again.DataDir(), o.DataDir)
+	}
+}
+
+// A user id that has no name, as containers are given, is told what to do.
+func TestAsAUserWithoutAName(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a process as somebody without a name")
+	}
+	s := start(t, Config{DataDir: dir(t)}) // for its binaries
+	const uid = 54321
+	if _, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		t.Fatalf("user %d has a name", uid)
+	}
+	data := dir(t)
+	if err := os.Chown(data, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(map[string]string{"DataDir": data, "BinDir": s.binaries.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), ownerEnv+"="+string(raw))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "posthaste:x:54321:54321:") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -73,9 +74,26 @@ func initCluster(ctx context.Context, b binaries, who *syscall.Credential, dir s
 	}
 	out, err := command(ctx, who, unfinished, b.program("initdb"), args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("the PostgreSQL cluster cannot be made: initdb: %w: %s", errors.Join(err, ctx.Err()), lastLines(out))
+		err = fmt.Errorf("the PostgreSQL cluster cannot be made: initdb: %w: %s", errors.Join(err, ctx.Err()), lastLines(out))
+		if who == nil && ctx.Err() == nil {
+			return nameless(os.Geteuid(), err)
+		}
+		return err
 	}
 	return os.Rename(unfinished, dir)
+}
+
+// nameless adds to a failure of initdb what to do if this process's user has no
+// name, as in a container that was given a bare user id. initdb asks for it
+// whatever --username says, and nothing but an entry in passwd helps. Asked only
+// after the failure, for other ways of naming users are not seen from here.
+func nameless(uid int, err error) error {
+	if _, unknown := user.LookupId(strconv.Itoa(uid)); unknown == nil {
+		return err
+	}
+	return &posthaste.Error{Code: posthaste.Refused, Cause: err, Message: err.Error(),
+		Hint: fmt.Sprintf("user id %d has no name on this system, and PostgreSQL needs one: add a line such as `posthaste:x:%d:%d::/:/sbin/nologin` to /etc/passwd, "+
+			"start as a user who has a name, or as root, who runs PostgreSQL as another user", uid, uid, os.Getegid())}
 }
 
 // daemon is one run of a postmaster, started by this process.
