@@ -3,6 +3,7 @@
 #   make test    installs what is missing, then checks and tests everything
 #   make build   bin/posthaste
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
+#   make golden  writes the golden files anew
 
 GO        ?= go
 # How long each fuzz target runs. They are found by themselves.
@@ -13,7 +14,7 @@ PACKAGES  ?= ./...
 
 LAUNCH = .cache/launch
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz clean $(LAUNCH) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden clean $(LAUNCH) bin/posthaste
 .NOTPARALLEL:
 
 test: needs lint test-18 test-14 fuzz
@@ -64,6 +65,12 @@ test-14: $(LAUNCH)
 
 fuzz: $(LAUNCH)
 	$(LAUNCH) -versions 18 -- scripts/fuzz $(FUZZTIME)
+
+# The golden files anew, for a change that is meant; look at the difference. The
+# schema is the same on both versions, the plans are not.
+golden: $(LAUNCH)
+	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./sql -run Golden -update
+	POSTHASTE_TEST_POSTGRES=14 $(LAUNCH) -versions 14 -- $(GO) test -count=1 ./sql -run Golden -update
 
 clean:
 	rm -rf bin .cache
