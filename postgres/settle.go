@@ -253,7 +253,11 @@ func (e *Engine) Maintain(ctx context.Context) (bool, error) {
 		case "rescued", "marked", "cleared", "reclaimed":
 			more = true
 		}
-		if task != "counted" {
+		switch task {
+		case "counted":
+		case "clock":
+			e.log.Warn(detail+": until it is again where it was, delays that end before that moment count as over, and lost workers and ended leases are noticed later", "task", task)
+		default:
 			e.log.Debug("maintenance", "task", task, "detail", detail)
 		}
 	}

@@ -2,6 +2,7 @@
 -- Safe to call by anyone at any time; of several at once one does the work.
 -- Returns: what it did, one row a task; none if there was nothing to do. Tasks
 -- after which another call at once has work: rescued, marked, cleared, reclaimed.
+-- Tells once when the clock is behind the last round's time.
 -- Locks: the maintenance key, for the transaction and without waiting.
 create or replace function posthaste.maintain()
 returns table (task text, detail text)
@@ -9,6 +10,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   v_lost int;
   v_text text;
+  v_ahead interval;
   r record;
 begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then
@@ -18,6 +20,11 @@ begin
   if v_lost > 0 then
     return query select 'rescued', format('%s deliveries', v_lost);
     return;
+  end if;
+  v_ahead := (select c.at - clock_timestamp() from posthaste.counted c);
+  if v_ahead > interval '2 seconds' then
+    -- Once, for counting stores the time anew.
+    return query select 'clock', format('the clock of the database was set back by %s or more', date_trunc('second', v_ahead));
   end if;
   if posthaste.count_up() then
     return query select 'counted', null::text;

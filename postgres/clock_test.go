@@ -1,0 +1,41 @@
+package postgres_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// A clock that was set back is told once, and an hour without upkeep is no sign
+// of it.
+func TestClockSetBackIsTold(t *testing.T) {
+	a := newAdminTest(t, posthaste.QueueOptions{})
+	var said bytes.Buffer
+	e := postgres.New(a.pool, postgres.Logger(slog.New(slog.NewTextHandler(&said, nil))))
+	// The clock itself cannot be turned here, so the time of the last round is.
+	last := func(ago string) {
+		t.Helper()
+		_, err := a.pool.Exec(a.ctx, `update posthaste.counted set at = clock_timestamp() - $1::text::interval`, ago)
+		a.check(err)
+	}
+	rounds := func(want int) {
+		t.Helper()
+		said.Reset()
+		for range 3 {
+			_, err := e.Maintain(a.ctx)
+			a.check(err)
+		}
+		if n := strings.Count(said.String(), "level=WARN"); n != want || want > 0 && !strings.Contains(said.String(), "set back by 00:59:") {
+			t.Errorf("said %d times, want %d: %s", n, want, said.String())
+		}
+	}
+	rounds(0)
+	last("-1 hour")
+	rounds(1)
+	last("1 hour")
+	rounds(0)
+}
