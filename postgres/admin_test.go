@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/posthaste-mq/posthaste"
@@ -148,6 +150,30 @@ func TestReplayedAndReclaimedIsUnknown(t *testing.T) {
 	a.check(err)
 	if m, err := a.Message(a.ctx, id); posthaste.CodeOf(err) != posthaste.NotFound {
 		t.Errorf("shown as %+v, %v", m.Subscriptions, err)
+	}
+}
+
+// A listing by state that looked at the newest 10,000 only says so.
+func TestListingThatIsCutSaysSo(t *testing.T) {
+	a := newAdminTest(t, posthaste.QueueOptions{})
+	messages := make([]posthaste.Message, 10_001)
+	for i := range messages {
+		messages[i].Payload = i
+	}
+	ids := a.send(messages...)
+	config := a.pool.Config().ConnConfig.Copy()
+	var notices []*pgconn.Notice
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { notices = append(notices, n) }
+	conn, err := pgx.ConnectConfig(a.ctx, config)
+	a.check(err)
+	defer conn.Close(context.Background())
+	for before, want := range map[posthaste.MessageID]string{ids[10_000] + 1: fmt.Sprintf("page on with before => %d", ids[1]), ids[9_999]: ""} {
+		notices = nil
+		_, err = conn.Exec(a.ctx, `select from posthaste.list_messages('q', in_state => 'done', before => $1)`, int64(before))
+		a.check(err)
+		if want == "" && len(notices) != 0 || want != "" && (len(notices) != 1 || !strings.Contains(notices[0].Hint, want)) {
+			t.Errorf("before %s: %+v, want %q", before, notices, want)
+		}
 	}
 }
 

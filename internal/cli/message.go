@@ -28,6 +28,9 @@ func newMessageLs(a *app) *cobra.Command {
 	var state, before string
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List messages, newest first",
+		Long: `List messages, newest first. With --state, other than dead, it looks at the
+10,000 newest messages that match the rest, and no further: there may be older
+ones. Go on with --before and an older id.`,
 		Args: exactly(0, "no arguments; flags select messages"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.State = posthaste.State(state)

@@ -6,7 +6,7 @@
 -- the payload.
 -- By reference and term it uses their indexes, by state dead it reads the dead
 -- letters. With any other state it looks at the 10,000 newest messages that
--- match the rest and no further: page on with before.
+-- match the rest and no further, and says so in a notice: page on with before.
 -- Errors: PH400, PH404 with the field.
 create or replace function posthaste.list_messages(in_queue text default null, with_reference text default null, with_term text default null,
   in_state text default null, before bigint default null, max int default 100)
@@ -75,4 +75,7 @@ begin
     v_before := v_ids[1];
     exit when cardinality(v_ids) < v_page;
   end loop;
+  if v_left > 0 and v_looked >= 10000 then
+    raise notice using message = format('looked at the %s newest messages only', v_looked), hint = format('page on with before => %s', v_before);
+  end if;
 end $$;
