@@ -40,6 +40,7 @@ type line struct {
 	config *pgxpool.Config
 	log    *slog.Logger
 	bell   *doorbell
+	check  time.Duration   // lineCheck, but for tests
 	ctx    context.Context // ends when the doorbell closes
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when run has returned
@@ -70,7 +71,7 @@ type call struct {
 
 func newLine(config *pgxpool.Config, log *slog.Logger, bell *doorbell) line {
 	ctx, cancel := context.WithCancel(context.Background())
-	return line{config: config, log: log, bell: bell, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
+	return line{config: config, log: log, bell: bell, check: lineCheck, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
 }
 
 // call queues c. Calls run in the order in which they were made, those that
@@ -247,7 +248,7 @@ func (l *line) next() ([]*call, context.Context) {
 	if d.closed {
 		return nil, nil
 	}
-	wait, cancel := context.WithTimeout(l.ctx, lineCheck)
+	wait, cancel := context.WithTimeout(l.ctx, l.check)
 	l.interrupt = cancel
 	return nil, wait
 }

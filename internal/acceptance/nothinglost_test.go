@@ -12,6 +12,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -48,8 +49,28 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 		s := newStage(t)
 		q := s.queue(posthaste.QueueOptions{})
 		const beat = time.Second // the look is that of the heartbeat
+		conn := s.conn()
 		handledWithin(s, q, beat+2*time.Second, posthaste.Message{Queue: q, NoWake: true},
-			s.open(), worker.Config{Heartbeat: beat}, true)
+			s.open(), worker.Config{Heartbeat: beat}, func(int) { s.asleep(conn, q) })
+	})
+	t.Run("half open", func(t *testing.T) { // the listening connection swallows everything, and seems well
+		t.Parallel()
+		s := newStage(t)
+		q := s.queue(posthaste.QueueOptions{})
+		proxy := testdb.NewProxy(t, s.url)
+		engine, err := postgres.Open(s.ctx, proxy.URL, postgres.Logger(s.log))
+		s.must(err)
+		t.Cleanup(engine.Close)
+		const beat = time.Second
+		handledWithin(s, q, beat+2*time.Second, posthaste.Message{Queue: q}, engine, worker.Config{Heartbeat: beat}, func(n int) {
+			if n > 0 {
+				return
+			}
+			s.asleep(s.conn(), q)
+			if n := proxy.Swallow("doorbell"); n != 1 {
+				t.Errorf("%d connections listen", n)
+			}
+		})
 	})
 	t.Run("polling only", func(t *testing.T) {
 		t.Parallel()
@@ -57,7 +78,7 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 		q := s.queue(posthaste.QueueOptions{})
 		// Its look comes each 200 ms, so the heartbeat's may be far off.
 		handledWithin(s, q, 2*time.Second, posthaste.Message{Queue: q},
-			s.open(postgres.WithPollingOnly()), worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, false)
+			s.open(postgres.WithPollingOnly()), worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, func(int) {})
 		if one[bool](s, s.conn(), `select exists (select from pg_stat_activity where datname = current_database() and query ilike 'listen%')`) {
 			t.Error("a connection listens")
 		}
@@ -65,20 +86,17 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 }
 
 // handledWithin sends to a worker that has nothing to do, again and again, and
-// wants each message handled within a time.
-func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, engine posthaste.Engine, c worker.Config, sleeps bool) {
+// wants each message handled within a time. before is called before each send.
+func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, engine posthaste.Engine, c worker.Config, before func(n int)) {
 	r := s.recorder()
 	c.Logger = s.log
 	c.Middleware = append(c.Middleware, recording(r))
 	w := worker.New(engine, c)
 	worker.HandleRaw(w, q, nothing)
 	s.run(w)
-	conn := s.conn()
 	var ids []posthaste.MessageID
 	for n := range 5 {
-		if sleeps {
-			s.asleep(conn, q)
-		}
+		before(n)
 		m.Payload = n
 		sent, err := s.client.Send(s.ctx, m)
 		s.must(err)

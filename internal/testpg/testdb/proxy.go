@@ -1,0 +1,140 @@
+package testdb
+
+import (
+	"bytes"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Proxy stands between clients and a server and can make connections half
+// open: they stay, and whatever is sent on them is swallowed, as by a firewall
+// that forgot them or a proxy whose other end is gone.
+type Proxy struct {
+	// URL is the database behind the proxy.
+	URL string
+
+	mu    sync.Mutex
+	links []*link
+	done  bool
+}
+
+// link is one connection of a client.
+type link struct {
+	client, server net.Conn
+	hello          []byte // what the client sent first: its name is in it
+	deaf           chan struct{}
+}
+
+// NewProxy starts a proxy before the server of databaseURL, which ends with the
+// test.
+func NewProxy(t testing.TB, databaseURL string) *Proxy {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := u.Host
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = listener.Addr().String()
+	p := &Proxy{URL: u.String()}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.serve(client, server) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		p.mu.Lock()
+		p.done = true
+		for _, l := range p.links {
+			l.client.Close()
+			l.server.Close()
+		}
+		p.mu.Unlock()
+		all.Wait()
+	})
+	return p
+}
+
+// Swallow makes the connections half open that are there now and whose
+// application_name contains name, and returns how many. Later ones are well.
+func (p *Proxy) Swallow(name string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		select {
+		case <-l.deaf:
+		default:
+			if bytes.Contains(l.hello, []byte(name)) {
+				close(l.deaf)
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (p *Proxy) serve(client net.Conn, address string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	hello := make([]byte, 4096)
+	n, err := client.Read(hello)
+	if err != nil {
+		return
+	}
+	l := &link{client: client, server: server, hello: hello[:n], deaf: make(chan struct{})}
+	p.mu.Lock()
+	if p.done {
+		p.mu.Unlock()
+		return
+	}
+	p.links = append(p.links, l)
+	p.mu.Unlock()
+	if _, err := server.Write(l.hello); err != nil {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { l.copy(server, client) })
+	both.Go(func() { l.copy(client, server) })
+	both.Wait()
+}
+
+// copy passes on what comes, and of a half open connection nothing, its end
+// included.
+func (l *link) copy(to, from net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		select {
+		case <-l.deaf:
+			if err != nil {
+				return
+			}
+			continue
+		default:
+		}
+		if n > 0 {
+			if _, werr := to.Write(buffer[:n]); werr != nil {
+				err = werr
+			}
+		}
+		if err != nil {
+			to.Close()
+			return
+		}
+	}
+}
