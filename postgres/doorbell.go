@@ -32,7 +32,7 @@ const (
 )
 
 // armed is what the wake-up of a sleeping queue rests on: the words of
-// posthaste.arm, and gone.
+// posthaste.arm, gone and woken.
 type armed string
 
 const (
@@ -42,6 +42,7 @@ const (
 	armedDozed armed = "dozed" // the same, and another process looks
 	armedAgain armed = "again" // nothing: ask again at once
 	armedGone  armed = "gone"  // nothing: there is no connection to listen on
+	armedWoken armed = "woken" // nothing: Wake was called meanwhile
 )
 
 // doorbell is the wake-up of one process: one connection that listens and
@@ -113,7 +114,7 @@ func (d *doorbell) Sleep(ctx context.Context, queue string, look func(ctx contex
 	)
 	for {
 		state, gen, err := d.arm(ctx, s)
-		if err != nil {
+		if err != nil || state == armedWoken {
 			return err
 		}
 		// Whoever sleeps by the same key as before has missed nothing.
@@ -212,11 +213,21 @@ func (d *doorbell) arm(ctx context.Context, s *sleeper) (state armed, gen int, e
 	}
 	c := s.arming
 	d.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.state, c.gen, c.err
-	case <-ctx.Done():
-		return armedGone, 0, ctx.Err()
+	for {
+		select {
+		case <-c.done:
+			return c.state, c.gen, c.err
+		case <-ctx.Done():
+			return armedGone, 0, ctx.Err()
+		case <-s.poke:
+			// A connection that does not answer must not hold up a Wake.
+			d.mu.Lock()
+			woken := s.woken
+			d.mu.Unlock()
+			if woken {
+				return armedWoken, 0, nil
+			}
+		}
 	}
 }
 
