@@ -73,7 +73,7 @@ var twins = []struct{ name, file, old, new string }{
 	{"edge of the due time", "due_slice.sql",
 		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and "},
 	{"slot checked only before its lock", "truncate_slot.sql",
-		"if posthaste.slot_blocker(p_slot) is not null then", "if false then"},
+		"if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then", "if false then"},
 	{"rescue racing a settle", "settle_claim.sql",
 		"    if found then\n", "    if true then\n"},
 }
