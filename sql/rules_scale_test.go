@@ -264,9 +264,11 @@ func TestRuleCountingCostsProbesOnly(t *testing.T) {
 	s := begin(t, url)
 	s.exec(`select posthaste.create_queue('many' || g, '{"lanes": 4}') from generate_series(1, 200) g`)
 	s.exec(`select posthaste.count_up()`)
-	if n := s.touched("idx_scan", `^(entries|claims)_`, `select posthaste.count_up()`); n > 4*4*201 {
-		t.Errorf("counting over 801 lanes scanned indexes %d times", n)
-	}
+	// Each open transaction of the server, also of other databases, parts a window
+	// into one more range.
+	until(t, "counting over 801 lanes scans indexes at most four times a lane", func() bool {
+		return s.touched("idx_scan", `^(entries|claims)_`, `select posthaste.count_up()`) <= 4*4*201
+	})
 	s.exec(`select posthaste.send('many7', '1'), posthaste.send('many7', '1', '{"delay": "1 day"}')`)
 	s.exec(`select posthaste.count_up()`)
 	if n := get[int](s, `select sent::int from posthaste.queues where queue = 'many7'`); n != 2 {
