@@ -57,7 +57,7 @@ func TestRuleRotationNeverTurnsTheSequenceBack(t *testing.T) {
 		// The sequence nears the end of its slot, and a rotator that has read it
 		// is stopped at a row until others have run on into the next.
 		s.exec(`select setval('posthaste.positions', ((last_value >> 22) << 22) + 4194300) from posthaste.positions`)
-		s.exec(`update posthaste.slots set left_at = null where slot = 0`)
+		s.exec(`update posthaste.slots set left_before = null where slot = 0`)
 		holder.exec(`begin`)
 		holder.exec(`select from posthaste.slots where slot = 0 for update`)
 		done := rotator.start(`select length(posthaste.rotate())::bigint`)
@@ -130,7 +130,7 @@ func turn(t *testing.T, s *session) {
 		s.exec(`select posthaste.rotate()`)
 		return get[int64](s, `select last_value >> 22 from posthaste.positions`) != before
 	})
-	s.exec(`update posthaste.slots set left_at = pg_current_snapshot() where live and left_at is null and slot <> (select (last_value >> 22) & 15 from posthaste.positions)`)
+	s.exec(`update posthaste.slots set left_before = pg_current_xact_id() where live and left_before is null and slot <> (select (last_value >> 22) & 15 from posthaste.positions)`)
 }
 
 // Truncating checks again under its lock, in a new statement: what was free
@@ -184,31 +184,45 @@ func TestRuleTruncationChecksUnderItsLock(t *testing.T) {
 	})
 }
 
-// A transaction that wrote into a slot keeps it, even where the snapshot taken
-// when the sequence left does not list it, for nobody after it had finished yet.
+// A transaction that took a position of a slot keeps it until it has ended, even
+// if a snapshot would not list it, for nobody after it has finished yet, and
+// even if it has written nothing so far.
 func TestRuleOpenWriterKeepsItsSlot(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		writer := connect(t, url)
 		s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
+		s.send(`{}`)
+		s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 10, '1 hour')))`)
+		janitor := connect(t, url)
+		janitor.exec(`begin`)
+		janitor.exec(`select pg_current_xact_id()`)
 		writer.exec(`begin`)
-		m := writer.send(`{}`)
-		xid := get[string](writer, `select pg_current_xact_id()::text`)
-		turn(t, s)
-		s.exec(`update posthaste.slots set left_at = ($1 || ':' || $1 || ':')::pg_snapshot where slot = 0`, xid)
+		pos := get[int64](writer, `select positions[1] from posthaste.copy_begin('q', 1, 1, true)`)
+		until(t, "the ring turned", func() bool {
+			s.exec(`select posthaste.rotate()`)
+			return get[int64](s, `select last_value >> 22 from posthaste.positions`) != 0
+		})
+		// In a transaction whose id is older than the writer's, then in one of its own.
+		janitor.exec(`select posthaste.rotate()`)
+		janitor.exec(`commit`)
+		s.exec(`select posthaste.rotate()`)
 		s.exec(`select posthaste.carry_slot(0)`)
-		blocker := get[*string](s, `select posthaste.slot_blocker(0)`)
+		// Transactions of other databases are waited for, too, but none of later ids.
+		until(t, "all older ones have ended", func() bool {
+			return get[bool](s, `select pg_snapshot_xmin(pg_current_snapshot()) >= least((select left_before from posthaste.slots where slot = 0), $1::text::xid8)`,
+				get[string](writer, `select pg_current_xact_id()::text`))
+		})
 		last, readers := get[int64](s, `select last from posthaste.ring_seen()`), get[[]int64](s, `select readers from posthaste.ring_seen()`)
+		truncated := get[bool](s, `select posthaste.truncate_slot(0, $1, $2)`, last, readers)
+		writer.exec(`insert into posthaste.entries (pos, queue_id, lane, payload) values ($1, 1, 0, '1')`, pos)
 		writer.exec(`commit`)
-		if blocker == nil {
-			truncated := get[bool](s, `select posthaste.truncate_slot(0, $1, $2)`, last, readers)
-			return fmt.Sprintf("slot 0 was found free; truncated: %v, received %v, sent %d", truncated, s.receive(), m)
-		}
-		if got := s.receive(); !slices.Equal(got, []int64{m}) {
-			return fmt.Sprintf("received %v, want %d", got, m)
+		if got := s.receive(); truncated || !slices.Equal(got, []int64{pos}) {
+			return fmt.Sprintf("truncated: %v, received %v, want %d", truncated, got, pos)
 		}
 		return ""
-	}, without("asking who has written", patch{file: "slot_entered.sql", old: "  if found then\n", new: "  if false then\n"}))
+	}, without("waiting", patch{file: "slot_entered.sql", old: "if pg_snapshot_xmin(v_now) < m.left_before then", new: "if false then"}),
+		without("an id taken since", patch{file: "rotate.sql", old: "if pg_current_xact_id_if_assigned() is null", new: "if true"}))
 }
 
 // A backup may hold locks on everything for hours: that means later, and stops
@@ -216,6 +230,7 @@ func TestRuleOpenWriterKeepsItsSlot(t *testing.T) {
 func TestRuleReclaimingGivesWayToABackup(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := turned(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1000`) // no more rotation
 		// Transactions of other databases hold a slot back too; until they are
 		// finished no lock is asked for and nothing is examined here.
 		until(t, "only a lock is in the way", func() bool {

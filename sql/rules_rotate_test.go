@@ -88,7 +88,7 @@ func TestRuleNextSlotIsLeftAnewWhenTheSequenceMoves(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := announced(t, url)
 		rotator, holder, sender := connect(t, url), connect(t, url), connect(t, url)
-		s.exec(`update posthaste.slots set left_at = '3:3:' where slot = 1`)
+		s.exec(`update posthaste.slots set left_before = '3' where slot = 1`)
 		release := stopRotation(s, rotator, holder)
 		sender.exec(`begin`)
 		sender.exec(`select pg_current_xact_id()`)
@@ -107,14 +107,14 @@ func TestRuleNextSlotIsLeftAnewWhenTheSequenceMoves(t *testing.T) {
 			return fmt.Sprintf("slot 1 may be reclaimed while the transaction that took position %d is still open", m)
 		}
 		return ""
-	}, without("leaving it anew", patch{file: "rotate.sql", old: "set left_at = null where s.slot = (v_epoch + 1) & 15", new: "set left_at = s.left_at where s.slot = (v_epoch + 1) & 15"}))
+	}, without("leaving it anew", patch{file: "rotate.sql", old: "set left_before = null where s.slot = (v_epoch + 1) & 15", new: "set left_before = s.left_before where s.slot = (v_epoch + 1) & 15"}))
 }
 
 // stopRotation starts a rotation and stops it, once it has read the sequence, at
 // the row of slot 15, until release.
 func stopRotation(s, rotator, holder *session) (release func()) {
 	s.t.Helper()
-	s.exec(`update posthaste.slots set left_at = null where slot = 15`)
+	s.exec(`update posthaste.slots set left_before = null where slot = 15`)
 	holder.exec(`begin`)
 	holder.exec(`select from posthaste.slots where slot = 15 for update`)
 	done := rotator.start(`select coalesce(length(posthaste.rotate()), 0)::bigint`)

@@ -147,7 +147,7 @@ func TestRuleOpenClaimsHoldTheirSlots(t *testing.T) {
 				}
 				turn(t, s)
 				// Nobody else writes here; transactions of other databases would count.
-				s.exec(`update posthaste.slots set left_at = '3:3:' where slot = 0`)
+				s.exec(`update posthaste.slots set left_before = '3' where slot = 0`)
 				s.exec(`select posthaste.carry_slot(0)`)
 				want := fmt.Sprintf("claim %d of worker 1 is open", got[0]>>12)
 				if blocker := get[string](s, `select coalesce(posthaste.slot_blocker(0), '')`); blocker != want {
@@ -181,7 +181,7 @@ func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 		}
 		turn(t, s)
 		// Nobody else writes here; transactions of other databases would count.
-		s.exec(`update posthaste.slots set left_at = '3:3:' where slot = 0`)
+		s.exec(`update posthaste.slots set left_before = '3' where slot = 0`)
 		carried := 0
 		for round := range 5 {
 			walked := s.walked(`do $$ begin perform set_config('test.carried', posthaste.carry_slot(0)::text, false); end $$`)

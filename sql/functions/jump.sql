@@ -9,6 +9,6 @@ begin
   select last_value into v_last from posthaste.positions;
   v_start := posthaste.slot_start(v_last, ((v_last >> 22) & 15)::int);
   perform setval('posthaste.positions', v_start, false);
-  update posthaste.slots set epoch = v_start >> 22, live = true, left_at = null, marked_by = null
+  update posthaste.slots set epoch = v_start >> 22, live = true, left_before = null, marked_by = null
    where slot = (v_last >> 22) & 15;
 end $$;

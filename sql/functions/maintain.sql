@@ -16,6 +16,11 @@ begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then
     return;
   end if;
+  v_text := posthaste.rotate();
+  if v_text is not null then
+    return query select v_text, null::text;
+    return;
+  end if;
   v_lost := posthaste.rescue();
   if v_lost > 0 then
     return query select 'rescued', format('%s deliveries', v_lost);
@@ -31,10 +36,6 @@ begin
   end if;
   perform posthaste.summarize();
   perform posthaste.forget_cancelled();
-  v_text := posthaste.rotate();
-  if v_text is not null then
-    return query select v_text, null::text;
-  end if;
   begin
     r := posthaste.reclaim();
   exception when lock_not_available then

@@ -20,7 +20,7 @@ begin
     return;
   end if;
   reason := 'no slot was left yet';
-  for v_slot in select s.slot from posthaste.slots s where s.live and s.left_at is not null order by s.epoch loop
+  for v_slot in select s.slot from posthaste.slots s where s.live and s.left_before is not null order by s.epoch loop
     -- Before the check, so that what comes while it runs counts as new.
     v_seen := posthaste.ring_seen();
     v_blocker := posthaste.slot_blocker(v_slot);

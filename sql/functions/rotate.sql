@@ -6,7 +6,7 @@
 -- A slot is marked live in a transaction that commits before the sequence moves
 -- there. setval can turn a sequence back, so it jumps at least a whole
 -- revolution (2^26) ahead: nextvals in between cannot get that far.
--- Called under the maintenance lock. Updates: slots, positions.
+-- Called under the maintenance lock, first in its transaction. Updates: slots, positions.
 create or replace function posthaste.rotate()
 returns text language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -20,16 +20,21 @@ begin
   select * into c from posthaste.settings;
   select last_value into v_last from posthaste.positions;
   v_epoch := v_last >> 22;
+  -- A writer has a transaction id before it takes a position. So whoever took one
+  -- of a slot that the sequence has left has an id below any that is given out
+  -- from now on; if this transaction has one already, a later one notes its own.
+  -- A snapshot would not do: it does not list ids above all those finished.
+  if pg_current_xact_id_if_assigned() is null
+     and exists (select from posthaste.slots where live and epoch < v_epoch and left_before is null) then
+    update posthaste.slots set left_before = pg_current_xact_id() where live and epoch < v_epoch and left_before is null;
+  end if;
   select coalesce(max(epoch), v_epoch - 16) into v_newest from posthaste.slots where live and epoch <= v_epoch;
   -- The sequence may have run on by itself.
   if v_newest < v_epoch then
-    update posthaste.slots s set live = true, epoch = x.epoch, left_at = null, marked_by = null, opened_at = clock_timestamp()
+    update posthaste.slots s set live = true, epoch = x.epoch, left_before = null, marked_by = null, opened_at = clock_timestamp()
       from (select e as epoch, (e & 15)::smallint as slot from generate_series(greatest(v_newest + 1, v_epoch - 15), v_epoch) e) x
      where s.slot = x.slot;
   end if;
-  -- Whoever took a position of a slot that the sequence has left was in progress
-  -- in this snapshot at the latest.
-  update posthaste.slots set left_at = pg_current_snapshot() where live and epoch < v_epoch and left_at is null;
 
   select * into m from posthaste.slots where live and epoch > v_epoch order by epoch desc limit 1;
   if m.slot is not null then
@@ -43,9 +48,9 @@ begin
     -- end of a slot the next one must be marked, too, and is left only from the
     -- next round on.
     if (v_last & 4194303) >= 3145728 and m.slot <> (v_epoch + 1) & 15 then
-      update posthaste.slots s set left_at = null where s.slot = (v_epoch + 1) & 15 and s.live;
+      update posthaste.slots s set left_before = null where s.slot = (v_epoch + 1) & 15 and s.live;
       if not found then
-        update posthaste.slots s set live = true, left_at = null, epoch = v_epoch + 1, marked_by = pg_current_xact_id() where s.slot = (v_epoch + 1) & 15;
+        update posthaste.slots s set live = true, left_before = null, epoch = v_epoch + 1, marked_by = pg_current_xact_id() where s.slot = (v_epoch + 1) & 15;
         return 'marked';
       end if;
     end if;
@@ -58,7 +63,7 @@ begin
      or pg_table_size(format('posthaste.entries_%s', v_epoch & 15)::regclass) >= c.slot_bytes then
     select * into m from posthaste.slots where not live order by (slot - v_epoch - 1) & 15 limit 1;
     if m.slot is not null then
-      update posthaste.slots set live = true, left_at = null, epoch = posthaste.slot_start(v_last, m.slot) >> 22,
+      update posthaste.slots set live = true, left_before = null, epoch = posthaste.slot_start(v_last, m.slot) >> 22,
              marked_by = pg_current_xact_id() where slot = m.slot;
       return 'marked';
     end if;

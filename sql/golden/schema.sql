@@ -476,7 +476,7 @@ table slots with (fillfactor=50)
   slot smallint not null
   epoch bigint not null
   live boolean not null
-  left_at pg_snapshot
+  left_before xid8
   marked_by xid8
   opened_at timestamp with time zone not null default clock_timestamp()
   constraint slots_pkey PRIMARY KEY (slot)

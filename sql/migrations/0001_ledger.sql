@@ -65,13 +65,15 @@ create unique index subscriptions_name on posthaste.subscriptions (queue_id, nam
 create sequence posthaste.positions as bigint start 1 cache 1;
 
 -- The 16 slots of the ring. epoch is position >> 22 of the slot's present life.
+-- left_before: whoever took a position of it has a transaction id below this one;
+-- null while the sequence is in it.
 create table posthaste.slots (
-  slot      smallint primary key check (slot between 0 and 15),
-  epoch     bigint   not null,
-  live      boolean  not null,
-  left_at   pg_snapshot,
-  marked_by xid8,
-  opened_at timestamptz not null default clock_timestamp()
+  slot        smallint primary key check (slot between 0 and 15),
+  epoch       bigint   not null,
+  live        boolean  not null,
+  left_before xid8,
+  marked_by   xid8,
+  opened_at   timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 insert into posthaste.slots select s, s, s = 0 from generate_series(0, 15) s;
 
