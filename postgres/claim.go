@@ -143,20 +143,28 @@ func claimError(err error) error {
 	return err
 }
 
-// looksDue decides whether a claim looks at the due track: not in every claim
-// of a busy reader, always when the last one found nothing fresh or something
-// due. The process's clock decides no more than how often.
+// looksDue decides whether a claim looks at the due track also where something
+// is fresh: now and then while a reader is busy, always after it found something
+// due, and not right after it found nothing, for then the due track was looked
+// at, too. The process's clock decides no more than how often.
 func (e *Engine) looksDue(req posthaste.ClaimRequest) bool {
 	v, ok := e.due.Load(dueKey{req.Worker, req.QueueRef})
-	return !ok || time.Now().After(v.(time.Time))
+	return !ok || !v.(time.Time).IsZero() && time.Now().After(v.(time.Time))
 }
 
+// sawDue keeps when looksDue is to say yes next; the zero time stands for after
+// the next find.
 func (e *Engine) sawDue(req posthaste.ClaimRequest, looked bool, deliveries []posthaste.RawDelivery) {
 	key := dueKey{req.Worker, req.QueueRef}
-	switch {
-	case len(deliveries) == 0 || !deliveries[0].DueAt.IsZero() || !deliveries[len(deliveries)-1].DueAt.IsZero():
+	if len(deliveries) == 0 {
+		e.due.Store(key, time.Time{})
+		return
+	}
+	if !deliveries[0].DueAt.IsZero() || !deliveries[len(deliveries)-1].DueAt.IsZero() {
 		e.due.Delete(key)
-	case looked:
+		return
+	}
+	if v, ok := e.due.Load(key); looked || ok && v.(time.Time).IsZero() {
 		e.due.Store(key, time.Now().Add(dueInterval))
 	}
 }
