@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
@@ -228,6 +229,11 @@ func rowParams(rows []row) [][]byte {
 		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID}
 	params := make([][]byte, 0, 12)
 	for i, element := range elements {
+		// What no message has is null as a whole, which costs the server nothing.
+		if !slices.ContainsFunc(columns[i], func(cell []byte) bool { return cell != nil }) {
+			params = append(params, nil)
+			continue
+		}
 		params = append(params, arrayParam(element, columns[i]))
 	}
 	return append(params, boolParam(wake))

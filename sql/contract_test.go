@@ -80,7 +80,7 @@ func TestContractNoticesBrokenPromises(t *testing.T) {
 		{"bad_input", patch{file: "check_options.sql", old: "    raise exception using errcode = 'PH400', column = k,", new: "    continue; raise exception using errcode = 'PH400', column = k,"}},
 		{"dead_letters", patch{file: "finish.sql", old: ">= q.max_attempts then 'dead'", new: "> q.max_attempts then 'dead'"}},
 		{"leases", patch{file: "rescue_claim.sql", old: "<= clock_timestamp()", new: "<= clock_timestamp() - interval '1 day'"}},
-		{"send", patch{file: "insert_entries.sql", old: "when u.send_at > v_now then u.send_at", new: "when false then u.send_at"}},
+		{"send", patch{file: "insert_entries.sql", old: "when p_send_ats[n] > v_now then p_send_ats[n]", new: "when false then p_send_ats[n]"}},
 	} {
 		t.Run(b.file, func(t *testing.T) {
 			t.Parallel()

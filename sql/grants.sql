@@ -32,6 +32,7 @@ begin
         ('posthaste_sender', 'send_many'),
         ('posthaste_sender', 'send_rows'),
         ('posthaste_sender', 'copy_begin'),
+        ('posthaste_sender', 'plain_headers'),
         ('posthaste_receiver', 'receive'),
         ('posthaste_receiver', 'ack'),
         ('posthaste_receiver', 'fail'),

@@ -1,5 +1,5 @@
 -- posthaste.insert_entries: checks messages for one queue each and appends them.
--- Arguments: parallel arrays; payloads are bytes already; due times absolute, or
+-- Arguments: parallel arrays, null if no message has that; payloads are bytes already; due times absolute, or
 -- delays in seconds; null content type means JSON. wake: ring the doorbell.
 -- Returns: the ids in order.
 -- Errors: PH400 PH404 PH413 with the field. Locks: each queue's key, shared.
@@ -40,27 +40,34 @@ begin
   if cardinality(v_names) > 1 then
     v_of := array(select array_position(v_names, x) from unnest(p_queues) x);
   end if;
+  -- By subscripts and not by unnesting, which would set up a scan per array.
   select m.* into v_bad
-    from (select u.n,
-                 case when u.payload is null then 'payload'
-                      when octet_length(u.payload) > v_most[coalesce(v_of[u.n], 1)] then 'payload '
-                      when octet_length(u.key) > 255 then 'key'
-                      when octet_length(u.kind) > 255 then 'kind'
-                      when octet_length(u.reference) > 255 then 'reference'
-                      when octet_length(u.content_type) > 255 then 'content_type'
-                      when octet_length(u.trace) > 255 then 'trace'
-                      when u.headers is not null and (jsonb_typeof(u.headers) <> 'object'
-                           or jsonb_path_exists(u.headers, 'strict $.* ? (@.type() != "string")')) then 'headers'
-                      when u.headers is not null and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(u.headers) h) > 16384 then 'headers '
-                      when u.terms is not null and (jsonb_typeof(u.terms) <> 'array'
-                           or jsonb_path_exists(u.terms, 'strict $[*] ? (@.type() != "string")')) then 'terms'
-                      when u.terms is not null and exists (select from jsonb_array_elements_text(u.terms) t where octet_length(t) > 255) then 'terms '
-                      when jsonb_array_length(u.terms) > 1000 then 'terms  '
-                      when not isfinite(u.send_at) then 'send_at'
-                 end as fault, octet_length(u.payload) as bytes
-            from unnest(p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_traces, p_send_ats)
-                 with ordinality u (payload, content_type, key, kind, headers, reference, terms, trace, send_at, n)) m
+    from (select n, octet_length(p_payloads[n]) as bytes,
+                 case when p_payloads[n] is null then 'payload'
+                      when octet_length(p_payloads[n]) > v_most[coalesce(v_of[n], 1)] then 'payload '
+                      when octet_length(p_keys[n]) > 255 then 'key'
+                      when octet_length(p_kinds[n]) > 255 then 'kind'
+                      when octet_length(p_references[n]) > 255 then 'reference'
+                      when octet_length(p_content_types[n]) > 255 then 'content_type'
+                      when octet_length(p_traces[n]) > 255 then 'trace'
+                      when not isfinite(p_send_ats[n]) then 'send_at'
+                 end as fault
+            from generate_series(1, cardinality(p_payloads)) n) m
    where m.fault is not null limit 1;
+  if v_bad.fault is null and (p_headers is not null or p_terms is not null) then
+    select m.* into v_bad
+      from (select n, null::int as bytes,
+                   case when p_headers[n] is not null and not posthaste.plain_headers(p_headers[n]) then 'headers'
+                        when p_headers[n] is not null
+                             and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(p_headers[n]) h) > 16384 then 'headers '
+                        when p_terms[n] is not null and (jsonb_typeof(p_terms[n]) <> 'array'
+                             or jsonb_path_exists(p_terms[n], 'strict $[*] ? (@.type() != "string")')) then 'terms'
+                        when p_terms[n] is not null and exists (select from jsonb_array_elements_text(p_terms[n]) t where octet_length(t) > 255) then 'terms '
+                        when jsonb_array_length(p_terms[n]) > 1000 then 'terms  '
+                   end as fault
+              from generate_series(1, cardinality(p_payloads)) n) m
+     where m.fault is not null limit 1;
+  end if;
   if v_bad.fault is not null then
     raise exception using
       errcode = case when v_bad.fault in ('payload', 'headers', 'terms', 'send_at') then 'PH400' else 'PH413' end, column = btrim(v_bad.fault),
@@ -83,14 +90,14 @@ begin
   end if;
   with put as (
     insert into posthaste.entries (queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
-    select v_queues[coalesce(v_of[u.n], 1)],
-           case when v_lanes[coalesce(v_of[u.n], 1)] = 1 then 0 else floor(random() * v_lanes[coalesce(v_of[u.n], 1)]) end,
+    select v_queues[coalesce(v_of[n], 1)],
+           case when v_lanes[coalesce(v_of[n], 1)] = 1 then 0 else floor(random() * v_lanes[coalesce(v_of[n], 1)]) end,
            -- A time that has come is no due time.
-           case when u.delay > 0 then v_now + make_interval(secs => u.delay) when u.send_at > v_now then u.send_at end,
-           nullif(u.content_type, 'application/json'), nullif(u.key, ''), nullif(u.kind, ''), nullif(u.reference, ''), nullif(u.headers, '{}'),
-           case when jsonb_array_length(u.terms) > 0 then array(select jsonb_array_elements_text(u.terms)) end, u.trace, u.payload
-      from unnest(p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_delays, p_send_ats, p_traces)
-           with ordinality u (payload, content_type, key, kind, headers, reference, terms, delay, send_at, trace, n)
+           case when p_delays[n] > 0 then v_now + make_interval(secs => p_delays[n]) when p_send_ats[n] > v_now then p_send_ats[n] end,
+           nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''),
+           nullif(p_headers[n], '{}'),
+           case when jsonb_array_length(p_terms[n]) > 0 then array(select jsonb_array_elements_text(p_terms[n])) end, p_traces[n], p_payloads[n]
+      from generate_series(1, cardinality(p_payloads)) n
     returning pos
   )
   select array_agg(pos) into v_ids from put;

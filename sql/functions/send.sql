@@ -12,5 +12,5 @@ declare
 begin
   o := posthaste.send_options(options, '{}');
   return (posthaste.insert_entries(array[queue], array[convert_to(payload::text, 'UTF8')], array[o.content_type], array[o.key], array[o.kind],
-    array[o.headers], array[o.reference], array[o.terms], array[o.delay], array[o.send_at], array[o.trace], o.wake))[1];
+    case when o.headers is not null then array[o.headers] end, array[o.reference], case when o.terms is not null then array[o.terms] end, array[o.delay], array[o.send_at], array[o.trace], o.wake))[1];
 end $$;

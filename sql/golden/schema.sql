@@ -62,7 +62,6 @@ partitioned table claims partition by LIST (slot)
   t1 timestamp with time zone
   s0 pg_snapshot
   s1 pg_snapshot
-  constraint claims_check CHECK ((slot = ((id >> 22) & (15)::bigint)))
   constraint claims_pkey PRIMARY KEY (slot, id)
   index INDEX claims_holder ON ONLY posthaste.claims USING btree (holder, number) WHERE (holder IS NOT NULL)
   index INDEX claims_reader ON ONLY posthaste.claims USING btree (reader, seq)
@@ -93,7 +92,6 @@ leaf claims_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) 
   s0 pg_snapshot -- 16
   s1 pg_snapshot -- 16
   constraint claims_N_pkey PRIMARY KEY (slot, id) -- 16
-  constraint claims_check CHECK ((slot = ((id >> 22) & (15)::bigint))) -- 16
   index INDEX claims_N_holder_number_idx ON posthaste.claims_N USING btree (holder, number) WHERE (holder IS NOT NULL) -- 16
   index INDEX claims_N_reader_seq_idx ON posthaste.claims_N USING btree (reader, seq) -- 16
   index UNIQUE INDEX claims_N_pkey ON posthaste.claims_N USING btree (slot, id) -- 16
@@ -187,10 +185,9 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   trace text
   story jsonb
   payload bytea not null storage e
-  constraint entries_check CHECK (((octet_length(key) <= 255) AND (octet_length(kind) <= 255) AND (octet_length(reference) <= 255) AND (octet_length(content_type) <= 255) AND (octet_length(trace) <= 255)))
+  constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), (octet_length(payload) >> 17)) <= 255))
   constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at)))
-  constraint entries_headers_check CHECK (((headers IS NULL) OR ((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath)))))
-  constraint entries_payload_check CHECK ((octet_length(payload) <= 33554432))
+  constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers)))
   index INDEX entries_due ON ONLY posthaste.entries USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL)
   index INDEX entries_due_xid ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL)
   index INDEX entries_fresh ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL))
@@ -222,10 +219,9 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   trace text -- 16
   story jsonb -- 16
   payload bytea not null storage e -- 16
-  constraint entries_check CHECK (((octet_length(key) <= 255) AND (octet_length(kind) <= 255) AND (octet_length(reference) <= 255) AND (octet_length(content_type) <= 255) AND (octet_length(trace) <= 255))) -- 16
+  constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), (octet_length(payload) >> 17)) <= 255)) -- 16
   constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at))) -- 16
-  constraint entries_headers_check CHECK (((headers IS NULL) OR ((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath))))) -- 16
-  constraint entries_payload_check CHECK ((octet_length(payload) <= 33554432)) -- 16
+  constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers))) -- 16
   index INDEX entries_N_message_id_idx ON posthaste.entries_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
   index INDEX entries_N_pos_idx ON posthaste.entries_N USING brin (pos) WITH (pages_per_range='32') -- 16
   index INDEX entries_N_queue_id_lane_due_at_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL) -- 16
@@ -576,6 +572,7 @@ function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) re
 function option_interval(p_options jsonb, p_name text) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function places_of(p_claim bigint) returns TABLE(pos bigint, place integer) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function reader_key(queue_id integer, subscription integer, lane integer, track integer) returns bigint language sql immutable parallel safe cost 100
 function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
@@ -692,6 +689,8 @@ grant EXECUTE on function option_int(jsonb,text,bigint,bigint) to posthaste_admi
 grant EXECUTE on function option_interval(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_text(jsonb,text) to posthaste_admin
 grant EXECUTE on function places_of(bigint) to posthaste_admin
+grant EXECUTE on function plain_headers(jsonb) to posthaste_admin
+grant EXECUTE on function plain_headers(jsonb) to posthaste_sender
 grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean) to posthaste_admin
 grant EXECUTE on function reader_key(integer,integer,integer,integer) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_admin

@@ -89,6 +89,14 @@ create type posthaste.head as (
   message_id bigint, pos bigint, xid xid8, queue_id int, lane smallint, created_at timestamptz, due_at timestamptz, for_subscription smallint,
   attempt smallint, failures smallint, losses smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], story jsonb);
 
+-- Whether headers are an object whose values are all strings. Not in SQL, which
+-- would be inlined.
+create function posthaste.plain_headers(headers jsonb)
+returns boolean language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+begin
+  return jsonb_typeof(headers) = 'object' and not jsonb_path_exists(headers, 'strict $.* ? (@.type() != "string")');
+end $$;
+
 -- xid stands before pos on purpose: defaults are evaluated in this order, so a
 -- writer has a transaction id before it takes a position. Reclaiming relies on
 -- it: a position of a slot can only come from a transaction that was already
@@ -116,13 +124,12 @@ create table posthaste.entries (
   trace            text,
   story            jsonb,
   payload          bytea       not null,
-  -- COPY goes past the functions; these limits hold all the same.
+  -- COPY goes past the functions; these limits hold all the same. In few and
+  -- short words, for every statement that inserts reads them anew from their text.
   check (due_at is null or isfinite(due_at)),
-  check (octet_length(payload) <= 33554432),
-  check (octet_length(key) <= 255 and octet_length(kind) <= 255 and octet_length(reference) <= 255
-         and octet_length(content_type) <= 255 and octet_length(trace) <= 255),
-  check (headers is null or jsonb_typeof(headers) = 'object'
-         and not jsonb_path_exists(headers, 'strict $.* ? (@.type() != "string")'))
+  check (greatest(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace),
+                  octet_length(payload) >> 17) <= 255),
+  check (headers is null or posthaste.plain_headers(headers))
 ) partition by list (((pos >> 22) & 15));
 
 create table posthaste.claims (
@@ -150,8 +157,7 @@ create table posthaste.claims (
   t1           timestamptz,
   s0           pg_snapshot,
   s1           pg_snapshot,
-  primary key (slot, id),
-  check (slot = ((id >> 22) & 15))
+  primary key (slot, id)
 ) partition by list (slot);
 
 create table posthaste.settlements (
