@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +21,9 @@ const dueInterval = 5 * time.Millisecond
 var (
 	claimStatement = statement{
 		name: "posthaste_claim",
-		sql:  "select handed, wants_idle, next_due, timeout from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID},
+		sql: "select handed, wants_idle, next_due, timeout, delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
+			" from posthaste.claim_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+		oids: []uint32{pgtype.Int4OID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID},
 	}
 	heartbeatStatement = statement{
 		name: "posthaste_heartbeat",
@@ -58,6 +60,12 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 	defer cancel()
 	_, err := e.pool.Exec(ctx, "select posthaste.worker_unregister($1)", int64(worker))
 	e.numbers.Delete(worker)
+	e.paces.Range(func(key, _ any) bool {
+		if key.(paceKey).worker == worker {
+			e.paces.Delete(key)
+		}
+		return true
+	})
 	return readError(err)
 }
 
@@ -88,8 +96,12 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	return reply, readError(err)
 }
 
+// inlineRows is up to how many deliveries a claim answers by itself. Larger
+// ones are read by a second statement, outside the readers' locks.
+const inlineRows = 128
+
 // Claim implements [posthaste.Claims]: it claims and reads what was claimed in
-// one round trip, the reading outside the readers' locks.
+// one round trip, but for the first large claim after small ones, which takes two.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	var reply posthaste.ClaimReply
 	subscription := req.Subscription
@@ -98,37 +110,60 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	}
 	var handed int
 	var timeout time.Duration
-	due := e.looksDue(req)
-	again := e.usedBefore(req)
-	err := e.call(ctx, func(i int, v [][]byte) error {
-		if i == 0 {
-			handed, reply.WantsIdle = readInt4(v[0]), readBool(v[1])
-			reply.NextDue = -1
-			if v[2] != nil {
-				reply.NextDue = time.Duration(readFloat8(v[2]) * float64(time.Second))
-			}
-			timeout = time.Duration(readFloat8(v[3]) * float64(time.Second))
-			reply.Deliveries = make([]posthaste.RawDelivery, 0, handed)
-			return nil
-		}
+	deliver := func(v [][]byte) error {
 		d, err := readDelivery(v)
 		if err != nil {
 			return err
 		}
 		d.Queue, d.Subscription, d.Timeout = req.Queue, subscription, timeout
+		if reply.Deliveries == nil {
+			reply.Deliveries = make([]posthaste.RawDelivery, 0, handed)
+		}
 		reply.Deliveries = append(reply.Deliveries, d)
 		return nil
-	},
-		bound{statement: &claimStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue), textParam(subscription),
-			int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due), boolParam(again)}},
-		bound{statement: &fetchStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number)}})
+	}
+	fetch := bound{statement: &fetchStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number)}}
+	pace := e.pace(req)
+	due := pace.looksDue()
+	rows := inlineRows
+	if pace.large.Load() {
+		rows = 0
+	}
+	calls := []bound{{statement: &claimStatement, params: [][]byte{int4Param(int32(rows)), int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue),
+		textParam(subscription), int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due), boolParam(e.usedBefore(req))}}}
+	if rows == 0 {
+		calls = append(calls, fetch)
+	}
+	err := e.call(ctx, func(i int, v [][]byte) error {
+		if i > 0 {
+			return deliver(v)
+		}
+		handed, reply.WantsIdle = readInt4(v[0]), readBool(v[1])
+		reply.NextDue = -1
+		if v[2] != nil {
+			reply.NextDue = time.Duration(readFloat8(v[2]) * float64(time.Second))
+		}
+		timeout = time.Duration(readFloat8(v[3]) * float64(time.Second))
+		if v[4] == nil {
+			return nil
+		}
+		return deliver(v[4:])
+	}, calls...)
+	if err == nil && handed > rows && rows > 0 {
+		if err = e.call(ctx, func(_ int, v [][]byte) error { return deliver(v) }, fetch); err != nil {
+			// It is committed: whatever came in the way, the claim must be asked for again.
+			return posthaste.ClaimReply{}, &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "what a claim handed out could not be read",
+				Hint: "claim again with the same number", Cause: err}
+		}
+	}
 	if err == nil && len(reply.Deliveries) != handed {
 		err = fmt.Errorf("claim %d of worker %d handed out %d deliveries, and %d were read", req.Number, req.Worker, handed, len(reply.Deliveries))
 	}
 	if err != nil {
 		return posthaste.ClaimReply{}, claimError(err)
 	}
-	e.sawDue(req, due, reply.Deliveries)
+	pace.large.Store(handed > inlineRows)
+	pace.saw(due, reply.Deliveries)
 	return reply, nil
 }
 
@@ -143,29 +178,42 @@ func claimError(err error) error {
 	return err
 }
 
+// pace is what the last claims of a worker's reader tell about the next: how
+// much to read at once and how often to look at the due track. It decides about
+// cost alone.
+type pace struct {
+	large atomic.Bool
+	// due is when to look at the due track, in nanoseconds since the process
+	// began; afterFind: from the next find on.
+	due atomic.Int64
+}
+
+const afterFind = math.MaxInt64
+
+var began = time.Now()
+
+func (e *Engine) pace(req posthaste.ClaimRequest) *pace {
+	v, ok := e.paces.Load(paceKey{req.Worker, req.QueueRef})
+	if !ok {
+		v, _ = e.paces.LoadOrStore(paceKey{req.Worker, req.QueueRef}, new(pace))
+	}
+	return v.(*pace)
+}
+
 // looksDue decides whether a claim looks at the due track also where something
 // is fresh: now and then while a reader is busy, always after it found something
 // due, and not right after it found nothing, for then the due track was looked
-// at, too. The process's clock decides no more than how often.
-func (e *Engine) looksDue(req posthaste.ClaimRequest) bool {
-	v, ok := e.due.Load(dueKey{req.Worker, req.QueueRef})
-	return !ok || !v.(time.Time).IsZero() && time.Now().After(v.(time.Time))
-}
+// at, too.
+func (p *pace) looksDue() bool { return int64(time.Since(began)) >= p.due.Load() }
 
-// sawDue keeps when looksDue is to say yes next; the zero time stands for after
-// the next find.
-func (e *Engine) sawDue(req posthaste.ClaimRequest, looked bool, deliveries []posthaste.RawDelivery) {
-	key := dueKey{req.Worker, req.QueueRef}
-	if len(deliveries) == 0 {
-		e.due.Store(key, time.Time{})
-		return
-	}
-	if !deliveries[0].DueAt.IsZero() || !deliveries[len(deliveries)-1].DueAt.IsZero() {
-		e.due.Delete(key)
-		return
-	}
-	if v, ok := e.due.Load(key); looked || ok && v.(time.Time).IsZero() {
-		e.due.Store(key, time.Now().Add(dueInterval))
+func (p *pace) saw(looked bool, deliveries []posthaste.RawDelivery) {
+	switch {
+	case len(deliveries) == 0:
+		p.due.Store(afterFind)
+	case !deliveries[0].DueAt.IsZero() || !deliveries[len(deliveries)-1].DueAt.IsZero():
+		p.due.Store(0)
+	case looked || p.due.Load() == afterFind:
+		p.due.Store(int64(time.Since(began) + dueInterval))
 	}
 }
 
@@ -186,7 +234,7 @@ func (e *Engine) usedBefore(req posthaste.ClaimRequest) bool {
 	}
 }
 
-type dueKey struct {
+type paceKey struct {
 	worker posthaste.WorkerID
 	queue  posthaste.QueueRef
 }

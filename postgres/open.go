@@ -46,7 +46,7 @@ type Engine struct {
 	pool    *pgxpool.Pool
 	owned   bool // Open made the pool, so Close closes it
 	polling bool
-	due     sync.Map // dueKey → time.Time: when to look at the due track again
+	paces   sync.Map // paceKey → *pace
 	numbers sync.Map // WorkerID → *atomic.Int64: the highest number claimed with
 	log     *slog.Logger
 }

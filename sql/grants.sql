@@ -49,6 +49,7 @@ begin
         ('posthaste_receiver', 'worker_unregister'),
         ('posthaste_receiver', 'worker_unsettled'),
         ('posthaste_receiver', 'claim'),
+        ('posthaste_receiver', 'claim_rows'),
         ('posthaste_receiver', 'fetch'),
         ('posthaste_receiver', 'settle'),
         ('posthaste_receiver', 'rescue'),

@@ -16,7 +16,8 @@ declare
   v_name text;
   q posthaste.queue_settings;
   v_of int[];
-  v_bad record;
+  v_bad int;
+  v_fault text;
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
 begin
@@ -40,23 +41,22 @@ begin
   if cardinality(v_names) > 1 then
     v_of := array(select array_position(v_names, x) from unnest(p_queues) x);
   end if;
-  -- By subscripts and not by unnesting, which would set up a scan per array.
-  select m.* into v_bad
-    from (select n, octet_length(p_payloads[n]) as bytes,
-                 case when p_payloads[n] is null then 'payload'
-                      when octet_length(p_payloads[n]) > v_most[coalesce(v_of[n], 1)] then 'payload '
-                      when octet_length(p_keys[n]) > 255 then 'key'
-                      when octet_length(p_kinds[n]) > 255 then 'kind'
-                      when octet_length(p_references[n]) > 255 then 'reference'
-                      when octet_length(p_content_types[n]) > 255 then 'content_type'
-                      when octet_length(p_traces[n]) > 255 then 'trace'
-                      when not isfinite(p_send_ats[n]) then 'send_at'
-                 end as fault
-            from generate_series(1, cardinality(p_payloads)) n) m
-   where m.fault is not null limit 1;
-  if v_bad.fault is null and (p_headers is not null or p_terms is not null) then
-    select m.* into v_bad
-      from (select n, null::int as bytes,
+  -- By expressions, for a query would cost more to start than to run.
+  for n in 1..cardinality(p_payloads) loop
+    v_fault := case when p_payloads[n] is null then 'payload'
+                    when octet_length(p_payloads[n]) > v_most[coalesce(v_of[n], 1)] then 'payload '
+                    when octet_length(p_keys[n]) > 255 then 'key'
+                    when octet_length(p_kinds[n]) > 255 then 'kind'
+                    when octet_length(p_references[n]) > 255 then 'reference'
+                    when octet_length(p_content_types[n]) > 255 then 'content_type'
+                    when octet_length(p_traces[n]) > 255 then 'trace'
+                    when not isfinite(p_send_ats[n]) then 'send_at' end;
+    v_bad := n;
+    exit when v_fault is not null;
+  end loop;
+  if v_fault is null and (p_headers is not null or p_terms is not null) then
+    select m.n, m.fault into v_bad, v_fault
+      from (select n,
                    case when p_headers[n] is not null and not posthaste.plain_headers(p_headers[n]) then 'headers'
                         when p_headers[n] is not null
                              and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(p_headers[n]) h) > 16384 then 'headers '
@@ -68,20 +68,20 @@ begin
               from generate_series(1, cardinality(p_payloads)) n) m
      where m.fault is not null limit 1;
   end if;
-  if v_bad.fault is not null then
+  if v_fault is not null then
     raise exception using
-      errcode = case when v_bad.fault in ('payload', 'headers', 'terms', 'send_at') then 'PH400' else 'PH413' end, column = btrim(v_bad.fault),
-      message = case v_bad.fault
+      errcode = case when v_fault in ('payload', 'headers', 'terms', 'send_at') then 'PH400' else 'PH413' end, column = btrim(v_fault),
+      message = case v_fault
         when 'payload' then 'payload must not be null'
-        when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', v_bad.bytes, v_most[coalesce(v_of[v_bad.n], 1)])
+        when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', octet_length(p_payloads[v_bad]), v_most[coalesce(v_of[v_bad], 1)])
         when 'headers' then 'headers must be an object whose values are strings'
         when 'headers ' then 'headers are over 16 KiB together'
         when 'send_at' then 'send_at must be a time that comes'
         when 'terms' then 'terms must be an array of strings'
         when 'terms ' then 'a term is over 255 bytes'
         when 'terms  ' then 'there are over 1,000 terms'
-        else format('%s is over 255 bytes', v_bad.fault) end
-        || case when cardinality(p_payloads) > 1 then format(' (message %s)', v_bad.n) else '' end;
+        else format('%s is over 255 bytes', v_fault) end
+        || case when cardinality(p_payloads) > 1 then format(' (message %s)', v_bad) else '' end;
   end if;
   if p_wake then
     for i in 1..cardinality(v_queues) loop
