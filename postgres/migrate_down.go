@@ -51,7 +51,11 @@ func dropSchema(ctx context.Context, tx pgx.Tx) error {
 	}
 	// Read beforehand: the record goes with the tables.
 	own := map[string][]string{}
-	rows, err := tx.Query(ctx, ownObjects+` select case classid when 'pg_proc'::regclass then 'routine' else type end, identity from own`)
+	rows, err := tx.Query(ctx, ownObjects+` select
+		case when classid <> 'pg_proc'::regclass then type
+		     when exists (select from pg_depend d where d.classid = 'pg_constraint'::regclass
+		                     and d.refclassid = 'pg_proc'::regclass and d.refobjid = own.objid) then 'check'
+		     else 'routine' end, identity from own`)
 	if err != nil {
 		return readError(err)
 	}
@@ -62,11 +66,17 @@ func dropSchema(ctx context.Context, tx pgx.Tx) error {
 	}); err != nil {
 		return readError(err)
 	}
-	for _, kind := range []string{"view", "routine", "table", "sequence", "type"} {
-		if len(own[kind]) == 0 {
+	// Routines go before the tables whose rows they take, but for those that a
+	// table's checks call.
+	for _, kind := range []string{"view", "routine", "table", "check", "sequence", "type"} {
+		names := own[kind]
+		if len(names) == 0 {
 			continue
 		}
-		_, err := tx.Exec(ctx, "drop "+kind+" "+strings.Join(own[kind], ", "))
+		if kind == "check" {
+			kind = "routine"
+		}
+		_, err := tx.Exec(ctx, "drop "+kind+" "+strings.Join(names, ", "))
 		if err := dropError(kind, removal, err); err != nil {
 			return err
 		}
