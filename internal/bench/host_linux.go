@@ -108,6 +108,12 @@ func readProcess(pid int) (p process, ok bool) {
 	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n }
 	p.parent = number(1)
 	p.own = time.Duration(number(11)+number(12)) * tick
+	// Ticks are sampled, and miss most of what runs for less than one at a time.
+	if b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat"); err == nil {
+		if exact, err := strconv.ParseInt(string(bytes.SplitN(b, []byte(" "), 2)[0]), 10, 64); err == nil && exact > 0 {
+			p.own = time.Duration(exact)
+		}
+	}
 	p.reaped = time.Duration(number(13)+number(14)) * tick
 	return p, true
 }
