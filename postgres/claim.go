@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,11 +48,43 @@ var (
 func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	e.warmUp(ctx)
 	var id posthaste.WorkerID
 	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8))",
 		info.Name, info.Version, info.Lease.Seconds()).Scan((*int64)(&id))
 	// A registration whose answer got lost is a worker without claims.
 	return id, readError(err)
+}
+
+const (
+	warmSessions = 4 // as many as a worker's claims, settles and upkeep need at once
+	warmTimeout  = time.Second
+)
+
+// warmUp opens some sessions and lets them make their plans, once in an
+// engine's life. Otherwise the first claim in each, some time later, would take
+// as long as fifty others. What goes wrong only means that it does.
+func (e *Engine) warmUp(ctx context.Context) {
+	if e.polling || e.warm.Swap(true) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
+	defer cancel()
+	var sessions sync.WaitGroup
+	for range min(warmSessions, e.pool.Config().MaxConns) {
+		conn, err := e.pool.Acquire(ctx)
+		if err != nil {
+			break
+		}
+		// Held until all are there, so that each is another one.
+		defer conn.Release()
+		sessions.Go(func() {
+			if _, err := conn.Exec(ctx, "select posthaste.warm_up()"); err != nil {
+				e.log.Debug("a session was not warmed up", "error", err)
+			}
+		})
+	}
+	sessions.Wait()
 }
 
 // Unregister implements [posthaste.Claims].

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,8 +47,9 @@ type Engine struct {
 	pool    *pgxpool.Pool
 	owned   bool // Open made the pool, so Close closes it
 	polling bool
-	paces   sync.Map // paceKey → *pace
-	numbers sync.Map // WorkerID → *atomic.Int64: the highest number claimed with
+	warm    atomic.Bool // warmUp was called
+	paces   sync.Map    // paceKey → *pace
+	numbers sync.Map    // WorkerID → *atomic.Int64: the highest number claimed with
 	log     *slog.Logger
 }
 

@@ -44,6 +44,7 @@ begin
         ('posthaste_receiver', 'doze_key'),
         ('posthaste_receiver', 'lock_key'),
         ('posthaste_receiver', 'worker_register'),
+        ('posthaste_receiver', 'warm_up'),
         ('posthaste_receiver', 'worker_heartbeat'),
         ('posthaste_receiver', 'worker_look'),
         ('posthaste_receiver', 'worker_unregister'),

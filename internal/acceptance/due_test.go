@@ -90,9 +90,14 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 	r := s.recorder()
 	s.work(q, r, worker.Config{}, nothing)
 	probe := s.probe()
-	ids := s.send(q, 1) // the first one's sessions are new, which is another matter
-	s.recorded(r, history.Handled, len(ids))
-	committed := map[posthaste.MessageID]time.Duration{ids[0]: history.Now()}
+	// The first ones' sessions are new, which is another matter.
+	var ids []posthaste.MessageID
+	committed := map[posthaste.MessageID]time.Duration{}
+	for range 20 {
+		ids = append(ids, s.send(q, 1)...)
+		s.recorded(r, history.Handled, len(ids))
+		committed[ids[len(ids)-1]] = history.Now()
+	}
 	for n := range messages {
 		// A few ms after it was handled a worker looks again, and sleeps.
 		gap := time.Duration(random.IntN(6000)) * time.Microsecond

@@ -605,6 +605,7 @@ function snapshot_now() returns pg_snapshot language plpgsql volatile cost 100 s
 function story_add(p_story jsonb, p_attempt jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function truncate_slot(p_slot integer, p_last bigint, p_readers bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function warm_up() returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, jit=off
 function window_ranges(s0 pg_snapshot, s1 pg_snapshot, OUT lo bigint[], OUT hi bigint[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function without_places(c claims) returns claims language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function worker_heartbeat(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -733,6 +734,8 @@ grant EXECUTE on function snapshot_now() to posthaste_admin
 grant EXECUTE on function story_add(jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function summarize() to posthaste_admin
 grant EXECUTE on function truncate_slot(integer,bigint,bigint[]) to posthaste_admin
+grant EXECUTE on function warm_up() to posthaste_admin
+grant EXECUTE on function warm_up() to posthaste_receiver
 grant EXECUTE on function window_ranges(pg_snapshot,pg_snapshot) to posthaste_admin
 grant EXECUTE on function without_places(claims) to posthaste_admin
 grant EXECUTE on function worker_heartbeat(bigint) to posthaste_admin
