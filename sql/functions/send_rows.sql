@@ -1,11 +1,28 @@
 -- posthaste.send_rows: sends many messages given as parallel arrays, for clients
 -- that batch. JSON payloads are checked by the client.
 -- Arguments: null elements mean absent, and so do null arrays; delays in seconds; headers and terms as JSON.
--- Returns: the ids in order. Errors: as send; the text names the message.
+-- Returns: the ids in order. Errors: as send; the text names the message. PH400
+-- unless all arrays begin at 1 and are as long as the payloads.
 create or replace function posthaste.send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
   p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean)
 returns bigint[] language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
+  if cardinality(p_payloads) = 0 then
+    return '{}';
+  elsif p_payloads is null or p_queues is null
+     or least(array_lower(p_queues, 1), array_lower(p_payloads, 1), array_lower(p_content_types, 1), array_lower(p_keys, 1), array_lower(p_kinds, 1),
+              array_lower(p_headers, 1), array_lower(p_references, 1), array_lower(p_terms, 1), array_lower(p_delays, 1), array_lower(p_send_ats, 1),
+              array_lower(p_traces, 1)) <> 1
+     or greatest(array_lower(p_queues, 1), array_lower(p_payloads, 1), array_lower(p_content_types, 1), array_lower(p_keys, 1), array_lower(p_kinds, 1),
+              array_lower(p_headers, 1), array_lower(p_references, 1), array_lower(p_terms, 1), array_lower(p_delays, 1), array_lower(p_send_ats, 1),
+              array_lower(p_traces, 1)) <> 1
+     or not cardinality(p_payloads) = all (array[cardinality(p_queues), coalesce(cardinality(p_content_types), cardinality(p_payloads)),
+              coalesce(cardinality(p_keys), cardinality(p_payloads)), coalesce(cardinality(p_kinds), cardinality(p_payloads)),
+              coalesce(cardinality(p_headers), cardinality(p_payloads)), coalesce(cardinality(p_references), cardinality(p_payloads)),
+              coalesce(cardinality(p_terms), cardinality(p_payloads)), coalesce(cardinality(p_delays), cardinality(p_payloads)),
+              coalesce(cardinality(p_send_ats), cardinality(p_payloads)), coalesce(cardinality(p_traces), cardinality(p_payloads))]) then
+    raise exception using errcode = 'PH400', column = 'payloads', message = 'the arrays must begin at 1 and be as long as that of the payloads';
+  end if;
   return posthaste.insert_entries(p_queues, p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms,
     p_delays, p_send_ats, p_traces, p_wake);
 end $$;

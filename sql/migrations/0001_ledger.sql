@@ -124,7 +124,7 @@ create table posthaste.entries (
   -- short words, for every statement that inserts reads them anew from their text.
   check (due_at is null or isfinite(due_at)),
   check (greatest(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace),
-                  octet_length(payload) >> 17) <= 255),
+                  (octet_length(payload) - 1) >> 17) <= 255),
   check (headers is null or posthaste.plain_headers(headers))
 ) partition by list (((pos >> 22) & 15));
 
