@@ -33,12 +33,34 @@ type bound struct {
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
-// pipeline runs the statements one after the other in a single round trip,
-// each in a transaction of its own but for those joined, and hands each row of
-// transaction i to row(i, values), which must not keep values. A failing
-// transaction does not keep the later ones from running; the first error is
-// returned.
+// pipeline runs the statements one after the other, each in a transaction of its
+// own but for those joined, and hands each row of transaction i to row(i,
+// values), which must not keep values. It takes a single round trip, behind a
+// pooler one for each transaction. A failing transaction does not keep the later
+// ones from running; the first error is returned.
 func (e *Engine) pipeline(ctx context.Context, conn *pgx.Conn, row func(i int, values [][]byte) error, calls ...bound) error {
+	if !e.polling {
+		return e.roundTrip(ctx, conn, row, calls...)
+	}
+	// A pooler may take its server back after the first answer, and whoever comes
+	// next would get the second: one transaction at a time.
+	var first error
+	for i := 0; len(calls) > 0; i++ {
+		n := 1
+		for calls[n-1].joined {
+			n++
+		}
+		err := e.roundTrip(ctx, conn, func(_ int, values [][]byte) error { return row(i, values) }, calls[:n]...)
+		if first == nil {
+			first = err
+		}
+		calls = calls[n:]
+	}
+	return first
+}
+
+// roundTrip is pipeline in a single round trip.
+func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, values [][]byte) error, calls ...bound) error {
 	if !e.polling {
 		for _, c := range calls {
 			if _, err := conn.Prepare(ctx, c.statement.name, c.statement.sql); err != nil {
