@@ -35,6 +35,11 @@ const (
 	StateDiscarded State = "discarded" // was dead, and its dead letter was discarded
 )
 
+// States are all states, in the order in which people list them.
+func States() []State {
+	return []State{StateScheduled, StateReady, StateRunning, StateRetrying, StateDone, StateDead, StateDiscarded, StateCancelled}
+}
+
 // Settlement asks to settle one delivery. Exactly one of a settlement, a
 // rescue and a late settlement of the same delivery wins.
 type Settlement struct {

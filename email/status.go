@@ -44,10 +44,7 @@ func ParseStatus(s string) (Status, error) {
 // States returns the states of messages whose mails have this status.
 func (s Status) States() []posthaste.State {
 	var states []posthaste.State
-	for _, state := range []posthaste.State{
-		posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying,
-		posthaste.StateRunning, posthaste.StateDone, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled,
-	} {
+	for _, state := range posthaste.States() {
 		if statusOf[state] == s {
 			states = append(states, state)
 		}

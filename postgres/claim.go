@@ -116,10 +116,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 			beaten = true
 			return nil
 		}
-		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: -1}
-		if v[1] != nil {
-			look.NextDue = time.Duration(readFloat8(v[1]) * float64(time.Second))
-		}
+		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: readDue(v[1])}
 		reply.Maintain, reply.Rescue = readBool(v[2]), readBool(v[3])
 		reply.Looks = append(reply.Looks, look)
 		return nil
@@ -179,11 +176,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 			return deliver(v)
 		}
 		claimed = true
-		handed, reply.WantsIdle = readInt4(v[0]), readBool(v[1])
-		reply.NextDue = -1
-		if v[2] != nil {
-			reply.NextDue = time.Duration(readFloat8(v[2]) * float64(time.Second))
-		}
+		handed, reply.WantsIdle, reply.NextDue = readInt4(v[0]), readBool(v[1]), readDue(v[2])
 		timeout = time.Duration(readFloat8(v[3]) * float64(time.Second))
 		if v[4] == nil {
 			return nil
@@ -268,6 +261,14 @@ func (e *Engine) usedBefore(req posthaste.ClaimRequest) bool {
 type paceKey struct {
 	worker posthaste.WorkerID
 	queue  posthaste.QueueRef
+}
+
+// readDue reads how many seconds are left; null is -1, for nothing is due.
+func readDue(v []byte) time.Duration {
+	if v == nil {
+		return -1
+	}
+	return time.Duration(readFloat8(v) * float64(time.Second))
 }
 
 // readDelivery reads a row of posthaste.fetch. The values are only lent.

@@ -66,19 +66,14 @@ const (
 	defaultListed = 100
 )
 
-var states = []posthaste.State{
-	posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRunning, posthaste.StateRetrying,
-	posthaste.StateDone, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled,
-}
-
 func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "queue", "reference", "term", "state", "limit", "before")
 	filter := posthaste.MessageFilter{
 		Queue: q.text("queue"), Reference: q.text("reference"), Term: q.text("term"), State: posthaste.State(q.text("state")),
 		Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
-	if filter.State != "" && !slices.Contains(states, filter.State) {
-		q.fail("state", "must be one of "+words(states)+", and is "+strconv.Quote(string(filter.State)))
+	if filter.State != "" && !slices.Contains(posthaste.States(), filter.State) {
+		q.fail("state", "must be one of "+words(posthaste.States())+", and is "+strconv.Quote(string(filter.State)))
 	}
 	if q.err != nil {
 		return q.err

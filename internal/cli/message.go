@@ -17,15 +17,14 @@ func newMessage(a *app) *cobra.Command {
 	return newGroup("message", "Look at messages and their stories", newMessageLs(a), newMessageShow(a), notYet("cancel"))
 }
 
-var states = []string{
-	string(posthaste.StateScheduled), string(posthaste.StateReady), string(posthaste.StateRunning), string(posthaste.StateRetrying),
-	string(posthaste.StateDone), string(posthaste.StateDead), string(posthaste.StateDiscarded), string(posthaste.StateCancelled),
-}
-
 func newMessageLs(a *app) *cobra.Command {
 	var db database
 	var f posthaste.MessageFilter
 	var state, before string
+	var states []string
+	for _, s := range posthaste.States() {
+		states = append(states, string(s))
+	}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List messages, newest first",
 		Long: `List messages, newest first. With --state, other than dead, it looks at the

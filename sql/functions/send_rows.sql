@@ -10,17 +10,11 @@ begin
   if cardinality(p_payloads) = 0 then
     return '{}';
   elsif p_payloads is null or p_queues is null
-     or least(array_lower(p_queues, 1), array_lower(p_payloads, 1), array_lower(p_content_types, 1), array_lower(p_keys, 1), array_lower(p_kinds, 1),
-              array_lower(p_headers, 1), array_lower(p_references, 1), array_lower(p_terms, 1), array_lower(p_delays, 1), array_lower(p_send_ats, 1),
-              array_lower(p_traces, 1)) <> 1
-     or greatest(array_lower(p_queues, 1), array_lower(p_payloads, 1), array_lower(p_content_types, 1), array_lower(p_keys, 1), array_lower(p_kinds, 1),
-              array_lower(p_headers, 1), array_lower(p_references, 1), array_lower(p_terms, 1), array_lower(p_delays, 1), array_lower(p_send_ats, 1),
-              array_lower(p_traces, 1)) <> 1
-     or not cardinality(p_payloads) = all (array[cardinality(p_queues), coalesce(cardinality(p_content_types), cardinality(p_payloads)),
-              coalesce(cardinality(p_keys), cardinality(p_payloads)), coalesce(cardinality(p_kinds), cardinality(p_payloads)),
-              coalesce(cardinality(p_headers), cardinality(p_payloads)), coalesce(cardinality(p_references), cardinality(p_payloads)),
-              coalesce(cardinality(p_terms), cardinality(p_payloads)), coalesce(cardinality(p_delays), cardinality(p_payloads)),
-              coalesce(cardinality(p_send_ats), cardinality(p_payloads)), coalesce(cardinality(p_traces), cardinality(p_payloads))]) then
+     -- Null arrays compare to null, which no <> any counts.
+     or 1 <> any (array[array_lower(p_queues, 1), array_lower(p_payloads, 1), array_lower(p_content_types, 1), array_lower(p_keys, 1), array_lower(p_kinds, 1),
+              array_lower(p_headers, 1), array_lower(p_references, 1), array_lower(p_terms, 1), array_lower(p_delays, 1), array_lower(p_send_ats, 1), array_lower(p_traces, 1)])
+     or cardinality(p_payloads) <> any (array[cardinality(p_queues), cardinality(p_payloads), cardinality(p_content_types), cardinality(p_keys), cardinality(p_kinds),
+              cardinality(p_headers), cardinality(p_references), cardinality(p_terms), cardinality(p_delays), cardinality(p_send_ats), cardinality(p_traces)]) then
     raise exception using errcode = 'PH400', column = 'payloads', message = 'the arrays must begin at 1 and be as long as that of the payloads';
   end if;
   return posthaste.insert_entries(p_queues, p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms,
