@@ -124,6 +124,27 @@ func (s *suite) claimed(w posthaste.WorkerID, n int) (all []posthaste.RawDeliver
 	return all
 }
 
+// claimOrAlone claims once, and once more as a worker that has nothing else to do
+// where the engine asks for that, and checks what may be handed out how.
+func (s *suite) claimOrAlone(w posthaste.WorkerID, limit int) []posthaste.RawDelivery {
+	s.Helper()
+	for _, idle := range []bool{false, true} {
+		req := s.request(w, limit)
+		req.Idle = idle
+		reply, err := s.engine.Claim(s.ctx, req)
+		s.must(err)
+		for _, d := range reply.Deliveries {
+			if d.Alone && (len(reply.Deliveries) != 1 || !idle) {
+				s.Errorf("to run alone it was handed out with %d others, idle %v", len(reply.Deliveries)-1, idle)
+			}
+		}
+		if len(reply.Deliveries) > 0 || !reply.WantsIdle {
+			return reply.Deliveries
+		}
+	}
+	return nil
+}
+
 // none checks that a claim finds nothing.
 func (s *suite) none(w posthaste.WorkerID) {
 	s.Helper()
