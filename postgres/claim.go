@@ -22,8 +22,8 @@ var (
 	claimStatement = statement{
 		name: "posthaste_claim",
 		sql: "select handed, wants_idle, next_due, timeout, delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
-			" from posthaste.claim_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-		oids: []uint32{pgtype.Int4OID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID},
+			" from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID},
 	}
 	heartbeatStatement = statement{
 		name: "posthaste_heartbeat",
@@ -166,8 +166,8 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if pace.large.Load() {
 		rows = 0
 	}
-	calls := []bound{{statement: &claimStatement, params: [][]byte{int4Param(int32(rows)), int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue),
-		textParam(subscription), int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due), boolParam(e.usedBefore(req))}}}
+	calls := []bound{{statement: &claimStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue),
+		textParam(subscription), int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due), boolParam(e.usedBefore(req)), int4Param(int32(rows))}}}
 	if rows == 0 {
 		calls = append(calls, fetch)
 	}

@@ -29,6 +29,9 @@ const (
 	// awakeDoze is how long a process that was woken keeps the doze key. Idle
 	// queues are asleep again by then; under load senders should not notify.
 	awakeDoze = 50 * time.Millisecond
+	// awakeBell is how long it keeps the bell: over one find in calm traffic, which
+	// spares it letting go of the bell and asking for it again.
+	awakeBell = 5 * time.Millisecond
 )
 
 // armed is what the wake-up of a sleeping queue rests on: the words of
@@ -162,29 +165,42 @@ func (d *doorbell) fallAsleep(queue string) (*sleeper, error) {
 	return s, nil
 }
 
-// wakeUp ends a Sleep. Its caller goes on at once: until the bell is let go of,
-// a few more sends notify, which costs them something and loses nothing.
+// wakeUp ends a Sleep. Its caller goes on at once, and has the keys for a while
+// longer: until they are let go of a few more sends notify, which costs them
+// something and loses nothing.
 // leaving says that this process will not look again, so that others that
 // slept by its key must be told.
 func (d *doorbell) wakeUp(s *sleeper, leaving bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.asleep = false
-	if s.bell {
-		d.releaseBell(s, leaving)
-	}
-	if !s.doze {
+	if leaving {
+		if s.bell {
+			d.releaseBell(s, true)
+		}
+		if s.doze {
+			d.releaseDoze(s, true)
+		}
 		return
 	}
-	if leaving {
-		d.releaseDoze(s, true)
+	keep := awakeBell
+	switch {
+	case s.doze:
+		keep = awakeDoze
+	case !s.bell:
 		return
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(awakeDoze, func() {
+	timer = time.AfterFunc(keep, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if s.letGo == timer && !s.asleep && s.doze {
+		if s.letGo != timer || s.asleep {
+			return
+		}
+		if s.bell {
+			d.releaseBell(s, false)
+		}
+		if s.doze {
 			d.releaseDoze(s, false)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -261,6 +262,7 @@ func (l *line) listen(wait context.Context, conn *pgx.Conn) error {
 		l.bell.mu.Lock()
 		l.interrupt() // frees the context's timer
 		l.bell.mu.Unlock()
+		runtime.Gosched() // to who was woken
 		return nil
 	}
 	if conn.IsClosed() || wait.Err() == nil {

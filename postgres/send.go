@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -27,6 +28,13 @@ var sendRows = statement{
 	sql:  "select posthaste.send_rows($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)",
 	oids: []uint32{pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.JSONBArrayOID,
 		pgtype.TextArrayOID, pgtype.JSONBArrayOID, pgtype.Float8ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.BoolOID},
+}
+
+var sendRow = statement{
+	name: "posthaste_send_row",
+	sql:  "select posthaste.send_row($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)",
+	oids: []uint32{pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONBOID,
+		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.BoolOID},
 }
 
 // row is a message as it is stored: everything encoded and checked.
@@ -172,8 +180,23 @@ func (e *Engine) sendIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]post
 	return ids, nil
 }
 
-// sendArrays sends rows by one call of posthaste.send_rows.
+// sendArrays sends rows by one call of posthaste.send_rows, or of
+// posthaste.send_row, which is cheaper for one.
 func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]posthaste.MessageID, error) {
+	if len(rows) == 1 {
+		var id posthaste.MessageID
+		err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
+			id = posthaste.MessageID(readInt8(values[0]))
+			return nil
+		}, bound{statement: &sendRow, params: append(rows[0].cells(), boolParam(!rows[0].NoWake))})
+		if err == nil && id == 0 {
+			err = errors.New("posthaste.send_row answered no id")
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []posthaste.MessageID{id}, nil
+	}
 	var ids []posthaste.MessageID
 	err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
 		for _, id := range readInt8Array(values[0]) {
@@ -187,43 +210,51 @@ func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]
 	return ids, err
 }
 
-func rowParams(rows []row) [][]byte {
-	columns := make([][][]byte, 11)
-	cells := make([][]byte, 11*len(rows))
-	for i := range columns {
-		columns[i] = cells[i*len(rows) : (i+1)*len(rows)]
-	}
+// cells are the row's columns in the order of send_row's and send_rows'
+// parameters, nil where the message has none.
+func (r *row) cells() [][]byte {
 	optional := func(s string) []byte {
 		if s == "" {
 			return nil
 		}
 		return []byte(s)
 	}
+	cells := make([][]byte, 11, 12)
+	cells[0] = []byte(r.Queue)
+	if cells[1] = r.body; r.body == nil {
+		cells[1] = []byte{}
+	}
+	cells[2] = optional(r.contentType)
+	cells[3] = optional(r.Key)
+	cells[4] = optional(r.Kind)
+	if r.headers != nil {
+		cells[5] = append([]byte{1}, r.headers...)
+	}
+	cells[6] = optional(r.Reference)
+	if len(r.Terms) > 0 {
+		cells[7] = append([]byte{1}, termsJSON(r.Terms)...)
+	}
+	if r.Delay > 0 {
+		cells[8] = float8(r.Delay.Seconds())
+	}
+	if !r.SendAt.IsZero() {
+		cells[9] = timeParam(r.SendAt)
+	}
+	cells[10] = optional(r.trace)
+	return cells
+}
+
+func rowParams(rows []row) [][]byte {
+	columns := make([][][]byte, 11)
+	for i := range columns {
+		columns[i] = make([][]byte, len(rows))
+	}
 	wake := false
 	for i := range rows {
-		r := &rows[i]
-		columns[0][i] = []byte(r.Queue)
-		if columns[1][i] = r.body; r.body == nil {
-			columns[1][i] = []byte{}
+		for c, cell := range rows[i].cells() {
+			columns[c][i] = cell
 		}
-		columns[2][i] = optional(r.contentType)
-		columns[3][i] = optional(r.Key)
-		columns[4][i] = optional(r.Kind)
-		if r.headers != nil {
-			columns[5][i] = append([]byte{1}, r.headers...)
-		}
-		columns[6][i] = optional(r.Reference)
-		if len(r.Terms) > 0 {
-			columns[7][i] = append([]byte{1}, termsJSON(r.Terms)...)
-		}
-		if r.Delay > 0 {
-			columns[8][i] = float8(r.Delay.Seconds())
-		}
-		if !r.SendAt.IsZero() {
-			columns[9][i] = timeParam(r.SendAt)
-		}
-		columns[10][i] = optional(r.trace)
-		wake = wake || !r.NoWake
+		wake = wake || !rows[i].NoWake
 	}
 	elements := []uint32{pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONBOID,
 		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID}

@@ -5,20 +5,19 @@
 -- settled by itself; alone: one that must run alone may be handed out; due:
 -- whether to look at the due track also where something is fresh; wait: whether
 -- to wait for the readers.
--- Returns: handed, or -1 if a reader was busy; made, the ids of its claims; wants_idle; next_due, where asked
+-- Returns: handed, or -1 if a reader was busy; made, its claims; live, the slots that it looked into; wants_idle; next_due, where asked
 -- for and known and nothing was handed out.
--- Locks: the readers, ascending. Inserts: claims, leases.
+-- Locks: the readers, ascending. The settings that hold its plans are its
+-- callers': to pin them once more would cost each claim as much as a query. Inserts: claims, leases.
 create or replace function posthaste.claim_lane(p_queue int, p_subscription int, p_lane int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean,
-  out handed int, out made bigint[], out wants_idle boolean, out next_due timestamptz)
+  out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+set search_path = pg_catalog, pg_temp as $$
 declare
   v_reader bigint := posthaste.reader_key(p_queue, p_subscription, p_lane, 0);
   s pg_snapshot;
   t timestamptz;
-  l posthaste.live;
   c posthaste.claims;
   w posthaste.claims;
   d record;
@@ -32,7 +31,8 @@ declare
 begin
   handed := -1;
   wants_idle := false;
-  if not posthaste.lock_reader(v_reader, p_wait) then
+  -- lock_reader costs a subtransaction: only where it has to wait.
+  if not pg_try_advisory_xact_lock(posthaste.lock_key(1, v_reader)) and not posthaste.lock_reader(v_reader, p_wait) then
     return;
   end if;
   if p_due and not posthaste.lock_reader(v_reader + 1, p_wait) then
@@ -44,7 +44,7 @@ begin
   -- not see what the claim before this one saw.
   s := posthaste.snapshot_now();
   t := clock_timestamp();
-  l := posthaste.live_slots();
+  live := posthaste.live_slots();
 
   -- While both tracks have work each gets about half of a claim; of a claim of
   -- one message, every other.
@@ -55,11 +55,11 @@ begin
         exit when handed > 0 or not posthaste.lock_reader(v_reader + 1, p_wait);
         s := posthaste.snapshot_now();
         t := clock_timestamp();
-        l := posthaste.live_slots();
+        live := posthaste.live_slots();
       end if;
-      w := posthaste.cursor_of(v_reader + 1, l);
+      w := posthaste.cursor_of(v_reader + 1, live);
       t := greatest(t, w.t1);
-      d := posthaste.due_idle(p_queue, p_lane, w, t, l);
+      d := posthaste.due_idle(p_queue, p_lane, w, t, live);
       next_due := d.next_due;
       continue when d.idle;
       next_due := null;
@@ -81,13 +81,13 @@ begin
           w.last_pos := 0;
           w.last_due := '-infinity';
         end if;
-        d := posthaste.due_slice(p_queue, p_subscription, p_lane, w, case when v_step = 1 then (v_left + 1) / 2 else v_left end, p_alone, l);
+        d := posthaste.due_slice(p_queue, p_subscription, p_lane, w, case when v_step = 1 then (v_left + 1) / 2 else v_left end, p_alone, live);
         w := d.w;
         v_walked := v_walked + d.walked;
         wants_idle := wants_idle or d.wants_idle;
         if w.places > 0 then
           w := posthaste.put_claim(w, p_holder, p_number, p_until, p_single);
-          made := made || w.id;
+          made := made || w;
           handed := handed + w.places;
           v_left := v_left - w.places;
           v_alone := w.alone;
@@ -108,23 +108,23 @@ begin
           from (select e.due_at, e.for_subscription
                   from posthaste.entries e
                  where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.due_at > w.t1
-                   and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                   and posthaste.in_slots((e.pos >> 22) & 15, live.a, live.b, live.c, live.d, live.e, live.f)
                  order by e.due_at, e.pos limit 100) e
          where e.for_subscription is null or e.for_subscription = p_subscription
          limit 1;
       end if;
     else
-      c := posthaste.cursor_of(v_reader, l);
+      c := posthaste.cursor_of(v_reader, live);
       v_found := 0;
       if not c.ended then
-        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, v_left, l);
+        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, v_left, live);
         v_found := f.places;
       end if;
       if v_found = 0 then
         c.s0 := c.s1;
         c.s1 := s;
         c.window_claim := null;
-        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, v_left, l);
+        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, v_left, live);
         v_found := f.places;
       end if;
       if v_found > 0 then
@@ -139,7 +139,7 @@ begin
         c.t0 := null;
         c.t1 := null;
         c := posthaste.put_claim(c, p_holder, p_number, p_until, p_single);
-        made := made || c.id;
+        made := made || c;
         v_left := v_left - f.places;
         handed := handed + f.places;
       end if;

@@ -7,4 +7,4 @@ returns table (place int, pos bigint, message_id bigint, created_at timestamptz,
 language sql stable rows 1000 set search_path = pg_catalog, pg_temp as
 $$ select f.ordinality::int - 1, f.pos, f.message_id, f.created_at, f.due_at, f.attempt, f.failures, f.losses, f.losses_alone,
           f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload, f.ord
-     from posthaste.fetch(null, null, c) with ordinality f $$;
+     from posthaste.fetch(null, null, array[c]) with ordinality f $$;

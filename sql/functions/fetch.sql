@@ -1,6 +1,8 @@
 -- posthaste.fetch: reads the slices of a worker's claim of a number, outside the
 -- readers' locks and as often as wanted: entries never change.
--- Arguments: worker and number; or a claim's row in their place.
+-- Arguments: worker and number; or, where they are known, the rows of its claims
+-- in their place; the live slots, if they are known and the claims are of this
+-- transaction.
 -- Returns: one row per delivery that is not withheld, in key order; none where
 -- the number has nothing. A row's delivery is numbered_from + its ordinality:
 -- numbering the rows in here would copy them all once more. An empty answer after a lost reply proves nothing:
@@ -8,7 +10,8 @@
 -- Errors: PH409 "reclaimed" if there are not as many rows as the claim says, for
 -- places would be counted wrong. A snapshot older than the claim ends so, too.
 -- Reads: claims, entries, slots, cancelled.
-create or replace function posthaste.fetch(p_worker bigint, p_number bigint, p_claim posthaste.claims default null)
+create or replace function posthaste.fetch(p_worker bigint, p_number bigint, p_claims posthaste.claims[] default null,
+  p_live posthaste.live default null)
 returns table (numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
   attempt smallint, failures smallint, losses smallint, losses_alone smallint,
   content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8)
@@ -16,9 +19,9 @@ language plpgsql stable security definer rows 1000
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
 declare
-  c posthaste.claims := p_claim;
-  l posthaste.live := posthaste.live_slots();
-  v_more posthaste.claims[];
+  c posthaste.claims;
+  l posthaste.live := coalesce(p_live, posthaste.live_slots());
+  v_claims posthaste.claims[] := p_claims;
   v_queue int;
   v_subscription int;
   v_lane int;
@@ -28,18 +31,16 @@ declare
   v_rows int;
   v_returned int := 0;
 begin
-  if c.id is null then
+  if v_claims is null then
     -- Between and ordered twice, or the choice of the index would be left to chance.
-    v_more := array(select k from (
+    v_claims := array(select k from (
                       select k from posthaste.claims k
                        where k.holder = p_worker and k.number between p_number and p_number
                          and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
                        order by k.number) x (k)
                      order by (x.k).id);
-  else
-    v_more := array[c];
   end if;
-  foreach c in array v_more loop
+  foreach c in array v_claims loop
     continue when c.places = 0;
     v_queue := c.reader >> 20;
     v_subscription := (c.reader >> 10) & 1023;

@@ -11,15 +11,17 @@ declare
   v_first bigint;
   v_last bigint;
   v_count bigint;
+  v_newest bigint;
+  v_epoch bigint;
   v_slots bigint[];
   v_cuts int[];
 begin
   -- A slot that is announced lies ahead of the sequence and is no mark of where
   -- it has come to.
-  select min(s.slot), max(s.slot), case when max(s.epoch) filter (where s.epoch <= p.last_value >> 22) = p.last_value >> 22 then count(*) end
-    into v_first, v_last, v_count
-    from posthaste.positions p cross join posthaste.slots s where s.live group by p.last_value;
-  if v_last - v_first + 1 = v_count then
+  select p.last_value >> 22 into v_epoch from posthaste.positions p;
+  select min(s.slot), max(s.slot), count(*), max(s.epoch) filter (where s.epoch <= v_epoch)
+    into v_first, v_last, v_count, v_newest from posthaste.slots s where s.live;
+  if v_newest = v_epoch and v_last - v_first + 1 = v_count then
     return row(v_first, v_last, 1, 0, 1, 0)::posthaste.live;
   end if;
   with marked as (select p.last_value >> 22 as epoch, coalesce(max(s.epoch) filter (where s.live and s.epoch <= p.last_value >> 22), (p.last_value >> 22) - 16) as newest

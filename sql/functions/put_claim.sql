@@ -15,13 +15,6 @@ begin
   perform pg_current_xact_id();
   c.id := nextval('posthaste.positions');
   c.slot := (c.id >> 22) & 15;
-  c.seq := c.seq + 1;
-  c.total := c.total + c.places;
-  c.holder := p_holder;
-  c.number := p_number;
-  c.single := p_single;
-  c.alone := coalesce(c.alone, false);
-  c.at := clock_timestamp();
   -- Snapshots with many ids in progress stand in the window's first claim of
   -- each slot, and the others point to it.
   if v_before.id is not null and v_before.slot = c.slot and pg_column_size(c.s0) + pg_column_size(c.s1) > 256
@@ -33,7 +26,10 @@ begin
   else
     c.window_claim := null;
   end if;
-  insert into posthaste.claims select c.*;
+  insert into posthaste.claims
+  values (c.slot, c.places, c.part, p_single, coalesce(c.alone, false), c.ended, c.id, c.reader, c.seq + 1, c.total + c.places, p_holder, p_number,
+          clock_timestamp(), c.window_claim, c.first_xid, c.first_pos, c.last_xid, c.last_pos, c.first_due, c.last_due, c.t0, c.t1, c.s0, c.s1)
+  returning * into c;
   if p_until is not null and c.places > 0 then
     insert into posthaste.leases (slot, claim, subscriber, until) values (c.slot, c.id, c.reader >> 10, p_until);
   end if;

@@ -16,7 +16,7 @@ create or replace function posthaste.receive(queue text, max int, lease interval
 returns table (delivery_id bigint, message_id bigint, attempt int, key text, kind text, headers jsonb, payload bytea,
   content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb)
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
 declare
   v_sub record;
@@ -24,7 +24,6 @@ declare
   v_lanes int;
   v_start int;
   v_held boolean := false;
-  v_claim bigint;
   c posthaste.claims;
 begin
   perform posthaste.check_options(receive.options, array['subscription'], '{}');
@@ -56,8 +55,7 @@ begin
     v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_start, receive.max,
       null, null, clock_timestamp() + receive.lease, true, true, true, true);
   end if;
-  foreach v_claim in array coalesce(v_lane.made, '{}') loop
-    select k.* into c from posthaste.claims k where k.slot = (v_claim >> 22) & 15 and k.id = v_claim;
+  foreach c in array coalesce(v_lane.made, '{}') loop
     return query
       select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, d.headers, d.payload,
              coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story

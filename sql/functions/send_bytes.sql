@@ -17,6 +17,5 @@ begin
       raise exception using errcode = 'PH400', column = 'payload', message = 'payload is not valid JSON: ' || sqlerrm;
     end;
   end if;
-  return (posthaste.insert_entries(array[queue], array[payload], array[o.content_type], array[o.key], array[o.kind], case when o.headers is not null then array[o.headers] end,
-    array[o.reference], case when o.terms is not null then array[o.terms] end, array[o.delay], array[o.send_at], array[o.trace], o.wake))[1];
+  return posthaste.send_row(queue, payload, o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake);
 end $$;

@@ -30,7 +30,7 @@ begin
   perform posthaste.fetch(0, 0);
   perform posthaste.settle(array[0::bigint], array[B'0'::bit varying]);
   begin
-    perform posthaste.fetch(null, null, c);
+    perform posthaste.fetch(null, null, array[c]);
   exception when sqlstate 'PH409' then
     null; -- the row that it has not
   end;
