@@ -63,6 +63,13 @@ type orders struct {
 	tell  func(report)
 }
 
+// stay waits until the parent lets go of this process. The CPU time of a session
+// that ends meanwhile is out of reach until the server has cleared it away.
+func (o *orders) stay() {
+	for range o.next {
+	}
+}
+
 func serveRole(role string, in io.Reader, out io.Writer) int {
 	do, ok := roles[role]
 	if !ok {

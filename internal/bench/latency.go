@@ -171,6 +171,7 @@ func latencySender(ctx context.Context, o *orders) error {
 	default:
 	}
 	o.tell(report{Sent: count, CPU: ownCPU() - cpu})
+	o.stay()
 	return nil
 }
 
@@ -243,5 +244,6 @@ func latencyWorker(ctx context.Context, o *orders) error {
 		r.Samples = append(r.Samples, way)
 	}
 	o.tell(r)
+	o.stay()
 	return err
 }

@@ -35,7 +35,7 @@ func pinned(ctx context.Context, r *run) (err error) {
 
 	r.phase("flow under an open snapshot")
 	during := r.part(1 - warming)
-	sampled := sample(ctx, t, during)
+	sampled := sample(ctx, t, during, r.server.meter)
 	own := cost{meter: r.server.meter}
 	var s stretch
 	err = r.profiled(true, func() error {
@@ -50,8 +50,9 @@ func pinned(ctx context.Context, r *run) (err error) {
 	}
 	t.audit(r, s.complete)
 	res := r.result
-	first, last := sixths[0], sixths[len(sixths)-1]
-	res.PinnedResult = &PinnedResult{FirstPerSecond: *known(first), LastPerSecond: *known(last), Sixths: rounded(sixths)}
+	rates, cpu := sixths.rates, sixths.cpu
+	first, last := rates[0], rates[len(rates)-1]
+	res.PinnedResult = &PinnedResult{FirstPerSecond: *known(first), LastPerSecond: *known(last), Sixths: rounded(rates), SixthsCPU: rounded(cpu)}
 	res.PerSecond, res.Ratio = known(rate(s.messages, s.whole)), quotient(last, first)
 	res.Batch, res.Messages = r.o.Batch, s.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
@@ -76,23 +77,36 @@ func pin(ctx context.Context, url string) (release func(), err error) {
 	return release, nil
 }
 
-// sample measures what is settled in each sixth of the time.
-func sample(ctx context.Context, t *traffic, during time.Duration) <-chan []float64 {
-	out := make(chan []float64, 1)
+// parts are the rates of parts of a run, and the server's CPU per message in
+// them, in microseconds; nil if that is out of reach.
+type parts struct {
+	rates, cpu []float64
+}
+
+// sample measures what is settled in each sixth of the time, and what it costs.
+func sample(ctx context.Context, t *traffic, during time.Duration, m meter) <-chan parts {
+	out := make(chan parts, 1)
 	go func() {
-		const parts = 6
-		rates := make([]float64, 0, parts)
+		const n = 6
+		var p parts
 		begun, at, count := time.Now(), time.Now(), t.settled.count.Load()
-		for i := range parts {
+		used, known := m.total()
+		for i := range n {
 			select {
-			case <-time.After(time.Until(begun.Add(during * time.Duration(i+1) / parts))):
+			case <-time.After(time.Until(begun.Add(during * time.Duration(i+1) / n))):
 			case <-ctx.Done():
 			}
-			now, n := time.Now(), t.settled.count.Load()
-			rates = append(rates, rate(n-count, now.Sub(at)))
-			at, count = now, n
+			now, settled := time.Now(), t.settled.count.Load()
+			total, still := m.total()
+			p.rates = append(p.rates, rate(settled-count, now.Sub(at)))
+			p.cpu = append(p.cpu, float64((total-used).Microseconds())/float64(max(settled-count, 1)))
+			known = known && still
+			at, count, used = now, settled, total
 		}
-		out <- rates
+		if !known {
+			p.cpu = nil
+		}
+		out <- p
 	}()
 	return out
 }

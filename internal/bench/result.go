@@ -89,6 +89,9 @@ type PinnedResult struct {
 	LastPerSecond  float64 `json:"last_per_second"`
 	// Sixths is the rate of each sixth of the run.
 	Sixths []float64 `json:"sixths_per_second"`
+	// SixthsCPU is the server's CPU per message in each of them, in microseconds,
+	// which a busy machine moves less than the rate. Null where that is out of reach.
+	SixthsCPU []float64 `json:"sixths_server_cpu_us_per_message"`
 }
 
 // BacklogResult is what scenario backlog has of its own.
@@ -164,6 +167,9 @@ func median(values []float64) float64 {
 }
 
 func rounded(values []float64) []float64 {
+	if values == nil {
+		return nil
+	}
 	out := make([]float64, len(values))
 	for i, v := range values {
 		out[i] = *known(v)

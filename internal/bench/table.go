@@ -161,6 +161,9 @@ func (r *Result) lines() (lines [][2]string) {
 	if p := r.PinnedResult; p != nil {
 		line("first sixth", "%s/s", grouped(p.FirstPerSecond))
 		line("last sixth", "%s/s", grouped(p.LastPerSecond))
+		if n := len(p.SixthsCPU); n > 0 {
+			line("of the server", "%g µs CPU per message in the first sixth, %g µs in the last", p.SixthsCPU[0], p.SixthsCPU[n-1])
+		}
 	}
 	if b := r.BacklogResult; b != nil {
 		line("with an empty queue", "%s/s", grouped(b.EmptyPerSecond))
