@@ -55,7 +55,7 @@ func TestRuleTheDueTrackIsReadAfterItsLock(t *testing.T) {
 			return fmt.Sprintf("then handed out %d of an emptied track", again)
 		}
 		return ""
-	}, without("the marks of then", patch{file: "claim_lane.sql", old: "        l := posthaste.live_slots();\n", new: ""}),
+	}, without("the marks of then", patch{file: "claim_lane.sql", old: "        live := posthaste.live_slots();\n", new: ""}),
 		without("the snapshot of then", patch{file: "claim_lane.sql", old: "        s := posthaste.snapshot_now();\n", new: ""}))
 }
 
@@ -151,5 +151,56 @@ func TestLargestPayloadIsStored(t *testing.T) {
 	}
 	if code := s.code(`insert into posthaste.entries (queue_id, payload) select id, convert_to(repeat('x', 33554433), 'UTF8') from posthaste.queue_settings where name = 'big'`); code != "23514" {
 		t.Errorf("one byte more, past the functions: %q, want 23514", code)
+	}
+}
+
+// Dropping a queue waits for the senders in flight, or what they commit
+// afterwards would be accepted and belong to nobody.
+func TestRuleDroppingWaitsForSenders(t *testing.T) {
+	const lock = "perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext("
+	rule(t, func(t *testing.T, url string) string {
+		s, sender, dropper := begin(t, url), connect(t, url), connect(t, url)
+		for _, send := range []string{
+			`select posthaste.send('q', '1')`,
+			`select posthaste.send_many('q', '[{"payload": 1}, {"payload": 2}]')`,
+			`select posthaste.copy_begin('q', 100, 10, true)`,
+		} {
+			sender.exec(`begin`)
+			sender.exec(send)
+			dropping := dropper.start(`select 0::bigint from posthaste.drop_queue('q')`)
+			early := false
+			until(t, "the drop waits or is done", func() bool {
+				select {
+				case a := <-dropping:
+					early = a.err == nil
+					return true
+				default:
+					return get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(dropper.PgConn().PID()))
+				}
+			})
+			if early {
+				return "dropped beneath " + send
+			}
+			sender.exec(`commit`)
+			if a := <-dropping; a.err != nil {
+				t.Fatal(a.err)
+			}
+			s.exec(`select posthaste.create_queue('q')`)
+		}
+		return ""
+	}, without("the lock of one", patch{file: "send_row.sql", old: lock + "p_queue)))", new: "perform (((1)))"}),
+		without("the lock of many", patch{file: "insert_entries.sql", old: lock + "v_name)))", new: "perform (((1)))"}),
+		without("the lock of copy", patch{file: "copy_begin.sql", old: lock + "p_queue)))", new: "perform (((1)))"}))
+}
+
+// claim_lane leaves the settings that hold its plans to its callers.
+func TestCallersOfClaimLaneHoldItsPlans(t *testing.T) {
+	t.Parallel()
+	s := connect(t, testpg.New(t))
+	const needed = `array['plan_cache_mode=force_generic_plan', 'enable_seqscan=off', 'enable_bitmapscan=off', 'enable_sort=off', 'jit=off']`
+	callers := list[string](s, `select p.proname::text || case when p.proconfig @> `+needed+` then '' else ' without' end
+		from pg_proc p where p.pronamespace = 'posthaste'::regnamespace and p.prosrc ~ 'posthaste\.claim_lane\(' order by 1`)
+	if !slices.Equal(callers, []string{"claim", "receive"}) {
+		t.Errorf("callers %v, want claim and receive, with %s", callers, needed)
 	}
 }

@@ -338,7 +338,7 @@ func TestRuleSlotsRunInToAreLive(t *testing.T) {
 		}
 		return ""
 	}, without("counting on",
-		patch{file: "live_slots.sql", old: "case when max(s.epoch) filter (where s.epoch <= p.last_value >> 22) = p.last_value >> 22 then count(*) end", new: "count(*)"},
+		patch{file: "live_slots.sql", old: "v_newest = v_epoch and ", new: ""},
 		patch{file: "live_slots.sql", old: "from marked m cross join", new: "from marked m join"},
 		patch{file: "live_slots.sql", old: "m.epoch) g) x (slot)", new: "m.epoch) g on false) x (slot)"}))
 }
@@ -371,8 +371,8 @@ func TestRuleMarksAreReadAfterTheSnapshot(t *testing.T) {
 		}
 		return ""
 	}, without("the order of snapshot and marks",
-		patch{file: "claim_lane.sql", old: "  l posthaste.live;\n", new: "  l posthaste.live := posthaste.live_slots();\n"},
-		patch{file: "claim_lane.sql", old: "  l := posthaste.live_slots();\n", new: "", times: 2}))
+		patch{file: "claim_lane.sql", old: "  live := posthaste.live_slots();\n", new: "", times: 2},
+		patch{file: "claim_lane.sql", old: "  handed := -1;\n", new: "  handed := -1;\n  live := posthaste.live_slots();\n"}))
 }
 
 // A claim in a long transaction stops its reader for everybody: the others are
