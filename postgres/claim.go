@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -183,6 +184,9 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		}
 		return deliver(v[4:])
 	}, calls...)
+	if err == nil && !claimed {
+		claimed, err = true, errors.New("posthaste.claim answered nothing")
+	}
 	if err == nil && handed > rows && rows > 0 {
 		err = e.call(ctx, func(_ int, v [][]byte) error { return deliver(v) }, fetch)
 	}

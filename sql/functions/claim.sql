@@ -29,7 +29,8 @@ declare
   v_subscription int;
   v_lanes int;
   v_lane record;
-  l posthaste.live;
+  v_made posthaste.claims[];
+  v_live posthaste.live;
   v_due timestamptz;
 begin
   if p_max not between 1 and 4096 or p_max is null then
@@ -61,22 +62,19 @@ begin
   -- The first try of this number may still be running behind a cut connection.
   perform pg_advisory_xact_lock(posthaste.lock_key(8, p_worker * 1000003 + p_number));
   if p_again then
-    l := posthaste.live_slots();
+    v_live := posthaste.live_slots();
     -- Between and ordered, or the choice of the index would be left to chance.
     select coalesce(sum(k.places), 0) into handed from (
       select c.places from posthaste.claims c
        where c.holder = p_worker and c.number between p_number and p_number
-         and posthaste.in_slots(c.slot, l.a, l.b, l.c, l.d, l.e, l.f)
+         and posthaste.in_slots(c.slot, v_live.a, v_live.b, v_live.c, v_live.d, v_live.e, v_live.f)
        order by c.number) k;
-    if handed > 0 then
-      return next;
-      return;
-    end if;
   end if;
   -- The settle's flush covers the claim's: what is handed out and not settled
   -- when the database crashes is handed out again.
   perform set_config('synchronous_commit', 'off', true);
   for v_round in 0..v_lanes - 1 loop
+    exit when handed > 0;
     -- Later lanes are only tried, never waited for, for they are not taken in
     -- ascending order.
     v_lane := posthaste.claim_lane(v_queue, v_subscription, ((p_number + v_round) % v_lanes)::int, p_max,
@@ -84,22 +82,23 @@ begin
     handed := greatest(v_lane.handed, 0);
     wants_idle := wants_idle or v_lane.wants_idle;
     v_due := least(v_due, v_lane.next_due);
-    exit when handed > 0;
+    v_made := v_lane.made;
+    v_live := v_lane.live;
   end loop;
   next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;
-  if handed = 1 and p_rows > 0 and v_lane.made[1].part = 0 then
+  if handed = 1 and p_rows > 0 and v_made[1].part = 0 then
     -- One fresh entry, of which the claim says all: half as dear as by its window.
     return query
-      select handed, wants_idle, next_due, timeout, v_lane.made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,
+      select handed, wants_idle, next_due, timeout, v_made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,
              e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false
         from posthaste.entries e
-       where e.queue_id = v_queue and e.lane = (v_lane.made[1].reader >> 1) & 511 and e.due_at is null and e.ord is null
-         and (e.pos >> 22) & 15 = (v_lane.made[1].first_pos >> 22) & 15 and e.xid = v_lane.made[1].first_xid and e.pos = v_lane.made[1].first_pos;
+       where e.queue_id = v_queue and e.lane = (v_made[1].reader >> 1) & 511 and e.due_at is null and e.ord is null
+         and (e.pos >> 22) & 15 = (v_made[1].first_pos >> 22) & 15 and e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos;
   elsif handed between 1 and p_rows then
     return query
       select handed, wants_idle, next_due, timeout, f.numbered_from + f.ordinality, f.message_id, f.attempt, f.key, f.kind, f.headers,
              f.payload, f.content_type, f.reference, f.created_at, f.due_at, f.story, f.alone
-        from posthaste.fetch(p_worker, p_number, v_lane.made, v_lane.live) with ordinality f;
+        from posthaste.fetch(p_worker, p_number, v_made, v_live) with ordinality f;
   else
     return next;
   end if;
