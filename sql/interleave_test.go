@@ -459,26 +459,41 @@ func (x *interleaving) worker(conn *pgx.Conn, r *rand.Rand, subscription int) {
 }
 
 func (x *interleaving) claim(conn *pgx.Conn, r *rand.Rand, id int64, number, subscription int) []received {
-	_, err := conn.Exec(context.Background(), "select posthaste.claim($1, $2, 'q', $3, $4, false, true, $5)", id, number, subscriptionNames[subscription], 1+r.IntN(30), r.IntN(2) == 0)
+	scan := func(row pgx.CollectableRow) (received, error) {
+		v := received{subscription: subscription}
+		return v, row.Scan(&v.delivery, &v.message, &v.attempt, &v.at)
+	}
+	// Rows that the claim returns itself, or rows fetched.
+	inline := r.IntN(2) * 30
+	rows, err := conn.Query(context.Background(), `select coalesce(delivery_id, -handed), coalesce(message_id, 0), coalesce(attempt, 0), clock_timestamp()
+		from posthaste.claim($1, $2, 'q', $3, $4, false, true, $5, p_rows => $6)`, id, number, subscriptionNames[subscription], 1+r.IntN(30), r.IntN(2) == 0, inline)
+	var got []received
+	if err == nil {
+		got, err = pgx.CollectRows(rows, scan)
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "PH410" {
 		return nil
+	}
+	if err == nil && len(got) == 0 {
+		err = errors.New("no row")
 	}
 	if err != nil {
 		x.unexpected("claim", err)
 		return nil
 	}
-	rows, err := conn.Query(context.Background(), "select numbered_from + ordinality, message_id, attempt, clock_timestamp() from posthaste.fetch($1, $2) with ordinality", id, number)
-	if err != nil {
-		x.unexpected("fetch", err)
-		return nil
-	}
-	got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (received, error) {
-		v := received{subscription: subscription}
-		return v, row.Scan(&v.delivery, &v.message, &v.attempt, &v.at)
-	})
-	if err != nil {
-		x.unexpected("fetch", err)
+	if handed := -got[0].delivery; handed >= 0 {
+		if handed > 0 && inline > 0 {
+			x.unexpected("claim", fmt.Errorf("it handed out %d and returned none", handed))
+		}
+		rows, err := conn.Query(context.Background(), "select numbered_from + ordinality, message_id, attempt, clock_timestamp() from posthaste.fetch($1, $2) with ordinality", id, number)
+		if err == nil {
+			got, err = pgx.CollectRows(rows, scan)
+		}
+		if err != nil {
+			x.unexpected("fetch", err)
+			return nil
+		}
 	}
 	x.handedOut(got)
 	return got
