@@ -78,6 +78,7 @@ func TestContractNoticesBrokenPromises(t *testing.T) {
 	}{
 		{"settle", patch{file: "settle_singles.sql", old: "select i, coalesce(a.settled, true)", new: "select i, true"}},
 		{"bad_input", patch{file: "check_options.sql", old: "    raise exception using errcode = 'PH400', column = k,", new: "    continue; raise exception using errcode = 'PH400', column = k,"}},
+		{"bad_input", patch{file: "insert_entries.sql", old: "not between 0 and 9e12", new: "not between 0 and 1e308"}},
 		{"dead_letters", patch{file: "finish.sql", old: ">= q.max_attempts then 'dead'", new: "> q.max_attempts then 'dead'"}},
 		{"leases", patch{file: "rescue_claim.sql", old: "<= clock_timestamp()", new: "<= clock_timestamp() - interval '1 day'"}},
 		{"send", patch{file: "insert_entries.sql", old: "when p_send_ats[n] > v_now then p_send_ats[n]", new: "when false then p_send_ats[n]"}},

@@ -72,12 +72,19 @@ select format('select posthaste.send(''contract_bad'', ''1'', %L)', o.options), 
     ('{"key": 1}', 'PH400', 'key'), ('{"kind": {}}', 'PH400', 'kind'), ('{"reference": true}', 'PH400', 'reference'), ('{"content_type": 1}', 'PH400', 'content_type'),
     ('{"headers": []}', 'PH400', 'headers'), ('{"headers": {"a": 1}}', 'PH400', 'headers'), ('{"terms": "x"}', 'PH400', 'terms'), ('{"terms": [1]}', 'PH400', 'terms'),
     ('{"delay": 5}', 'PH400', 'delay'), ('{"delay": "soon"}', 'PH400', 'delay'), ('{"delay": "-1 second"}', 'PH400', 'delay'),
+    ('{"delay": "infinity"}', 'PH400', 'delay'), ('{"delay": "1000000 years"}', 'PH400', 'delay'),
     ('{"send_at": 5}', 'PH400', 'send_at'), ('{"send_at": "soonish"}', 'PH400', 'send_at'),
     ('{"delay": "1 s", "send_at": "2999-01-01T00:00:00Z"}', 'PH400', 'send_at'), ('{"wake": "yes"}', 'PH400', 'wake'),
     (jsonb_build_object('key', repeat('k', 256))::text, 'PH413', 'key'), (jsonb_build_object('kind', repeat('k', 256))::text, 'PH413', 'kind'),
     (jsonb_build_object('reference', repeat('é', 128))::text, 'PH413', 'reference'), (jsonb_build_object('content_type', repeat('k', 256))::text, 'PH413', 'content_type'),
     (jsonb_build_object('terms', jsonb_build_array(repeat('k', 256)))::text, 'PH413', 'terms'),
     (jsonb_build_object('headers', jsonb_build_object('h', repeat('k', 30000)))::text, 'PH413', 'headers')) o (options, code, field);
+insert into cases
+select format(f.call, d.delay), 'PH400', 'delay'
+  from (values ('NaN'), ('Infinity'), ('-Infinity'), ('-0.001'), ('9.1e12'), ('1e15'), ('1e308')) d (delay)
+ cross join (values
+    ('select posthaste.send_row(''contract_bad'', ''1'', null, null, null, null, null, null, %L, null, null, true)'),
+    ('select posthaste.send_rows(''{contract_bad,contract_bad}'', ''{1,2}'', null, null, null, null, null, null, array[null, %L]::double precision[], null, null, true)')) f (call);
 insert into cases
 select format('select posthaste.create_queue(''contract_new'', %L)', o.options), o.code, o.field
   from (values

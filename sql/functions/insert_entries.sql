@@ -50,6 +50,7 @@ begin
                     when octet_length(p_references[n]) > 255 then 'reference'
                     when octet_length(p_content_types[n]) > 255 then 'content_type'
                     when octet_length(p_traces[n]) > 255 then 'trace'
+                    when p_delays[n] not between 0 and 9e12 then 'delay' -- NaN is above all numbers
                     when not isfinite(p_send_ats[n]) then 'send_at' end;
     v_bad := n;
     exit when v_fault is not null;
@@ -70,12 +71,14 @@ begin
   end if;
   if v_fault is not null then
     raise exception using
-      errcode = case when v_fault in ('payload', 'headers', 'terms', 'send_at') then 'PH400' else 'PH413' end, column = btrim(v_fault),
+      errcode = case when v_fault in ('payload', 'headers', 'terms', 'delay', 'send_at') then 'PH400' else 'PH413' end, column = btrim(v_fault),
       message = case v_fault
         when 'payload' then 'payload must not be null'
         when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', octet_length(p_payloads[v_bad]), v_most[coalesce(v_of[v_bad], 1)])
         when 'headers' then 'headers must be an object whose values are strings'
         when 'headers ' then 'headers are over 16 KiB together'
+        when 'delay' then case when p_delays[v_bad] < 0 then 'delay must not be negative' else 'delay is no duration that ends' end
+          || format(': %s seconds (at most 9e12)', p_delays[v_bad])
         when 'send_at' then 'send_at must be a time that comes'
         when 'terms' then 'terms must be an array of strings'
         when 'terms ' then 'a term is over 255 bytes'
