@@ -92,6 +92,13 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := e.pool.Exec(ctx, "select posthaste.worker_unregister($1)", int64(worker))
+	e.forget(worker)
+	return readError(err)
+}
+
+// forget drops what is remembered of a worker that claims no more: its id is
+// never given again, and the store refuses every claim by it.
+func (e *Engine) forget(worker posthaste.WorkerID) {
 	e.numbers.Delete(worker)
 	e.paces.Range(func(key, _ any) bool {
 		if key.(paceKey).worker == worker {
@@ -99,7 +106,15 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 		}
 		return true
 	})
-	return readError(err)
+}
+
+// forgetLost does so where err says that the worker was declared lost, after
+// which nobody unregisters it. It returns err.
+func (e *Engine) forgetLost(worker posthaste.WorkerID, err error) error {
+	if posthaste.CodeOf(err) == posthaste.WorkerLost {
+		e.forget(worker)
+	}
+	return err
 }
 
 // Heartbeat implements [posthaste.Claims] by two statements in one round trip:
@@ -130,7 +145,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		return posthaste.HeartbeatReply{}, nil
 	}
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
-	return reply, readError(err)
+	return reply, e.forgetLost(beat.Worker, readError(err))
 }
 
 // inlineRows is up to how many deliveries a claim answers by itself. Larger
@@ -199,7 +214,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 			Hint: "claim again with the same number", Cause: err}
 	}
 	if err != nil {
-		return posthaste.ClaimReply{}, writeError(err)
+		return posthaste.ClaimReply{}, e.forgetLost(req.Worker, writeError(err))
 	}
 	pace.large.Store(handed > inlineRows)
 	pace.saw(due, reply.Deliveries)
