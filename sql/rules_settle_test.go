@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Deliveries that a worker settles in batches cannot be settled in a caller's
@@ -230,6 +231,65 @@ func TestRuleHeldPartDoesNotStopRescue(t *testing.T) {
 		without("the timeout", patch{file: "rescue_claim.sql", old: " set lock_timeout = '100ms'", new: ""}),
 		without("the subtransaction", patch{file: "rescue_claim.sql",
 			old: "      exception when lock_not_available then\n        v_held := true;", new: "      exception when division_by_zero then\n        v_held := true;"}))
+}
+
+// A received delivery that a settle in progress holds, after its lease has ended,
+// stops neither the rescue of others, however many ends lie between, nor its own
+// once it is let go of; and its slot is kept until then.
+func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		const between = 300 // more than one look examines
+		s.exec(`select from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, $1)))`, between+4)
+		receive := func(most int) []int64 {
+			return list[int64](s, `select delivery_id from posthaste.receive('q', $1, '1 hour')`, most)
+		}
+		held := receive(2)
+		for range between {
+			s.exec(`select from posthaste.ack($1)`, receive(1))
+		}
+		receive(2) // by somebody who crashed
+		caller := connect(t, url)
+		caller.exec(`begin`)
+		caller.exec(`select from posthaste.ack($1)`, held)
+		// Their time passes.
+		s.exec(`update posthaste.leases set until = until - interval '61 minutes'`)
+		s.exec(`update posthaste.lease_cursors set t = t - interval '61 minutes'`)
+		lost := 0
+		for try := 0; lost < 2; try++ {
+			if try == 20 {
+				return fmt.Sprintf("%d of the 2 that nobody holds were rescued", lost)
+			}
+			lost += get[int](s, `select posthaste.rescue()`)
+		}
+		s.exec(`select from posthaste.ack($1)`, receive(100))
+		if got := get[*string](s, `select posthaste.slot_held(0)`); got == nil {
+			return "its slot counts as free"
+		}
+		caller.exec(`rollback`)
+		lost = 0
+		for end := time.Now().Add(20 * time.Second); lost < 2; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				return fmt.Sprintf("when the held ones were let go, %d of 2 were rescued", lost)
+			}
+			if get[bool](s, `select posthaste.leases_ended(1 << 10)`) {
+				lost += get[int](s, `select posthaste.rescue()`)
+			}
+		}
+		if got := receive(100); len(got) != 2 {
+			return fmt.Sprintf("received %v, want the 2 that were held", got)
+		}
+		until(t, "nothing is kept of it", func() bool {
+			return get[int](s, `select posthaste.rescue()`) == 0 && get[bool](s, `select count(*) = 0 from posthaste.held_claims`)
+		})
+		return ""
+	},
+		without("putting it aside", patch{file: "rescue_leases.sql",
+			old: "      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second');\n",
+			new: "      v_reached := least(v_reached, e.until - interval '1 microsecond');\n"}),
+		without("trying it again", patch{file: "rescue_leases.sql", old: "  if v_held is not null then\n", new: "  if false then\n"}),
+		without("saying that it is due", patch{file: "leases_ended.sql", old: "h.next_try <= clock_timestamp()", new: "false"}),
+		without("keeping its slot", patch{file: "slot_held.sql", old: "if posthaste.claim_open(c) and", new: "if false and"}))
 }
 
 // A message that kills its worker ends dead, and those it was prefetched with

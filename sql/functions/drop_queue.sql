@@ -2,7 +2,8 @@
 -- senders, waits for those in flight; from then on its entries and claims count
 -- as settled, and its space comes back with the ring.
 -- Errors: PH404. Locks: the queue's key, exclusive (senders hold it shared).
--- Updates: queue_settings. Deletes: dead_letter_entries, counters.
+-- Updates: queue_settings. Deletes: dead_letter_entries, counters, lease_cursors,
+-- held_claims.
 create or replace function posthaste.drop_queue(name text)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -18,4 +19,5 @@ begin
   delete from posthaste.dead_letter_entries where queue_id = v_id;
   delete from posthaste.counters where queue_id = v_id;
   delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
+  delete from posthaste.held_claims where subscriber >> 10 = v_id;
 end $$;

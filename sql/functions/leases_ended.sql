@@ -1,5 +1,6 @@
 -- posthaste.leases_ended: whether leases by time of a subscriber have ended since
--- they were last examined. Reads: lease_cursors, leases.
+-- they were last examined, or one that was held is to be tried again.
+-- Reads: lease_cursors, held_claims, leases.
 create or replace function posthaste.leases_ended(p_subscriber bigint)
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -13,6 +14,9 @@ begin
   select * into k from posthaste.lease_cursors where subscriber = p_subscriber;
   if k.subscriber is null then
     return false; -- nobody receives from it
+  end if;
+  if exists (select from posthaste.held_claims h where h.subscriber = p_subscriber and h.next_try <= clock_timestamp()) then
+    return true;
   end if;
   l := posthaste.live_slots();
   if exists (

@@ -5,7 +5,8 @@
 -- settle in progress and is left for the next look.
 -- Locks: one advisory lock per claim, shared with extending; the ends are read
 -- under it. All parts are settled in one subtransaction with a lock_timeout of
--- 100 ms; where one is held, each in a subtransaction of its own, ascending.
+-- 100 ms; where one is held, each in a subtransaction of its own, ascending,
+-- with 5 ms, for one settle may hold many.
 create or replace function posthaste.rescue_claim(p_claim bigint)
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
@@ -55,6 +56,7 @@ begin
       return -1;
     end if;
     -- Somebody is settling one of them: then one after the other.
+    perform set_config('lock_timeout', '5ms', true);
     foreach v_place in array v_open loop
       begin
         v_fresh := posthaste.settle_claim(c, set_bit(v_bits, v_place, 1), v_bits, null);
@@ -65,6 +67,7 @@ begin
         v_held := true;
       end;
     end loop;
+    perform set_config('lock_timeout', '100ms', true);
   end;
   if cardinality(v_lost) > 0 then
     perform posthaste.finish(c, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]),

@@ -4,8 +4,11 @@
 -- Returns: how many deliveries were lost.
 -- The ends that passed since the last look are those that became visible since
 -- its snapshot, and those visible before whose time came since. Progress is kept
--- in lease_cursors; a look that finds another at work leaves it to that one.
--- Locks: a try-lock per subscriber. Updates: lease_cursors.
+-- in lease_cursors; a look that finds another at work leaves it to that one. A
+-- claim of which somebody is settling a part is put aside in held_claims, and
+-- each look tries one of those again, each of them once a second at most: so
+-- they hold up nothing, however long their settles stay open.
+-- Locks: a try-lock per subscriber. Updates: lease_cursors, held_claims.
 create or replace function posthaste.rescue_leases(p_subscriber bigint)
 returns int language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -15,6 +18,8 @@ declare
   l posthaste.live;
   s pg_snapshot;
   t timestamptz := clock_timestamp();
+  v_held bigint;
+  v_count int := 0;
   e record;
   c posthaste.claims;
   v_lost int := 0;
@@ -25,6 +30,22 @@ declare
 begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(10, p_subscriber)) then
     return 0;
+  end if;
+  -- Before t is taken: what ended meanwhile is either seen here or comes after it.
+  select h.claim into v_held from posthaste.held_claims h
+   where h.subscriber = p_subscriber and h.next_try <= clock_timestamp() order by h.next_try, h.claim limit 1;
+  if v_held is not null then
+    v_lost := posthaste.rescue_claim(v_held);
+    if v_lost = 0 then
+      delete from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = v_held;
+    else
+      -- It may have been held in part: only the next try tells.
+      update posthaste.held_claims h set next_try = clock_timestamp() + interval '1 second' where h.subscriber = p_subscriber and h.claim = v_held;
+    end if;
+    if v_lost > 0 then
+      return v_lost;
+    end if;
+    v_lost := 0;
   end if;
   select * into k from posthaste.lease_cursors where subscriber = p_subscriber;
   if k.subscriber is null then
@@ -60,18 +81,21 @@ begin
         order by x.until)) x
      order by x.until
   loop
+    continue when exists (select from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = e.claim);
     select * into c from posthaste.claims where slot = (e.claim >> 22) & 15 and id = e.claim;
     continue when c.id is null or not posthaste.claim_open(c);
-    if v_lost > 0 then
-      -- One claim a transaction: this one's turn comes with the next call.
+    if v_lost > 0 or v_count = 3 then
+      -- One claim a transaction, and not many waits in vain: this one's turn comes
+      -- with the next call.
       v_reached := least(v_reached, e.until - interval '1 microsecond');
       exit;
     end if;
     v_lost := posthaste.rescue_claim(c.id);
     if v_lost < 0 or (v_lost > 0 and posthaste.claim_open(c)) then
-      -- Held in part by a settle in progress: its end stays unexamined, and the
-      -- others' turn comes all the same.
-      v_reached := least(v_reached, e.until - interval '1 microsecond');
+      -- Held in part by a settle in progress, or extended in part, which the next
+      -- try finds out.
+      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second');
+      v_count := v_count + 1;
       v_lost := greatest(v_lost, 0);
     end if;
   end loop;

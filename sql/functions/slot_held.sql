@@ -1,8 +1,8 @@
 -- posthaste.slot_held: which open claim lies in a slot or holds one of its
 -- entries, or null if none does. When every reader is past the slot that is so
 -- for good: later claims cannot hold its entries, and what is settled stays so.
--- Arguments: slot. Reads: registrations, leases, lease_cursors, claims,
--- settlements, entries.
+-- Arguments: slot. Reads: registrations, leases, lease_cursors, held_claims,
+-- claims, settlements, entries.
 create or replace function posthaste.slot_held(p_slot int)
 returns text language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -52,6 +52,15 @@ begin
   loop
     if posthaste.holds_slot(c, p_slot) then
       return format('claim %s, received until its lease ends, is open', c.id);
+    end if;
+  end loop;
+  for c in
+    select k.* from posthaste.held_claims h
+     cross join lateral (select k.* from posthaste.claims k where k.slot = (h.claim >> 22) & 15 and k.id = h.claim) k
+     order by h.claim
+  loop
+    if posthaste.claim_open(c) and posthaste.holds_slot(c, p_slot) then
+      return format('claim %s, whose lease has ended while it was being settled, is open', c.id);
     end if;
   end loop;
   return null;

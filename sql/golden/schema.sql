@@ -249,6 +249,12 @@ type head
   headers jsonb
   terms text[]
   story jsonb
+table held_claims
+  subscriber bigint not null
+  claim bigint not null
+  next_try timestamp with time zone not null
+  constraint held_claims_pkey PRIMARY KEY (subscriber, claim)
+  index UNIQUE INDEX held_claims_pkey ON posthaste.held_claims USING btree (subscriber, claim)
 table identity
   only_row boolean not null default true
   system_identifier bigint not null
@@ -764,6 +770,7 @@ grant SELECT on table dead_letter_entries to posthaste_admin
 grant SELECT on table dead_letters to posthaste_admin
 grant SELECT on table entries to posthaste_admin
 grant SELECT on table entries_N to posthaste_admin -- 16
+grant SELECT on table held_claims to posthaste_admin
 grant SELECT on table identity to posthaste_admin
 grant SELECT on table lease_cursors to posthaste_admin
 grant SELECT on table leases to posthaste_admin

@@ -279,6 +279,16 @@ create table posthaste.lease_cursors (
   t          timestamptz not null
 ) with (fillfactor = 50);
 
+-- Received claims whose lease was found ended while somebody was settling a part
+-- of them: looked at again at next_try. A row is an exception, and goes when
+-- nothing of its claim is held.
+create table posthaste.held_claims (
+  subscriber bigint not null,
+  claim      bigint not null,
+  next_try   timestamptz not null,
+  primary key (subscriber, claim)
+);
+
 -- Due entries that no claim of the subscription will hand out any more. A row
 -- lives as long as the slot of its entry, for a slice is read again by it.
 create table posthaste.cancelled (
