@@ -97,7 +97,7 @@ func TestRuleClaimsSayThatTheyStoppedOnTheirWay(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		worker := s.register()
-		s.exec(`insert into posthaste.entries (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, 10000)`)
+		sendLater(s, 10_000)
 		m := s.send(`{"delay": "1 microsecond"}`)
 		for number := 1; ; number++ {
 			said := get[string](s, `select handed || ' ' || coalesce(next_due::text, 'nothing') from posthaste.claim($1, $2, 'q', 'default', 10)`, worker, number)
@@ -112,6 +112,39 @@ func TestRuleClaimsSayThatTheyStoppedOnTheirWay(t *testing.T) {
 			}
 		}
 	}, without("saying so", patch{file: "claim_lane.sql", old: "        next_due := t;\n", new: "        null;\n"}))
+}
+
+// sendLater appends messages that wait for the next day.
+func sendLater(s *session, n int) {
+	s.t.Helper()
+	s.exec(`insert into posthaste.entries (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, $1::int)`, n)
+}
+
+// A receiver goes on where its claim stopped on the way, for one that sleeps
+// after an empty answer would get there after a day of naps.
+func TestRuleReceiveGoesOnBehindOthers(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		sendLater(s, 10_000)
+		s.send(`{"delay": "1 microsecond"}`)
+		if n := len(s.receive()); n != 1 {
+			return fmt.Sprintf("one message is due, and %d were received", n)
+		}
+		return ""
+	}, without("going on", patch{file: "receive.sql", old: "v_stretches = 8", new: "v_stretches = 1"}))
+}
+
+// It does so in bounded steps, and the next call begins where this one stopped.
+func TestReceiveIsBounded(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	sendLater(s, 8*4096)
+	s.send(`{"delay": "1 microsecond"}`)
+	for i, want := range []int{0, 1} {
+		if n := len(s.receive()); n != want {
+			t.Errorf("call %d received %d messages, want %d", i+1, n, want)
+		}
+	}
 }
 
 // Arrays that do not fit together would put one message's words on another.

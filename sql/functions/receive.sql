@@ -9,7 +9,8 @@
 -- READ COMMITTED transaction of its own and commit before the work: until then
 -- nobody else receives from the queue's lanes that it looked at. Of several lanes
 -- it takes the first that has something; where others read all that are left,
--- the answer is empty.
+-- the answer is empty. So it is after it walked over 32,768 due messages that
+-- were handed out before or are for later or others: the next call goes on there.
 -- Errors: PH400, PH404, PH503. Locks: the readers of the lanes it looked at;
 -- waits for one only while it holds none.
 create or replace function posthaste.receive(queue text, max int, lease interval, options jsonb default '{}')
@@ -24,6 +25,7 @@ declare
   v_lanes int;
   v_start int;
   v_held boolean := false;
+  v_stretches int := 0;
   c posthaste.claims;
 begin
   perform posthaste.check_options(receive.options, array['subscription'], '{}');
@@ -44,17 +46,25 @@ begin
   -- Every lane that nobody is reading. An empty one stays locked until the end of
   -- the transaction, so one is waited for only while none is held: what is in the
   -- lanes that are busy is being handed out by others.
-  for v_round in 0..v_lanes - 1 loop
-    continue when not posthaste.lock_reader(posthaste.reader_key(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, 0), false);
-    v_held := true;
-    v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, receive.max,
-      null, null, clock_timestamp() + receive.lease, true, true, true, v_lanes = 1);
-    exit when v_lane.handed > 0;
+  <<lanes>>
+  for v_round in 0..v_lanes loop
+    if v_round = v_lanes then
+      exit when v_held;
+    else
+      continue when not posthaste.lock_reader(posthaste.reader_key(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, 0), false);
+      v_held := true;
+    end if;
+    loop
+      v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, receive.max,
+        null, null, clock_timestamp() + receive.lease, true, true, true, v_lanes = 1 or v_round = v_lanes);
+      exit lanes when v_lane.handed > 0;
+      -- It stopped on its way: a caller who sleeps after an empty answer would
+      -- take one nap for each such stretch.
+      exit when (v_lane.handed = 0 and v_lane.next_due <= clock_timestamp()) is not true;
+      v_stretches := v_stretches + 1;
+      exit lanes when v_stretches = 8;
+    end loop;
   end loop;
-  if not v_held then
-    v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_start, receive.max,
-      null, null, clock_timestamp() + receive.lease, true, true, true, true);
-  end if;
   foreach c in array coalesce(v_lane.made, '{}') loop
     return query
       select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, d.headers, d.payload,
