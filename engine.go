@@ -19,9 +19,8 @@ type Engine interface {
 	// Doorbell opens a doorbell for one process. The caller closes it.
 	Doorbell(ctx context.Context) (Doorbell, error)
 	// Maintain does one round of upkeep (expired leases, space, counters).
-	// Any number of processes may call it at any time; one does the work. more
-	// reports that another round at once would find work.
-	Maintain(ctx context.Context) (more bool, err error)
+	// Any number of processes may call it at any time; one does the work.
+	Maintain(ctx context.Context) (MaintainReply, error)
 	// Rescue hands out anew what one lost holder or ended lease left
 	// unsettled, and returns how many deliveries were lost. It is called
 	// until it returns 0.
@@ -140,6 +139,15 @@ type HeartbeatReply struct {
 	Maintain bool
 	// Rescue says that some worker's heartbeat is overdue or a lease ended.
 	Rescue bool
+}
+
+// MaintainReply is what a round of upkeep tells.
+type MaintainReply struct {
+	// More says that another round at once would find work.
+	More bool
+	// ClockSetBack says that the store's clock was found to have been set back
+	// since the last round of any process. It is told once.
+	ClockSetBack bool
 }
 
 // ClaimRequest asks for messages on behalf of a worker.

@@ -16,6 +16,7 @@ const (
 	EventRescued   EventKind = "rescued"   // Count deliveries of lost holders were handed out anew
 	EventWoken     EventKind = "woken"     // the doorbell ended a sleep
 	EventLost      EventKind = "lost"      // this worker was declared lost
+	EventClock     EventKind = "clock"     // upkeep found the store's clock set back
 	EventError     EventKind = "error"     // a background task failed and will be tried again
 )
 

@@ -256,9 +256,9 @@ func TestTR3_ReclaimedClaimIsUnknown(t *testing.T) {
 func (a *adminTest) turn() {
 	a.Helper()
 	for range 100 {
-		more, err := a.Maintain(a.ctx)
+		reply, err := a.Maintain(a.ctx)
 		a.check(err)
-		if !more {
+		if !reply.More {
 			return
 		}
 	}

@@ -25,9 +25,16 @@ func TestClockSetBackIsTold(t *testing.T) {
 	rounds := func(want int) {
 		t.Helper()
 		said.Reset()
+		told := 0
 		for range 3 {
-			_, err := e.Maintain(a.ctx)
+			reply, err := e.Maintain(a.ctx)
 			a.check(err)
+			if reply.ClockSetBack {
+				told++
+			}
+		}
+		if told != want {
+			t.Errorf("the answers told of it %d times, want %d", told, want)
 		}
 		if n := strings.Count(said.String(), "level=WARN"); n != want || want > 0 && !strings.Contains(said.String(), "set back by 00:59:") {
 			t.Errorf("said %d times, want %d: %s", n, want, said.String())

@@ -235,31 +235,32 @@ func (e *Engine) Rescue(ctx context.Context) (int, error) {
 }
 
 // Maintain implements [posthaste.Engine].
-func (e *Engine) Maintain(ctx context.Context) (bool, error) {
+func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	var reply posthaste.MaintainReply
 	rows, err := e.pool.Query(ctx, "select task, coalesce(detail, '') from posthaste.maintain()")
 	if err != nil {
-		return false, readError(err)
+		return reply, readError(err)
 	}
 	defer rows.Close()
-	more := false
 	for rows.Next() {
 		var task, detail string
 		if err := rows.Scan(&task, &detail); err != nil {
-			return false, readError(err)
+			return reply, readError(err)
 		}
 		switch task {
 		case "rescued", "marked", "cleared", "reclaimed":
-			more = true
+			reply.More = true
 		}
 		switch task {
 		case "counted":
 		case "clock":
+			reply.ClockSetBack = true
 			e.log.Warn(detail+": until it is again where it was, delays that end before that moment count as over, and lost workers and ended leases are noticed later", "task", task)
 		default:
 			e.log.Debug("maintenance", "task", task, "detail", detail)
 		}
 	}
-	return more, readError(rows.Err())
+	return reply, readError(rows.Err())
 }

@@ -16,7 +16,7 @@ import (
 // oldest age) come from posthaste.Engine's Queues.
 type Prometheus struct {
 	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
-	rescued, lost                               prometheus.Counter
+	rescued, lost, clock                        prometheus.Counter
 	durations                                   durations
 }
 
@@ -36,6 +36,7 @@ func NewPrometheus() *Prometheus {
 		errors:     vec("posthaste_task_errors_total", "Failures of background tasks, each of which is tried again.", "task"),
 		rescued:    counter("posthaste_deliveries_rescued_total", "Deliveries of lost holders that this process had handed out anew."),
 		lost:       counter("posthaste_worker_lost_total", "How often this process was declared lost and registered anew."),
+		clock:      counter("posthaste_clock_set_back_total", "How often a round of upkeep of this process found the clock of the store set back."),
 		durations: durations{
 			desc:   prometheus.NewDesc("posthaste_handler_duration_seconds", "How long handlers ran, in seconds, by what became of their deliveries.", []string{"queue", "subscription", "outcome"}, nil),
 			series: map[[3]string]*histogram{},
@@ -64,11 +65,13 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		p.rescued.Add(count)
 	case posthaste.EventLost:
 		p.lost.Inc()
+	case posthaste.EventClock:
+		p.clock.Inc()
 	}
 }
 
 func (p *Prometheus) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, &p.durations}
+	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, &p.durations}
 }
 
 // Describe implements [prometheus.Collector].

@@ -60,7 +60,7 @@ func levelOf(e posthaste.Event) slog.Level {
 	switch {
 	case e.Outcome == posthaste.Dead:
 		return slog.LevelError
-	case e.Kind == posthaste.EventDuplicate, e.Kind == posthaste.EventLost, e.Kind == posthaste.EventError,
+	case e.Kind == posthaste.EventDuplicate, e.Kind == posthaste.EventLost, e.Kind == posthaste.EventClock, e.Kind == posthaste.EventError,
 		e.Outcome == posthaste.Retried, e.Outcome == posthaste.Lost:
 		return slog.LevelWarn
 	case e.Kind == posthaste.EventRescued:

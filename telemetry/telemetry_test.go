@@ -27,6 +27,7 @@ var events = []posthaste.Event{
 	{Kind: posthaste.EventRescued, Count: 4},
 	{Kind: posthaste.EventWoken, Queue: "q", Subscription: "default"},
 	{Kind: posthaste.EventLost},
+	{Kind: posthaste.EventClock},
 	{Kind: posthaste.EventError, Task: "settle", Err: errors.New("away")},
 }
 
@@ -75,6 +76,7 @@ func TestPrometheus(t *testing.T) {
 		"posthaste_task_errors_total settle":          "4",
 		"posthaste_deliveries_rescued_total":          "16",
 		"posthaste_worker_lost_total":                 "4",
+		"posthaste_clock_set_back_total":              "4",
 		"posthaste_handler_duration_seconds done":     "20 runs, 0.060 s, 0 up to 2.5 ms, 20 up to 5 ms",
 		"posthaste_handler_duration_seconds dead":     "4 runs, 8.000 s, 0 up to 2.5 ms, 0 up to 5 ms",
 	}
@@ -108,8 +110,8 @@ func TestSlog(t *testing.T) {
 		log.Event(context.Background(), e)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 5 { // dead, duplicate, rescued, lost, error
-		t.Errorf("%d lines above debug level, want 5:\n%s", len(lines), out.String())
+	if len(lines) != 6 { // dead, duplicate, rescued, lost, clock, error
+		t.Errorf("%d lines above debug level, want 6:\n%s", len(lines), out.String())
 	}
 	for _, part := range []string{"level=ERROR", "message=12", "delivery=34", "attempt=3", "outcome=dead", `error="no such user"`, "queue=q", "duration=2s"} {
 		if !strings.Contains(lines[0], part) {

@@ -62,8 +62,10 @@ func (e *stubEngine) Unregister(context.Context, posthaste.WorkerID) error { ret
 func (e *stubEngine) Heartbeat(context.Context, posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	return posthaste.HeartbeatReply{}, nil
 }
-func (e *stubEngine) Maintain(context.Context) (bool, error) { return false, nil }
-func (e *stubEngine) Rescue(context.Context) (int, error)    { return 0, nil }
+func (e *stubEngine) Maintain(context.Context) (posthaste.MaintainReply, error) {
+	return posthaste.MaintainReply{}, nil
+}
+func (e *stubEngine) Rescue(context.Context) (int, error) { return 0, nil }
 func (e *stubEngine) Unsettled(context.Context, posthaste.WorkerID, int64) ([]posthaste.DeliveryID, error) {
 	return nil, nil
 }

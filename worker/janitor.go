@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 const (
@@ -27,9 +29,9 @@ func newJanitor(rt *runtime) *janitor {
 func (j *janitor) run(ctx context.Context) {
 	wait, seen := maintainBusy, int64(0)
 	for ctx.Err() == nil {
-		var more bool
+		var reply posthaste.MaintainReply
 		err := bounded(ctx, maintainTimeout, func(ctx context.Context) (err error) {
-			more, err = j.rt.engine.Maintain(ctx)
+			reply, err = j.rt.engine.Maintain(ctx)
 			return err
 		})
 		if err != nil {
@@ -37,15 +39,18 @@ func (j *janitor) run(ctx context.Context) {
 			continue
 		}
 		j.retry.worked()
+		if reply.ClockSetBack {
+			j.rt.tell(posthaste.Event{Kind: posthaste.EventClock})
+		}
 		// While this worker itself handles messages it needs nobody to say so.
 		flowed := j.rt.completed()
-		if more || flowed != seen {
+		if reply.More || flowed != seen {
 			wait = maintainBusy
 		} else {
 			wait = min(2*wait, maintainIdle)
 		}
 		seen = flowed
-		if more {
+		if reply.More {
 			continue
 		}
 		timer := time.NewTimer(wait + rand.N(wait/4)) // workers spread out

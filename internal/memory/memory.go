@@ -187,11 +187,11 @@ func (e *Engine) append(q *queue, n *entry, ring bool) {
 }
 
 // Maintain implements [posthaste.Engine].
-func (e *Engine) Maintain(ctx context.Context) (bool, error) {
+func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.flowed = false
-	return false, ctx.Err()
+	return posthaste.MaintainReply{}, ctx.Err()
 }
 
 // Ready implements [posthaste.Engine].
