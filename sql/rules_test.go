@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
 // The rules that the ledger's design marks: each was found by an experiment in
@@ -263,8 +265,13 @@ func TestRuleEmptyClaimKeepsItsProgress(t *testing.T) {
 						return fmt.Sprintf("one claim walked over %d entries, more than four steps of %d", walked, step)
 					}
 				}
-				if touched := s.buffers(receiveAll); touched > 300 {
-					return fmt.Sprintf("after %d claims the next one still touches %d pages", claims, touched)
+				// Whatever else runs on the server may add to one of them.
+				touched := s.buffers(receiveAll)
+				for range 4 {
+					touched = min(touched, s.buffers(receiveAll))
+				}
+				if touched > 300 {
+					return fmt.Sprintf("after %d claims the next ones still touch %d pages", claims, touched)
 				}
 				m := s.send(`{"delay": "1 microsecond"}`)
 				if got := s.receive(); !slices.Equal(got, []int64{m}) {
@@ -385,6 +392,10 @@ func TestRuleClaimInALongTransactionIsNamed(t *testing.T) {
 		long.exec(`set application_name = 'nightly report'`)
 		long.exec(`begin`)
 		long.receive()
+		// The same reader of another database has the same key.
+		stranger := begin(t, testpg.New(t))
+		stranger.exec(`begin`)
+		stranger.receive()
 		s.exec(`set statement_timeout = '15s'`)
 		pg := s.refusal(receiveAll)
 		if pg == nil || pg.Code != "PH503" {
@@ -393,11 +404,16 @@ func TestRuleClaimInALongTransactionIsNamed(t *testing.T) {
 		if who := fmt.Sprintf("process %d (nightly report,", long.PgConn().PID()); !strings.Contains(pg.Message, who) {
 			return fmt.Sprintf("%q is not named in %q", who, pg.Message)
 		}
+		if who := fmt.Sprintf("process %d ", stranger.PgConn().PID()); strings.Contains(pg.Message, who) {
+			return fmt.Sprintf("%q claims from another database and is named in %q", who, pg.Message)
+		}
 		if s.send(`{}`); len(list[int64](long, receiveAll)) != 1 {
 			return "senders were held up"
 		}
 		return ""
 	},
 		without("the timeout", patch{file: "lock_reader.sql", old: " set lock_timeout = '5s'", new: ""}),
-		without("the name", patch{file: "lock_reader.sql", old: "and k.granted and", new: "and not k.granted and"}))
+		without("the name", patch{file: "lock_reader.sql", old: "and k.granted\n", new: "and not k.granted\n"}),
+		without("the database", patch{file: "lock_reader.sql",
+			old: "k.database = (select d.oid from pg_database d where d.datname = current_database())", new: "true"}))
 }
