@@ -84,6 +84,8 @@ func (x *interleaving) run(duration, still time.Duration) {
 	x.must(admin, `insert into posthaste.counters (queue_id, subscription) select id, 1 from posthaste.queue_settings`)
 	x.must(admin, `alter table posthaste.settings drop constraint settings_slot_rows_check`)
 	x.must(admin, `update posthaste.settings set slot_rows = $1, spare_slots = $2, carry_after = '200 milliseconds'`, x.rows, x.spare)
+	// Many wait here for holders that pause: how long they do says nothing.
+	x.must(admin, fmt.Sprintf(`alter function posthaste.lock_reader set lock_timeout = '%d s'`, patience/time.Second))
 
 	var senders, others sync.WaitGroup
 	actors := uint64(0)

@@ -247,12 +247,23 @@ func TestRuleReclaimingGivesWayToABackup(t *testing.T) {
 		for range 3 {
 			done := janitor.start(`select 1::bigint from posthaste.maintain()`)
 			for range 3 {
-				m := s.send(`{}`)
+				sent := <-s.start(`select posthaste.send('q', '1')`)
+				if sent.err != nil {
+					return fmt.Sprintf("a send beside a backup ended with %v", sent.err)
+				}
 				var got []int64
+				var stopped error
 				// Maintenance takes readers for moments; a claim waits for those.
-				until(t, "a claim got through", func() bool { got = append(got, s.receive()...); return len(got) > 0 })
-				if !slices.Contains(got, m) {
-					return fmt.Sprintf("beside a backup %v was received, want %d", got, m)
+				until(t, "a claim got through", func() bool {
+					a := <-s.start(receiveAll)
+					got, stopped = append(got, a.values...), a.err
+					return stopped != nil || len(got) > 0
+				})
+				if stopped != nil {
+					return fmt.Sprintf("a claim beside a backup ended with %v", stopped)
+				}
+				if !slices.Equal(got, sent.values) {
+					return fmt.Sprintf("beside a backup %v was received, want %v", got, sent.values)
 				}
 			}
 			if a := <-done; a.err != nil {

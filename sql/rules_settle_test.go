@@ -208,7 +208,7 @@ func TestRuleHeldPartDoesNotStopRescue(t *testing.T) {
 		caller.exec(`select from posthaste.ack(array[$1::bigint])`, held[1])
 		s.exec(`select posthaste.worker_unregister($1)`, first)
 		s.exec(`select posthaste.worker_unregister($1)`, second)
-		s.exec(`set statement_timeout = '5s'`)
+		s.exec(`set statement_timeout = '20s'`)
 		lost := 0
 		for range 10 {
 			if pg := s.refusal(`select set_config('test.lost', posthaste.rescue()::text, false)`); pg != nil {
@@ -483,12 +483,12 @@ func TestRuleEndsAreExaminedOnce(t *testing.T) {
 		s.exec(`select from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, $1)))`, n)
 		ids := make([]int64, 0, n)
 		for range n {
-			ids = append(ids, get[int64](s, `select delivery_id from posthaste.receive('q', 1, '5 seconds')`))
+			ids = append(ids, get[int64](s, `select delivery_id from posthaste.receive('q', 1, '1 hour')`))
 		}
 		s.exec(`select from posthaste.ack($1)`, ids)
 		// Their time passes, and a look is due.
-		s.exec(`update posthaste.leases set until = until - interval '1 minute'`)
-		s.exec(`update posthaste.lease_cursors set t = t - interval '1 minute'`)
+		s.exec(`update posthaste.leases set until = until - interval '61 minutes'`)
+		s.exec(`update posthaste.lease_cursors set t = t - interval '61 minutes'`)
 		examined := func() int {
 			const counted = `select coalesce(sum(idx_tup_fetch), 0)::int from pg_stat_xact_user_tables where schemaname = 'posthaste' and relname ~ '^leases_'`
 			s.exec(`begin`)
