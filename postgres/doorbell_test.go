@@ -415,10 +415,11 @@ func TestRolesAreEnoughToSleepAndToWake(t *testing.T) {
 	sender := dial(t, member("posthaste_sender"))
 	for range 3 {
 		looked := make(chan struct{})
+		var once sync.Once // it may look several times
 		done := make(chan error, 1)
 		go func() {
 			done <- bell.Sleep(ctx, "q", func(context.Context) (posthaste.LookReply, error) {
-				defer close(looked)
+				defer once.Do(func() { close(looked) })
 				return posthaste.LookReply{NextDue: -1}, nil
 			})
 		}()
