@@ -292,7 +292,7 @@ func TestTR3_WholeStory(t *testing.T) {
 		}
 		return posthaste.SinkResult{Receipt: receipt}
 	}}
-	w := worker.New(s.open(), worker.Config{Name: "the sink", Lease: time.Second, Logger: s.log})
+	w := worker.New(s.open(), worker.Config{Name: "the sink", Heartbeat: 300 * time.Millisecond, Logger: s.log})
 	worker.HandleSink(w, q, sink)
 	s.run(w)
 	s.until("it is done", func() bool { return s.state(id).State == posthaste.StateDone })

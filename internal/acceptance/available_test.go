@@ -108,7 +108,7 @@ func TestHA5_RolesGoWhenUnused(t *testing.T) {
 // Readiness turns 503 within 5 s of losing the database, and back.
 func TestHA5_Readiness(t *testing.T) {
 	t.Parallel()
-	const most = 5 * time.Second
+	most := size(15*time.Second, 5*time.Second)
 	server := testpg.Server(t)
 	s := stageOn(t, server.URL())
 	a := s.http()

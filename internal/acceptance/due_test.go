@@ -16,12 +16,15 @@ import (
 )
 
 // 300,000 fresh messages wait; retries and scheduled messages that fall due
-// meanwhile start within 1 s of their time. Not parallel, for it measures times.
+// meanwhile start within 1 s of their time. With few numbers, on a machine that
+// may stand still, within 5 s: behind the backlog they would be 10 s late. Not
+// parallel, for it measures times.
 func TestDS10_DueBesideBacklog(t *testing.T) {
 	s := newStage(t)
 	s.failing()
 	backlog := size(30_000, 300_000)
 	const scheduled, retried = 300, 300
+	most := size(5*time.Second, time.Second)
 	q := s.queue(posthaste.QueueOptions{})
 	s.send(q, backlog)
 
@@ -70,7 +73,7 @@ func TestDS10_DueBesideBacklog(t *testing.T) {
 	var all []time.Duration
 	for id, by := range late {
 		all = append(all, by)
-		if by > time.Second || by < 0 {
+		if by > most || by < 0 {
 			t.Errorf("message %s started %s after its time", id, by)
 		}
 	}
@@ -139,13 +142,18 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 		t.Errorf("message %s waited %s from its commit", e.ID, wait)
 	}
 	if stalled > messages/20 {
-		t.Errorf("%d of %d messages coincided with stalls: the machine is too busy to tell anything", stalled, messages)
+		tell := t.Logf
+		if full() {
+			tell = t.Errorf
+		}
+		tell("%d of %d messages coincided with stalls: the machine is too busy to tell anything", stalled, messages)
 	}
 	slices.Sort(all)
 	t.Logf("p50 %s, p99 %s, at most %s", all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 }
 
-// trips are the round trips of bare NOTIFYs.
+// trips are the round trips of bare NOTIFYs. One that begins late, for the
+// machine stood still before it, counts from when it should have begun.
 type trips struct {
 	mu  sync.Mutex
 	all []trip
@@ -159,15 +167,21 @@ func (s *stage) probe() *trips {
 	listener, notifier := s.conn(), s.conn()
 	_, err := listener.Exec(s.ctx, "listen acceptance_probe")
 	s.must(err)
+	const pause = 5 * time.Millisecond
 	p := &trips{}
 	ctx, stop := context.WithCancel(s.ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			from := history.Now()
+			// On its way even if this sleep takes longer than twice its time.
 			p.mu.Lock()
-			p.all = append(p.all, trip{from, 0}) // on its way
+			p.all = append(p.all, trip{history.Now() + 2*pause, 0})
+			p.mu.Unlock()
+			time.Sleep(pause)
+			p.mu.Lock()
+			last := &p.all[len(p.all)-1]
+			last.from = min(last.from, history.Now())
 			p.mu.Unlock()
 			_, err := notifier.Exec(ctx, "notify acceptance_probe")
 			if err == nil {
@@ -182,7 +196,6 @@ func (s *stage) probe() *trips {
 			p.mu.Lock()
 			p.all[len(p.all)-1].to = history.Now()
 			p.mu.Unlock()
-			time.Sleep(5 * time.Millisecond)
 		}
 	}()
 	s.Cleanup(func() {

@@ -111,7 +111,7 @@ func TestDU2_Stopped(t *testing.T) {
 	ids := s.send(q, messages)
 	for round := range rounds {
 		// The lease is so long that a rescue cannot help.
-		w := s.spawn(task{Role: "worker", Queue: q, Concurrency: 10, Lease: 10 * time.Minute, Work: 5 * time.Millisecond})
+		w := s.spawn(task{Role: "worker", Queue: q, Concurrency: 10, Lease: 10 * time.Minute, Work: 20 * time.Millisecond})
 		s.until("the worker is in the middle of its work", func() bool { return s.lines(w.name) > 100 })
 		if err := w.term(); err != nil {
 			t.Fatalf("round %d: the worker ended with %v", round, err)

@@ -253,11 +253,12 @@ func TestEM2_HangIsCut(t *testing.T) {
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()
 			c := startCatcher(t, catcher.Config{})
-			s := newSink(t, c.Addr(), "command_timeout=300ms&data_timeout=300ms")
+			// Long enough for every other answer, also of the second attempt.
+			s := newSink(t, c.Addr(), "command_timeout=4s&data_timeout=4s")
 			in := c.Inject(catcher.Fault{Stage: stage, Hang: true, Kept: true})
 			d := delivery(t, simple())
 			r, receipt := attemptOnce(t, s, d)
-			wantRetry(t, r, "no answer within 300ms", "bob@example.com")
+			wantRetry(t, r, "no answer within 4s", "bob@example.com")
 			if in.Hits() != 1 {
 				t.Errorf("%d hits", in.Hits())
 			}
