@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds what tests wait for; they go on as soon as it has happened.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // TestMain makes this test binary the program posthaste too: it lies on the
 // PATH of the tests under that name.

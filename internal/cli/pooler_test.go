@@ -54,9 +54,8 @@ func TestHA6_CommandsBehindPgbouncer(t *testing.T) {
 	}
 	run("orders", "message", "ls", "--state", "done")
 
-	address := freeAddress(t)
+	serve, address := startServe(t, env, "--worker")
 	base := "http://" + address
-	serve := start(t, "", env, "serve", "--worker", "--listen", address)
 	eventually(t, "ready", answers(base+"/readyz", 200))
 	for n := range 5 { // between them it has nothing to do
 		if _, err := do("POST", base+"/v1/emails", aMail, nil); err != nil {
