@@ -49,10 +49,10 @@ func backlog(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	// The clock starts once the worker is at work.
-	limited, stop := context.WithTimeout(ctx, drainPatience)
+	limited, stop := context.WithTimeout(ctx, r.o.drain)
 	defer stop()
 	if !t.await(limited, int64(r.o.Waiting)-1) {
-		r.invalid("no message was settled within %s of the worker's start", drainPatience)
+		r.invalid("no message was settled within %s of the worker's start", r.o.drain)
 		return ctx.Err()
 	}
 	r.phase("flow with a backlog")

@@ -66,6 +66,9 @@ type Options struct {
 	// Log gets what engine and worker report. Default: warnings to
 	// slog.Default().
 	Log *slog.Logger
+	// drain is drainPatience, and more in tests: how fast the machine is says
+	// nothing there.
+	drain time.Duration
 }
 
 type scenario struct {
@@ -160,6 +163,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.drain == 0 {
+		o.drain = drainPatience
 	}
 }
 

@@ -42,7 +42,9 @@ type order struct {
 	Rate   float64       `json:"rate,omitempty"`
 	During time.Duration `json:"during,omitempty"`
 	Expect int           `json:"expect,omitempty"`
-	Stop   bool          `json:"stop,omitempty"`
+	// Patience is how long what is expected may take to come.
+	Patience time.Duration `json:"patience,omitempty"`
+	Stop     bool          `json:"stop,omitempty"`
 }
 
 // report is one line that a child answers.

@@ -74,7 +74,7 @@ func latency(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	took := time.Since(begun)
-	if err := receiver.order.Encode(order{Expect: sent.Sent}); err != nil {
+	if err := receiver.order.Encode(order{Expect: sent.Sent, Patience: r.o.drain}); err != nil {
 		return fmt.Errorf("the bench's worker does not listen: %w", err)
 	}
 	got, err := receiver.hear()
@@ -98,7 +98,7 @@ func (r *run) latencyResult(sent int, got report, took time.Duration, own *cost)
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	switch n := len(got.Samples); {
 	case n < sent:
-		r.invalid("%d of %d messages had not arrived %s after the last was sent", sent-n, sent, drainPatience)
+		r.invalid("%d of %d messages had not arrived %s after the last was sent", sent-n, sent, r.o.drain)
 	case n < samplesWanted:
 		r.invalid("%d samples are too few for a 99th percentile: %d are wanted, which takes a longer duration or a higher rate", n, samplesWanted)
 	}
@@ -220,7 +220,7 @@ func latencyWorker(ctx context.Context, o *orders) error {
 	if !ok {
 		return ctx.Err()
 	}
-	patience := time.After(drainPatience)
+	patience := time.After(expected.Patience)
 	for waiting := true; waiting; {
 		mu.Lock()
 		waiting = len(seen) < expected.Expect

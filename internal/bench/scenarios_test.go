@@ -31,6 +31,7 @@ func smoke(t *testing.T, scenario string, o Options) *Result {
 	if o.DatabaseURL = testpg.Superuser(t); o.Duration == 0 {
 		o.Duration = time.Second
 	}
+	o.drain = patient
 	o.setDefaults()
 	r, err := execute(t.Context(), scenario, o, patient)
 	if err != nil {
@@ -206,7 +207,7 @@ func TestEmbeddedServerIsDurable(t *testing.T) {
 	if inMemory(dir) {
 		t.Logf("the temporary directory is in memory: %s", dir)
 	}
-	o := Options{Duration: 2 * time.Second, DataDir: dir, Batch: 100, PostgresVersion: testpg.Version(t)}
+	o := Options{Duration: 2 * time.Second, DataDir: dir, Batch: 100, PostgresVersion: testpg.Version(t), drain: patient}
 	o.setDefaults()
 	r, err := execute(t.Context(), "flow", o, patient)
 	if err != nil {

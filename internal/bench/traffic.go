@@ -19,7 +19,8 @@ import (
 )
 
 // drainPatience is how long what was sent may take to be settled after the
-// last send, before the run counts as one that lost something.
+// last send, before the run counts as one that lost something: the default of
+// Options.drain.
 const drainPatience = 10 * time.Second
 
 // senders is how many goroutines send batches.
@@ -215,7 +216,7 @@ func (t *traffic) send(ctx context.Context, n int, during time.Duration, drain b
 		return s, err
 	}
 	if drain {
-		limited, stop := context.WithTimeout(ctx, drainPatience)
+		limited, stop := context.WithTimeout(ctx, t.run.o.drain)
 		defer stop()
 		s.complete = t.await(limited, 0)
 		s.whole = time.Duration(t.settled.last.Load()) - begun
@@ -252,7 +253,7 @@ func (t *traffic) audit(r *run, complete bool) {
 	sent, done, handled := t.sent.Load(), t.settled.count.Load(), t.handled.Load()
 	switch {
 	case !complete:
-		r.invalid("%d of %d messages were not settled within %s of the last send", sent-done, sent, drainPatience)
+		r.invalid("%d of %d messages were not settled within %s of the last send", sent-done, sent, r.o.drain)
 	case handled != sent:
 		r.invalid("%d messages were sent and the handler was called %d times", sent, handled)
 	}
