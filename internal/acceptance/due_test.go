@@ -133,13 +133,17 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 			continue
 		}
 		// A wake-up lost on a quiet machine is found by a look 200 ms later, while
-		// the probe sleeps nearly all of that time.
-		if trip, share := probe.worst(committed[e.ID], e.At), probe.share(committed[e.ID], e.At); trip > most/4 || share > 0.25 {
+		// the probe sleeps nearly all of that time; on a busy one by a heartbeat,
+		// seconds later, and a busy machine is no excuse for that: much of the time
+		// the probe gets through.
+		trip, share := probe.worst(committed[e.ID], e.At), probe.share(committed[e.ID], e.At)
+		calm := wait - time.Duration(share*float64(wait))
+		if (trip > most/4 || share > 0.25) && calm < 5*most {
 			stalled++
 			t.Logf("message %s waited %s, while a bare NOTIFY took up to %s and NOTIFYs were on their way for %.0f %% of the time", e.ID, wait, trip, 100*share)
 			continue
 		}
-		t.Errorf("message %s waited %s from its commit", e.ID, wait)
+		t.Errorf("message %s waited %s from its commit, and for %s of that NOTIFYs were not delayed", e.ID, wait, calm)
 	}
 	if stalled > messages/20 {
 		tell := t.Logf
