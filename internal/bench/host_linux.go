@@ -66,13 +66,29 @@ func newMeter(backend int) meter {
 
 // total is the CPU time that the server has used since it started: that of the
 // postmaster, of its living children, and of those that it has reaped. Child
-// processes move from the second to the third, so that none is missed.
+// processes move from the second to the third: one that does so between the two
+// readings is missed or counted twice, so it is read again until none did.
 func (m meter) total() (time.Duration, bool) {
-	master, ok := readProcess(m.postmaster)
+	before, ok := readProcess(m.postmaster)
 	if m.postmaster == 0 || !ok {
 		return 0, false
 	}
-	sum := master.own + master.reaped
+	for range 20 {
+		sum := m.living()
+		after, ok := readProcess(m.postmaster)
+		if !ok {
+			return 0, false
+		}
+		if after.reaped == before.reaped {
+			return sum + after.own + after.reaped, true
+		}
+		before = after
+	}
+	return 0, false
+}
+
+// living is the CPU time of the postmaster's living children.
+func (m meter) living() (sum time.Duration) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -80,7 +96,7 @@ func (m meter) total() (time.Duration, bool) {
 			sum += p.own
 		}
 	}
-	return sum, true
+	return sum
 }
 
 type process struct {
