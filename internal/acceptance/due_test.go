@@ -44,8 +44,9 @@ func TestDS10_DueBesideBacklog(t *testing.T) {
 			}
 		case retries < retried && fresh%10 == 0:
 			fresh, retries = fresh+1, retries+1
+			wait := time.Second + time.Duration(retries)*5*time.Millisecond
 			mu.Unlock()
-			return posthaste.RetryAfter(errors.New("later"), time.Second+time.Duration(retries)*5*time.Millisecond)
+			return posthaste.RetryAfter(errors.New("later"), wait)
 		default:
 			fresh++
 		}
