@@ -260,8 +260,9 @@ func TestRuleEmptyClaimKeepsItsProgress(t *testing.T) {
 				s.exec(`insert into posthaste.entries (queue_id, payload, due_at, for_subscription) select 1, '1', `+values+` from generate_series(1, $1::int)`, n)
 				const step = 4096
 				claims := 2*n/step + 4
-				for range claims {
-					if walked := s.walked(receiveAll); walked > 4*step {
+				worker := s.register() // whose claims are one each; a receive may make several
+				for number := range claims {
+					if walked := s.walked(`select from posthaste.claim($1, $2, 'q', 'default', 1000)`, worker, number+1); walked > 4*step {
 						return fmt.Sprintf("one claim walked over %d entries, more than four steps of %d", walked, step)
 					}
 				}
@@ -294,8 +295,9 @@ func TestRuleClaimAfterADueBacklogKeepsItsProgress(t *testing.T) {
 		s.exec(`insert into posthaste.entries (queue_id, payload, due_at) select 1, '1', clock_timestamp() from generate_series(1, $1::int)`, n)
 		const step = 4096
 		handed := 0
-		for range n/500 + n/step + 4 {
-			if walked := s.walked(`do $$ begin perform set_config('test.got', (select count(*) from posthaste.receive('q', 1000, '1 hour'))::text, false); end $$`); walked > 4*step {
+		worker := s.register() // whose claims are one each; a receive may make several
+		for number := range n/500 + n/step + 4 {
+			if walked := s.walked(`select set_config('test.got', handed::text, false) from posthaste.claim($1, $2, 'q', 'default', 1000)`, worker, number+1); walked > 4*step {
 				return fmt.Sprintf("after %d of %d one claim walked over %d entries, more than four steps of %d", handed, n, walked, step)
 			}
 			handed += get[int](s, `select current_setting('test.got')::int`)
