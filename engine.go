@@ -70,8 +70,10 @@ type Admin interface {
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
 	// Message tells a message's state and whole story per subscription.
 	Message(ctx context.Context, id MessageID) (MessageInfo, error)
-	// Messages lists messages, newest first.
-	Messages(ctx context.Context, filter MessageFilter) ([]MessageInfo, error)
+	// Messages lists messages, newest first. A search may be cut where it would
+	// have to look at too many: then cutAt is not 0, what it found is all down to
+	// that id, and older ones are found with that as Before.
+	Messages(ctx context.Context, filter MessageFilter) (found []MessageInfo, cutAt MessageID, err error)
 	// DeadLetters lists dead letters, newest first.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
 	// Replay sends dead letters once more under their old ids and returns the

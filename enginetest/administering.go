@@ -139,8 +139,11 @@ func messages(s *suite) {
 	ids := s.send(5)
 	list := func(f posthaste.MessageFilter) (found []posthaste.MessageID) {
 		f.Queue = s.queue
-		infos, err := s.engine.Messages(s.ctx, f)
+		infos, cutAt, err := s.engine.Messages(s.ctx, f)
 		s.must(err)
+		if cutAt != 0 {
+			s.Errorf("a search of few messages was cut at %d", cutAt)
+		}
 		for _, m := range infos {
 			found = append(found, m.ID)
 		}
@@ -161,7 +164,7 @@ func messages(s *suite) {
 			s.Errorf("%d messages are %s, want %d", len(got), state, want)
 		}
 	}
-	_, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
+	_, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
 	s.wantCode("a limit of 1001", err, posthaste.Invalid)
 }
 

@@ -234,7 +234,7 @@ func story(s *suite) {
 		s.Errorf("the first attempt is told as %+v", a)
 	}
 	for name, f := range map[string]posthaste.MessageFilter{"reference": {Reference: "order 7"}, "term": {Term: "ada"}, "queue": {Queue: s.queue}, "state": {Queue: s.queue, State: posthaste.StateDone}} {
-		if found, err := s.engine.Messages(s.ctx, f); err != nil || len(found) != 1 || found[0].ID != first.MessageID {
+		if found, _, err := s.engine.Messages(s.ctx, f); err != nil || len(found) != 1 || found[0].ID != first.MessageID {
 			s.Errorf("found by %s: %+v, %v", name, found, err)
 		}
 	}

@@ -114,22 +114,46 @@ func seconds(s float64) time.Duration {
 // Message implements [posthaste.Admin]. A message that was settled is known as
 // long as the ring has room; then the error is NotFound.
 func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
-	infos, err := e.messages(ctx, `select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	rows, err := e.pool.Query(ctx, `select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
 		content_type, created_at, attempts::text, payload from posthaste.message($1::bigint)`, int64(id))
+	if err != nil {
+		return posthaste.MessageInfo{}, readError(err)
+	}
+	infos, err := scanMessages(rows)
 	if err != nil || len(infos) == 0 {
-		return posthaste.MessageInfo{}, err
+		return posthaste.MessageInfo{}, readError(err)
 	}
 	return infos[0], nil
 }
 
 // Messages implements [posthaste.Admin]. By reference and term it uses their
 // indexes; with a state other than dead it looks at the 10,000 newest messages
-// that match the rest, and finds older ones by paging on with Before.
-func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, error) {
-	return e.messages(ctx, `select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
+// that match the rest, and says where it stopped if it did.
+func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	// One transaction, as long as which the second statement's setting lasts.
+	var batch pgx.Batch
+	batch.Queue(`select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
 		content_type, created_at, attempts::text, null::bytea
 		from posthaste.list_messages(nullif($1::text, ''), $2::text, $3::text, $4::text, nullif($5::bigint, 0), $6::int)`,
 		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit))
+	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
+	answers := e.pool.SendBatch(ctx, &batch)
+	defer answers.Close()
+	rows, err := answers.Query()
+	if err != nil {
+		return nil, 0, readError(err)
+	}
+	infos, err := scanMessages(rows)
+	if err != nil {
+		return nil, 0, readError(err)
+	}
+	var cutAt posthaste.MessageID
+	err = answers.QueryRow().Scan((*int64)(&cutAt))
+	return infos, cutAt, readError(err)
 }
 
 func orDefault(limit int) int {
@@ -139,10 +163,11 @@ func orDefault(limit int) int {
 	return limit
 }
 
-// messages gathers rows of one message each and subscription.
-func (e *Engine) messages(ctx context.Context, sql string, args ...any) ([]posthaste.MessageInfo, error) {
+// scanMessages gathers rows of one message each and subscription.
+func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
+	defer rows.Close()
 	var infos []posthaste.MessageInfo
-	err := e.query(ctx, func(rows pgx.Rows) error {
+	for rows.Next() {
 		var m posthaste.MessageInfo
 		var s posthaste.MessageState
 		var due *time.Time
@@ -150,13 +175,13 @@ func (e *Engine) messages(ctx context.Context, sql string, args ...any) ([]posth
 		var attempts string
 		if err := rows.Scan((*int64)(&m.ID), &m.Queue, &s.Subscription, (*string)(&s.State), &due, &key, &kind, &headers, &reference,
 			&m.Terms, &m.ContentType, &m.CreatedAt, &attempts, &m.Payload); err != nil {
-			return err
+			return nil, err
 		}
 		if err := decode(headers, &m.Headers); err != nil {
-			return err
+			return nil, err
 		}
 		if err := decode(&attempts, &s.Attempts); err != nil {
-			return err
+			return nil, err
 		}
 		m.Key, m.Kind, m.Reference, m.CreatedAt = textOf(key), textOf(kind), textOf(reference), m.CreatedAt.UTC()
 		if due != nil {
@@ -167,9 +192,8 @@ func (e *Engine) messages(ctx context.Context, sql string, args ...any) ([]posth
 		}
 		last := &infos[len(infos)-1]
 		last.Subscriptions = append(last.Subscriptions, s)
-		return nil
-	}, sql, args...)
-	return infos, err
+	}
+	return infos, rows.Err()
 }
 
 // textOf is the text, or "" for null.

@@ -176,7 +176,7 @@ func TestTR3_PlacesAreNeverANeighbours(t *testing.T) {
 	a.exec(`select pg_sleep(0.03)`) // nothing falls due between listing and telling
 	listed := map[posthaste.MessageID]posthaste.MessageState{}
 	for before := posthaste.MessageID(0); ; {
-		page, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", Before: before, Limit: 100})
+		page, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", Before: before, Limit: 100})
 		a.check(err)
 		if len(page) == 0 {
 			break
@@ -302,7 +302,7 @@ func TestTR3_AfterTheSlotIsReclaimed(t *testing.T) {
 	}
 	a.expect(ids[1], posthaste.StateDead, posthaste.Dead)
 	a.expect(ids[2], posthaste.StateRetrying, posthaste.Retried)
-	list, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateRetrying})
+	list, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateRetrying})
 	a.check(err)
 	if len(list) != 1 || list[0].ID != ids[2] {
 		t.Errorf("retrying are %+v", list)
@@ -310,7 +310,7 @@ func TestTR3_AfterTheSlotIsReclaimed(t *testing.T) {
 	// All pages together hold each message once, newest first.
 	seen := posthaste.MessageID(1 << 60)
 	for before := posthaste.MessageID(0); ; {
-		page, err := a.Messages(a.ctx, posthaste.MessageFilter{Before: before, Limit: 7})
+		page, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Before: before, Limit: 7})
 		a.check(err)
 		if len(page) == 0 {
 			break

@@ -167,13 +167,30 @@ func TestListingThatIsCutSaysSo(t *testing.T) {
 	conn, err := pgx.ConnectConfig(a.ctx, config)
 	a.check(err)
 	defer conn.Close(context.Background())
-	for before, want := range map[posthaste.MessageID]string{ids[10_000] + 1: fmt.Sprintf("page on with before => %d", ids[1]), ids[9_999]: ""} {
+	for before, cutAt := range map[posthaste.MessageID]posthaste.MessageID{ids[10_000] + 1: ids[1], ids[9_999]: 0} {
+		found, at, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateDone, Before: before})
+		a.check(err)
+		if len(found) != 0 || at != cutAt {
+			t.Errorf("before %s: found %d, cut at %d, want %d", before, len(found), at, cutAt)
+		}
+		want := ""
+		if cutAt != 0 {
+			want = fmt.Sprintf("page on with before => %d", cutAt)
+		}
 		notices = nil
 		_, err = conn.Exec(a.ctx, `select from posthaste.list_messages('q', in_state => 'done', before => $1)`, int64(before))
 		a.check(err)
 		if want == "" && len(notices) != 0 || want != "" && (len(notices) != 1 || !strings.Contains(notices[0].Hint, want)) {
 			t.Errorf("before %s: %+v, want %q", before, notices, want)
 		}
+	}
+	// A search that was not cut leaves nothing of the one before.
+	_, err = conn.Exec(a.ctx, `begin; select from posthaste.list_messages('q', in_state => 'done'); select from posthaste.list_messages('q', max => 1)`)
+	a.check(err)
+	var at string
+	a.check(conn.QueryRow(a.ctx, `select current_setting('posthaste.list_before')`).Scan(&at))
+	if at != "" {
+		t.Errorf("after a search that was not cut, %q", at)
 	}
 }
 
@@ -288,7 +305,7 @@ func TestMessagesByFilter(t *testing.T) {
 	}
 	find := func(f posthaste.MessageFilter) []posthaste.MessageID {
 		t.Helper()
-		list, err := a.Messages(a.ctx, f)
+		list, _, err := a.Messages(a.ctx, f)
 		a.check(err)
 		var found []posthaste.MessageID
 		for _, m := range list {
@@ -335,11 +352,11 @@ func TestMessagesByFilter(t *testing.T) {
 	same("dead", find(posthaste.MessageFilter{State: posthaste.StateDead}))
 	same("nothing", find(posthaste.MessageFilter{Reference: "none"}))
 
-	_, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "none"})
+	_, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "none"})
 	a.code(err, posthaste.NotFound, "queue")
-	_, err = a.Messages(a.ctx, posthaste.MessageFilter{State: "odd"})
+	_, _, err = a.Messages(a.ctx, posthaste.MessageFilter{State: "odd"})
 	a.code(err, posthaste.Invalid, "state")
-	_, err = a.Messages(a.ctx, posthaste.MessageFilter{Limit: 1001})
+	_, _, err = a.Messages(a.ctx, posthaste.MessageFilter{Limit: 1001})
 	a.code(err, posthaste.Invalid, "limit")
 	_, err = a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "none"})
 	a.code(err, posthaste.NotFound, "queue")

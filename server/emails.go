@@ -147,10 +147,11 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	messages, err := s.messagesIn(r, filter, states)
+	messages, cutAt, err := s.messagesIn(r, filter, states)
 	if err != nil {
 		return err
 	}
+	linkNext(w, r, messages, filter.Limit, cutAt)
 	shown := make([]emailInfo, len(messages))
 	for i, m := range messages {
 		shown[i] = newEmailInfo(m)
@@ -158,22 +159,25 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, shown)
 }
 
-// messagesIn lists the messages in any of the states, newest first. A status
-// of mail can be several states of messages.
-func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) ([]posthaste.MessageInfo, error) {
+// messagesIn lists the messages in any of the states, newest first, and where
+// the search was cut. A status of mail can be several states of messages.
+func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	var all []posthaste.MessageInfo
+	var cutAt posthaste.MessageID
 	for _, state := range states {
 		filter.State = state
-		messages, err := s.engine.Messages(ctx, filter)
+		messages, cut, err := s.engine.Messages(ctx, filter)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		all = append(all, messages...)
+		all, cutAt = append(all, messages...), max(cutAt, cut)
 	}
+	// What is older than the first cut comes again when all states are asked for it.
+	all = slices.DeleteFunc(all, func(m posthaste.MessageInfo) bool { return m.ID < cutAt })
 	slices.SortStableFunc(all, func(a, b posthaste.MessageInfo) int { return cmp.Compare(b.ID, a.ID) })
 	// A message that changed its state in between may be there twice.
 	all = slices.CompactFunc(all, func(a, b posthaste.MessageInfo) bool { return a.ID == b.ID })
-	return all[:min(len(all), filter.Limit)], nil
+	return all[:min(len(all), filter.Limit)], cutAt, nil
 }

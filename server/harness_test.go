@@ -28,6 +28,7 @@ type hooked struct {
 	receive func(context.Context, posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error)
 	settle  func(context.Context, []posthaste.Settlement) ([]posthaste.SettleResult, error)
 	message func(context.Context, posthaste.MessageID) (posthaste.MessageInfo, error)
+	list    func(context.Context, posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error)
 	queues  func(context.Context, ...string) ([]posthaste.QueueInfo, error)
 	ready   func(context.Context) error
 }
@@ -58,6 +59,13 @@ func (h *hooked) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 		return h.message(ctx, id)
 	}
 	return h.Engine.Message(ctx, id)
+}
+
+func (h *hooked) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+	if h.list != nil {
+		return h.list(ctx, f)
+	}
+	return h.Engine.Messages(ctx, f)
 }
 
 func (h *hooked) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {

@@ -80,15 +80,30 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	messages, err := s.engine.Messages(ctx, filter)
+	messages, cutAt, err := s.engine.Messages(ctx, filter)
 	if err != nil {
 		return err
 	}
+	linkNext(w, r, messages, filter.Limit, cutAt)
 	shown := make([]wire.Message, len(messages))
 	for i, m := range messages {
 		shown[i] = wire.NewMessage(m, false)
 	}
 	return s.writeJSON(w, http.StatusOK, shown)
+}
+
+// linkNext says where a listing goes on, if there may be more: behind a full
+// page, or where the search was cut. It is relative, for a proxy may have put
+// the API elsewhere.
+func linkNext(w http.ResponseWriter, r *http.Request, page []posthaste.MessageInfo, limit int, cutAt posthaste.MessageID) {
+	if len(page) >= limit {
+		cutAt = page[len(page)-1].ID
+	}
+	if cutAt != 0 {
+		query := r.URL.Query()
+		query.Set("before", cutAt.String())
+		w.Header().Set("Link", "<?"+query.Encode()+`>; rel="next"`)
+	}
 }
 
 func words[T ~string](all []T) string {

@@ -133,7 +133,7 @@ func TestEM1_BadMailsAreRefused(t *testing.T) {
 	if n := p.server.Stats().Transactions; n > 0 {
 		t.Errorf("%d mails were begun", n)
 	}
-	if all, err := p.engine.Messages(p.ctx, posthaste.MessageFilter{Queue: email.Queue, Limit: 1000}); err != nil || len(all) != len(fields) {
+	if all, _, err := p.engine.Messages(p.ctx, posthaste.MessageFilter{Queue: email.Queue, Limit: 1000}); err != nil || len(all) != len(fields) {
 		t.Errorf("%d messages are stored, %v", len(all), err)
 	}
 }

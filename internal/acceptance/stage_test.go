@@ -290,7 +290,7 @@ func (s *stage) settled(queue string) {
 // count counts the queue's messages in a state, up to 1,000.
 func (s *stage) count(queue string, state posthaste.State) int {
 	s.Helper()
-	found, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: queue, State: state, Limit: 1000})
+	found, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: queue, State: state, Limit: 1000})
 	s.must(err)
 	return len(found)
 }

@@ -70,9 +70,12 @@ func paging(limit int, text string, before *posthaste.MessageID) error {
 }
 
 func (a *app) messages(ctx context.Context, e posthaste.Engine, f posthaste.MessageFilter) error {
-	messages, err := e.Messages(ctx, f)
+	messages, cutAt, err := e.Messages(ctx, f)
 	if err != nil {
 		return err
+	}
+	if cutAt != 0 {
+		fmt.Fprintf(a.stderr, "posthaste: the search stopped after looking at very many messages; it goes on with --before %s\n", cutAt)
 	}
 	shown := make([]wire.Message, len(messages))
 	for i, m := range messages {

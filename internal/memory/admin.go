@@ -110,7 +110,7 @@ func (e *Engine) newest(before posthaste.MessageID, limit int, match func(*messa
 }
 
 // Messages implements [posthaste.Admin].
-func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, error) {
+func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
@@ -121,7 +121,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 	for _, m := range found {
 		infos = append(infos, m.info())
 	}
-	return infos, firstError(err, ctx.Err())
+	return infos, 0, firstError(err, ctx.Err())
 }
 
 // DeadLetters implements [posthaste.Admin].

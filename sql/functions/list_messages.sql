@@ -7,6 +7,8 @@
 -- By reference and term it uses their indexes, by state dead it reads the dead
 -- letters. With any other state it looks at the 10,000 newest messages that
 -- match the rest and no further, and says so in a notice: page on with before.
+-- For clients that see no notices it is in the setting posthaste.list_before, too,
+-- until the transaction ends; empty after a search that was not cut.
 -- Errors: PH400, PH404 with the field.
 create or replace function posthaste.list_messages(in_queue text default null, with_reference text default null, with_term text default null,
   in_state text default null, before bigint default null, max int default 100)
@@ -29,6 +31,7 @@ declare
   v_ids bigint[];
   v_found int;
 begin
+  perform set_config('posthaste.list_before', '', true);
   if v_left is null or v_left not between 1 and 1000 then
     raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 messages can be listed at a time, and %s are wanted', v_left);
   end if;
@@ -76,6 +79,7 @@ begin
     exit when cardinality(v_ids) < v_page;
   end loop;
   if v_left > 0 and v_looked >= 10000 then
+    perform set_config('posthaste.list_before', v_before::text, true);
     raise notice using message = format('looked at the %s newest messages only', v_looked), hint = format('page on with before => %s', v_before);
   end if;
 end $$;

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/memory"
+)
+
+// cut is a store whose searches by state find nothing and stop at message 4711.
+type cut struct{ posthaste.Engine }
+
+func (cut) Messages(_ context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+	if f.State != "" {
+		return nil, 4711, nil
+	}
+	return nil, 0, nil
+}
+
+// A search that was cut says so on stderr, beside JSON, too; others say nothing.
+func TestCutListingSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, json := range []bool{false, true} {
+		for state, want := range map[posthaste.State]string{posthaste.StateDone: "--before 4711\n", "": ""} {
+			var stdout, stderr bytes.Buffer
+			a := &app{stdout: &stdout, stderr: &stderr, json: json}
+			if err := a.messages(t.Context(), cut{memory.Open()}, posthaste.MessageFilter{State: state, Limit: 100}); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(stderr.String(), want) || want == "" && stderr.Len() > 0 || strings.Contains(stdout.String(), "4711") {
+				t.Errorf("state %q, JSON %v: stderr %q, stdout %q", state, json, &stderr, &stdout)
+			}
+		}
+	}
+}

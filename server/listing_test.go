@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// cutSearch is a store that looks at so many messages at a time in a search by
+// a state, as a real one does with ten thousand.
+type cutSearch struct {
+	states map[posthaste.MessageID]posthaste.State
+	looks  map[posthaste.State]int
+}
+
+func (c *cutSearch) list(_ context.Context, f posthaste.MessageFilter) (found []posthaste.MessageInfo, cutAt posthaste.MessageID, err error) {
+	looked := 0
+	for id := posthaste.MessageID(len(c.states)); id > 0 && len(found) < f.Limit; id-- {
+		if f.Before != 0 && id >= f.Before {
+			continue
+		}
+		if f.State != "" && looked == c.looks[f.State] {
+			return found, id + 1, nil
+		}
+		looked++
+		if f.State == "" || c.states[id] == f.State {
+			found = append(found, posthaste.MessageInfo{ID: id, Queue: "emails", ContentType: "application/json",
+				Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: c.states[id]}}})
+		}
+	}
+	return found, 0, nil
+}
+
+// Whoever follows the header Link finds each message once, also where searches
+// are cut, and where several states are one status.
+func TestListingsLinkToTheirNextPage(t *testing.T) {
+	t.Parallel()
+	store := cutSearch{states: map[posthaste.MessageID]posthaste.State{}, looks: map[posthaste.State]int{
+		posthaste.StateDone: 7, posthaste.StateDead: 7, posthaste.StateScheduled: 30, posthaste.StateReady: 7, posthaste.StateRetrying: 12,
+	}}
+	waiting := []posthaste.State{posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying}
+	want := map[posthaste.State][]posthaste.MessageID{}
+	for id := posthaste.MessageID(40); id > 0; id-- {
+		store.states[id] = posthaste.StateDone
+		// The two newest of them are far from all others.
+		if id > 38 || id < 20 {
+			store.states[id] = waiting[id%3]
+		}
+		want[store.states[id]] = append(want[store.states[id]], id)
+		want[""] = append(want[""], id)
+		if store.states[id] != posthaste.StateDone {
+			want["waiting"] = append(want["waiting"], id)
+		}
+	}
+	a := newAPI(t, func(_ *Config, h *hooked) { h.list = store.list })
+	for path, want := range map[string][]posthaste.MessageID{
+		"/v1/messages?limit=40":                want[""],
+		"/v1/messages?limit=9":                 want[""],
+		"/v1/messages?queue=emails&state=done": want[posthaste.StateDone],
+		"/v1/messages?state=ready&limit=3":     want[posthaste.StateReady],
+		"/v1/messages?state=dead":              nil, // which this store has to look for
+		"/v1/emails?status=scheduled":          want["waiting"],
+		"/v1/emails?status=scheduled&limit=2":  want["waiting"],
+		"/v1/emails?limit=11":                  want[""],
+	} {
+		var found []posthaste.MessageID
+		at, pages := path, 0
+		for ; at != "" && pages < 50; pages++ {
+			answer := a.call("GET", at, "").want(t, 200)
+			var page []struct {
+				ID posthaste.MessageID `json:"id"`
+			}
+			answer.into(t, &page)
+			for _, m := range page {
+				found = append(found, m.ID)
+			}
+			next := answer.header.Get("Link")
+			if next == "" {
+				break
+			}
+			reference, ok := strings.CutSuffix(next, `>; rel="next"`)
+			base, _ := url.Parse(at)
+			to, err := base.Parse(strings.TrimPrefix(reference, "<"))
+			if err != nil || !ok {
+				t.Fatalf("%s links to %s: %v", at, next, err)
+			}
+			at = to.String()
+		}
+		if pages == 0 || !slices.Equal(found, want) {
+			t.Errorf("%s: after %d pages %v, want %v", path, pages, found, want)
+		}
+	}
+}
