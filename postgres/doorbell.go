@@ -189,6 +189,11 @@ func (d *doorbell) wakeUp(s *sleeper, leaving bool) {
 		keep = awakeDoze
 	case !s.bell:
 		return
+	case !s.rung:
+		// Woken by something else: the bell may be that of a queue which was dropped,
+		// and only asking for it anew tells.
+		d.releaseBell(s, false)
+		return
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(keep, func() {

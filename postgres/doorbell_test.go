@@ -342,6 +342,20 @@ func TestQueueMadeAnewIsHeard(t *testing.T) {
 	})
 }
 
+// A queue is dropped and made anew while somebody sleeps on it, who never learns
+// of it: the next Wake gives up the bell of the old one.
+func TestQueueMadeAnewBeneathASleeperIsHeard(t *testing.T) {
+	b := newBellTest(t, 1)
+	bell := b.open()
+	b.background(func(ctx context.Context) { b.work(ctx, bell, "q0", func(int) {}) })
+	armed := func() bool { return b.holder("bell") == b.linePID() }
+	eventually(t, "the bell is taken", armed)
+	mustExec(t, dial(t, b.url), `begin; update posthaste.queue_settings set dropped_at = now(), name = 'old' where name = 'q0';
+		insert into posthaste.queue_settings (name) values ('q0'); commit`)
+	bell.Wake("q0") // as a heartbeat does that sees a message
+	eventually(t, "the new queue's bell is taken", armed)
+}
+
 func TestPollingTakesNoLocks(t *testing.T) {
 	b := newBellTest(t, 1)
 	e := New(b.pool, WithPollingOnly())

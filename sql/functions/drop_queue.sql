@@ -18,6 +18,6 @@ begin
   end if;
   delete from posthaste.dead_letter_entries where queue_id = v_id;
   delete from posthaste.counters where queue_id = v_id;
-  delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
   delete from posthaste.held_claims where subscriber >> 10 = v_id;
+  delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
 end $$;

@@ -5,8 +5,9 @@
 -- settle in progress and is left for the next look.
 -- Locks: one advisory lock per claim, shared with extending; the ends are read
 -- under it. All parts are settled in one subtransaction with a lock_timeout of
--- 100 ms; where one is held, each in a subtransaction of its own, ascending,
--- with 5 ms, for one settle may hold many.
+-- 10 ms; where one is held, each in a subtransaction of its own with 5 ms, for
+-- 200 ms, since one settle may hold many, beginning anywhere, so that each has
+-- its turn; who waits so shortly need not keep the order.
 create or replace function posthaste.rescue_claim(p_claim bigint)
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
@@ -20,6 +21,8 @@ declare
   v_lost int[] := '{}';
   v_held boolean := false;
   v_until timestamptz;
+  v_stop timestamptz;
+  v_from int;
 begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(2, p_claim)) then
     return -1;
@@ -48,6 +51,7 @@ begin
   foreach v_place in array v_open loop
     v_wanted := set_bit(v_wanted, v_place, 1);
   end loop;
+  perform set_config('lock_timeout', '10ms', true);
   begin
     v_fresh := posthaste.settle_claim(c, v_wanted, v_bits, null);
     v_lost := array(select o from unnest(v_open) o where get_bit(v_fresh, o) = 1 order by o);
@@ -57,7 +61,10 @@ begin
     end if;
     -- Somebody is settling one of them: then one after the other.
     perform set_config('lock_timeout', '5ms', true);
-    foreach v_place in array v_open loop
+    v_stop := clock_timestamp() + interval '200 milliseconds';
+    v_from := floor(random() * cardinality(v_open));
+    foreach v_place in array v_open[v_from + 1:] || v_open[:v_from] loop
+      exit when v_held and clock_timestamp() > v_stop;
       begin
         v_fresh := posthaste.settle_claim(c, set_bit(v_bits, v_place, 1), v_bits, null);
         if get_bit(v_fresh, v_place) = 1 then
@@ -67,8 +74,9 @@ begin
         v_held := true;
       end;
     end loop;
-    perform set_config('lock_timeout', '100ms', true);
   end;
+  perform set_config('lock_timeout', '100ms', true);
+  v_lost := array(select o from unnest(v_lost) o order by o);
   if cardinality(v_lost) > 0 then
     perform posthaste.finish(c, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]),
       array_fill(case when c.holder is null then 'its lease ended before it was settled'

@@ -5,9 +5,10 @@
 -- The ends that passed since the last look are those that became visible since
 -- its snapshot, and those visible before whose time came since. Progress is kept
 -- in lease_cursors; a look that finds another at work leaves it to that one. A
--- claim of which somebody is settling a part is put aside in held_claims, and
--- each look tries one of those again, each of them once a second at most: so
--- they hold up nothing, however long their settles stay open.
+-- claim of which somebody is settling a part is put aside in held_claims and
+-- tried again by later looks, each of them once a second at most: so they hold
+-- up nothing, however long their settles stay open. A look stops after 100 ms of
+-- such tries.
 -- Locks: a try-lock per subscriber. Updates: lease_cursors, held_claims.
 create or replace function posthaste.rescue_leases(p_subscriber bigint)
 returns int language plpgsql volatile
@@ -19,6 +20,7 @@ declare
   s pg_snapshot;
   t timestamptz := clock_timestamp();
   v_held bigint;
+  v_stop timestamptz := t + interval '100 milliseconds';
   v_count int := 0;
   e record;
   c posthaste.claims;
@@ -32,9 +34,10 @@ begin
     return 0;
   end if;
   -- Before t is taken: what ended meanwhile is either seen here or comes after it.
-  select h.claim into v_held from posthaste.held_claims h
-   where h.subscriber = p_subscriber and h.next_try <= clock_timestamp() order by h.next_try, h.claim limit 1;
-  if v_held is not null then
+  for v_held in
+    select h.claim from posthaste.held_claims h
+     where h.subscriber = p_subscriber and h.next_try <= t order by h.next_try, h.claim
+  loop
     v_lost := posthaste.rescue_claim(v_held);
     if v_lost = 0 then
       delete from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = v_held;
@@ -46,7 +49,8 @@ begin
       return v_lost;
     end if;
     v_lost := 0;
-  end if;
+    exit when clock_timestamp() > v_stop;
+  end loop;
   select * into k from posthaste.lease_cursors where subscriber = p_subscriber;
   if k.subscriber is null then
     k.subscriber := p_subscriber;
@@ -84,7 +88,7 @@ begin
     continue when exists (select from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = e.claim);
     select * into c from posthaste.claims where slot = (e.claim >> 22) & 15 and id = e.claim;
     continue when c.id is null or not posthaste.claim_open(c);
-    if v_lost > 0 or v_count = 3 then
+    if v_lost > 0 or v_count > 0 and clock_timestamp() > v_stop then
       -- One claim a transaction, and not many waits in vain: this one's turn comes
       -- with the next call.
       v_reached := least(v_reached, e.until - interval '1 microsecond');
