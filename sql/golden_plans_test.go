@@ -25,6 +25,8 @@ var hot = []struct{ name, words string }{
 	{"due_slice, part 2: what fell due", "pg_visible_in_snapshot(e.xid, w.s0) as before"},
 	{"due_idle: two probes", "order by e.xid, e.pos limit 1) is null"},
 	{"claim: what a number has", "c.holder = p_worker and c.number between"},
+	{"claim: one fresh entry", "e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos"},
+	{"claim_lane: what falls due next", "select e.due_at, e.for_subscription from posthaste.entries"},
 	{"fetch: claims of a number", "k.holder = p_worker and k.number between"},
 	{"fetch, fresh", "e.due_at is null and e.ord is null and (e.xid, e.pos) >= ("},
 	{"fetch, due, part 1", "e.due_at <= c.t1 and (e.xid, e.pos) >= ("},
@@ -170,6 +172,9 @@ func (p *planner) use(number *int64) {
 			p.exec(`select from posthaste.settle(array[$1::bigint], array[B'1'])`, got[0]>>12)
 		}
 	}
+	p.send(`{}`)
+	*number++
+	p.exec(`select from posthaste.claim($1, $2, 'q', 'default', 1, p_due => false, p_rows => 1)`, worker, *number)
 	p.send(`{}`)
 	p.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 1, '1 hour')))`)
 	p.exec(`select from posthaste.message($1)`, message)
