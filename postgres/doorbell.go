@@ -29,8 +29,9 @@ const (
 	// awakeDoze is how long a process that was woken keeps the doze key. Idle
 	// queues are asleep again by then; under load senders should not notify.
 	awakeDoze = 50 * time.Millisecond
-	// awakeBell is how long it keeps the bell: over one find in calm traffic, which
-	// spares it letting go of the bell and asking for it again.
+	// awakeBell is how long it keeps the bell, if it slept for as long before: over
+	// one find in calm traffic, which spares it letting go of the bell and asking
+	// for it again.
 	awakeBell = 5 * time.Millisecond
 )
 
@@ -68,6 +69,7 @@ type sleeper struct {
 	queue  string
 	id     int32 // 0 until armed for the first time
 	asleep bool  // a Sleep is running
+	since  time.Time
 
 	bell, doze bool // keys held by our session
 	arming     *call
@@ -161,7 +163,7 @@ func (d *doorbell) fallAsleep(queue string) (*sleeper, error) {
 		s.letGo.Stop()
 		s.letGo = nil
 	}
-	s.asleep, s.rung, s.woken, s.changed = true, false, false, false
+	s.asleep, s.since, s.rung, s.woken, s.changed = true, time.Now(), false, false, false
 	return s, nil
 }
 
@@ -189,9 +191,9 @@ func (d *doorbell) wakeUp(s *sleeper, leaving bool) {
 		keep = awakeDoze
 	case !s.bell:
 		return
-	case !s.rung:
-		// Woken by something else: the bell may be that of a queue which was dropped,
-		// and only asking for it anew tells.
+	case !s.rung || time.Since(s.since) < awakeBell:
+		// Woken by something else the bell may be that of a queue which was dropped,
+		// and only asking for it anew tells; in dense traffic senders should not notify.
 		d.releaseBell(s, false)
 		return
 	}
