@@ -4,17 +4,24 @@
 #   make build   bin/posthaste
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
+#   make chaos   breaks everything around it, and accounts for every message
 
 GO        ?= go
 # How long each fuzz target runs. They are found by themselves.
 FUZZTIME  ?= 20s
 # Further flags and packages of the tests: make test-18 PACKAGES=./worker TESTFLAGS='-race -run DU1 -v'
-TESTFLAGS ?= -race -count=1 -timeout 20m
+TESTFLAGS ?= -race -count=1 -timeout 40m
 PACKAGES  ?= ./...
 
-LAUNCH = .cache/launch
+# How long `make chaos` takes, and what repeats a run's faults (0: a new one).
+CHAOS_DURATION ?= 40s
+CHAOS_SEED     ?= 0
+CHAOS_FLAGS    ?=
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden clean $(LAUNCH) bin/posthaste
+LAUNCH = .cache/launch
+CHAOS  = .cache/chaos
+
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 test: needs lint test-18 test-14 fuzz
@@ -71,6 +78,20 @@ fuzz: $(LAUNCH)
 golden: $(LAUNCH)
 	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./sql -run Golden -update
 	POSTHASTE_TEST_POSTGRES=14 $(LAUNCH) -versions 14 -- $(GO) test -count=1 ./sql -run Golden -update
+
+# See docs/chaos.md.
+chaos: bin/posthaste $(CHAOS)
+	$(CHAOS) -program bin/posthaste -duration $(CHAOS_DURATION) -seed $(CHAOS_SEED) $(CHAOS_FLAGS)
+
+$(CHAOS):
+	$(GO) build -o $@ ./internal/chaos/run
+
+# What takes too long for every change: an hour of every fault, with clients whose
+# clocks are off as well.
+nightly: bin/posthaste $(CHAOS)
+	scripts/clock-off 60 $(CHAOS)-ahead ./internal/chaos/run
+	scripts/clock-off -60 $(CHAOS)-behind ./internal/chaos/run
+	$(CHAOS) -program bin/posthaste -duration 1h -seed $(CHAOS_SEED) -clocks $(CHAOS)-ahead,$(CHAOS)-behind $(CHAOS_FLAGS)
 
 clean:
 	rm -rf bin .cache

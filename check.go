@@ -35,6 +35,14 @@ func (m *Message) Check() error {
 	if err := checkHeaders(m.Headers); err != nil {
 		return err
 	}
+	if m.Priority < 0 || m.Priority > MaxPriority {
+		return Invalidf("priority", "priority must be 0 to %d, got %d", MaxPriority, m.Priority)
+	}
+	if m.DedupeKey != "" || m.DedupeWindow != 0 {
+		if err := m.checkDedupe(); err != nil {
+			return err
+		}
+	}
 	if m.Delay < 0 {
 		return Invalidf("delay", "delay must not be negative, got %s", m.Delay)
 	}
@@ -46,6 +54,16 @@ func (m *Message) Check() error {
 			Message: fmt.Sprintf("payload has %d bytes, at most %d are possible", n, MaxPayloadBytes)}
 	}
 	return nil
+}
+
+func (m *Message) checkDedupe() error {
+	switch {
+	case m.DedupeKey == "":
+		return Invalidf("dedupe_window", "dedupe_window says nothing without a dedupe_key")
+	case m.DedupeWindow < 0 || m.DedupeWindow > MaxDedupeWindow:
+		return Invalidf("dedupe_window", "dedupe_window must be above zero and at most 365 days, got %s", m.DedupeWindow)
+	}
+	return checkWord("dedupe_key", m.DedupeKey, MaxWordBytes)
 }
 
 // CheckName reports whether name can name a queue or subscription: 1 to 63 of

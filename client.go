@@ -64,6 +64,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	flying int    // flushes on their way, also those of a lone caller
+	dense  bool   // the last flush carried several callers' messages
 	first  *group // oldest group that waits for a flush
 	last   *group
 }
@@ -102,11 +103,11 @@ func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, er
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	if len(messages) >= c.config.BypassMessages || bytes > c.config.BatchBytes {
+	if len(messages) >= c.config.BypassMessages || bytes > c.config.BatchBytes || deduped(messages) {
 		return c.sendOwn(ctx, messages)
 	}
 	c.mu.Lock()
-	if c.flying < c.config.Flushes && c.first == nil {
+	if c.flying < c.config.Flushes && c.first == nil && !c.dense {
 		// Nobody to share with: go at once, on this goroutine and with the
 		// caller's own context.
 		c.flying++
@@ -116,6 +117,17 @@ func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, er
 	}
 	c.mu.Unlock()
 	return c.gather(ctx, messages)
+}
+
+// deduped reports whether a message has a dedupe key: such a send may have to
+// wait for somebody's transaction, and must not make others wait with it.
+func deduped(messages []Message) bool {
+	for i := range messages {
+		if messages[i].DedupeKey != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // checkAll checks every message and returns an estimate of their bytes.
@@ -164,7 +176,7 @@ func (c *Client) landed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.first != nil {
-		go c.flush() // keeps the place among the flying
+		go c.flush(c.dense) // keeps the place among the flying
 		return
 	}
 	c.flying--

@@ -3,6 +3,7 @@ package posthaste
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"sync"
 )
 
@@ -54,7 +55,7 @@ func (c *Client) gather(ctx context.Context, messages []Message) ([]MessageID, e
 	c.last = g
 	if c.flying < c.config.Flushes {
 		c.flying++
-		go c.flush()
+		go c.flush(c.dense)
 	}
 	c.mu.Unlock()
 
@@ -84,12 +85,12 @@ func (g *group) fill(messages []Message) error {
 	g.bytes = 0
 	for i := range g.messages {
 		m := &g.messages[i]
-		if !encoded(m.Payload) {
+		if m.Codec != nil || !encoded(m.Payload) {
 			body, contentType, err := m.Body()
 			if err != nil {
 				return err
 			}
-			m.Payload, m.ContentType = body, contentType
+			m.Payload, m.ContentType, m.Codec = body, contentType, nil
 		}
 		g.bytes += payloadBytes(m.Payload) + 128
 	}
@@ -124,17 +125,23 @@ func (c *Client) leave(g *group, cause error) error {
 	}
 }
 
-// flush sends what gathered, batch after batch, until nothing waits.
-func (c *Client) flush() {
+// flush sends what gathered, batch after batch, until nothing waits. Where
+// traffic is dense, those whom the last flush answered send again at once: it
+// lets them, or the first would go alone, and the others after it.
+func (c *Client) flush(dense bool) {
 	var taken []*group
 	var messages []Message
 	for {
+		if dense {
+			runtime.Gosched()
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		taken, messages = c.take(&batch{cancel: cancel}, taken[:0], messages[:0])
 		if len(taken) > 0 {
 			c.send(ctx, taken, messages)
 		}
 		cancel()
+		dense = len(taken) > 1
 		clear(taken)
 		clear(messages)
 		if len(taken) == 0 {
@@ -167,6 +174,8 @@ func (c *Client) take(b *batch, taken []*group, messages []Message) ([]*group, [
 	}
 	if len(taken) == 0 {
 		c.flying--
+	} else {
+		c.dense = len(taken) > 1
 	}
 	return taken, messages
 }

@@ -20,12 +20,16 @@ type sendEngine struct {
 	next    MessageID
 	entered chan struct{}                                       // a token per call that began
 	hold    chan struct{}                                       // where set, a call waits for a token
+	riding  int                                                 // messages of the call that holds
 	answer  func(ctx context.Context, messages []Message) error // where set, decides
 }
 
 func newSendEngine() *sendEngine { return &sendEngine{entered: make(chan struct{}, 1000)} }
 
 func (e *sendEngine) Send(ctx context.Context, messages ...Message) ([]MessageID, error) {
+	e.mu.Lock()
+	e.riding = len(messages)
+	e.mu.Unlock()
 	e.entered <- struct{}{}
 	if e.hold != nil {
 		select {
@@ -398,5 +402,41 @@ func BenchmarkClientSend(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// Those who send again as soon as they are answered share each flush, and do
+// not split into one that goes first and all the others after it.
+func TestClientDenseSendersStayTogether(t *testing.T) {
+	const senders, calls = 16, 400
+	e := newSendEngine()
+	e.hold = make(chan struct{})
+	c := NewClient(e)
+	ctx, stop := context.WithCancel(context.Background())
+	var out sync.WaitGroup
+	for range senders {
+		out.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = c.Send(ctx, message("m"))
+			}
+		})
+	}
+	carried := 0
+	for call := range calls {
+		<-e.entered
+		e.mu.Lock()
+		riding := e.riding
+		e.mu.Unlock()
+		// The store is slow: whoever does not ride has time to come.
+		waitFor(t, "everybody rides or waits", func() bool { return riding+c.waiting() == senders })
+		if call >= calls/2 {
+			carried += riding
+		}
+		e.hold <- struct{}{}
+	}
+	stop()
+	out.Wait()
+	if mean := float64(carried) / (calls / 2); mean < 0.6*senders {
+		t.Errorf("a call carried %.1f of %d senders' messages on average", mean, senders)
 	}
 }

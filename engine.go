@@ -14,8 +14,17 @@ type Engine interface {
 	// order. If one is refused, none is stored, and the error names its field.
 	// An [OutcomeUnsure] error means that the answer was lost.
 	Send(ctx context.Context, messages ...Message) ([]MessageID, error)
+	// SendIdempotent is Send for a request that may come again: with the same
+	// scope, key and digest it stores nothing and returns the same ids, also
+	// where both come at once. With another digest the error is [KeyReused].
+	// A request that was refused may come again with other content.
+	SendIdempotent(ctx context.Context, request Idempotency, messages ...Message) ([]MessageID, error)
 	Claims
 	Admin
+	Subscriptions
+	Withdrawing
+	Tokens
+	Scheduling
 	// Doorbell opens a doorbell for one process. The caller closes it.
 	Doorbell(ctx context.Context) (Doorbell, error)
 	// Maintain does one round of upkeep (expired leases, space, counters).
@@ -66,6 +75,21 @@ type Claims interface {
 type Admin interface {
 	QueueCreate(ctx context.Context, name string, options QueueOptions) error
 	QueueDrop(ctx context.Context, name string) error
+	// QueuePause lets claims and receives find nothing in the queue; what is
+	// handed out can be settled, and sending goes on. QueueResume ends that
+	// and wakes who sleeps. Doing either twice is no error. by says who asked.
+	QueuePause(ctx context.Context, by, name string) error
+	QueueResume(ctx context.Context, by, name string) error
+	// QueueLimit gives a queue exactly these limits: those that are zero end. by
+	// says who asked. A queue that was made to not look at keys cannot get limits
+	// for each of them (Unsupported).
+	QueueLimit(ctx context.Context, by, name string, limits QueueLimits) error
+	// KeyPause lets claims and receives find nothing of a key of a queue that looks
+	// at keys, for all its subscriptions; other keys notice nothing. What is handed
+	// out can be settled. KeyResume ends that. Doing either twice is no error. by
+	// says who asked. Of other queues no key can be paused (Unsupported).
+	KeyPause(ctx context.Context, by, queue, key string) error
+	KeyResume(ctx context.Context, by, queue, key string) error
 	// Queues lists queues with their counters; names limits it to those.
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
 	// Message tells a message's state and whole story per subscription.
@@ -74,15 +98,57 @@ type Admin interface {
 	// have to look at too many: then cutAt is not 0, what it found is all down to
 	// that id, and older ones are found with that as Before.
 	Messages(ctx context.Context, filter MessageFilter) (found []MessageInfo, cutAt MessageID, err error)
-	// DeadLetters lists dead letters, newest first.
-	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
+	// DeadLetters lists dead letters, newest first. A search may be cut where it
+	// would have to look at too many, and is told as by Messages.
+	DeadLetters(ctx context.Context, filter DeadLetterFilter) (found []DeadLetter, cutAt MessageID, err error)
 	// Replay sends dead letters once more under their old ids and returns the
-	// ids that were dead letters. by says who asked.
+	// ids that were dead letters. What was erased stays. by says who asked, which
+	// is recorded.
 	Replay(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
-	// Discard removes dead letters and returns the ids that were. by says who asked.
+	// Discard removes dead letters and returns the ids that were. by says who
+	// asked, which is recorded.
 	Discard(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
+	// ReplayMatching replays the newest dead letters that match, at most
+	// filter.Limit of them, in one transaction. If next is not 0 there may be
+	// more: they are chosen with next as Before, so that what dies again
+	// meanwhile is not replayed again.
+	ReplayMatching(ctx context.Context, by string, filter DeadLetterFilter) (were []MessageID, next MessageID, err error)
+	// DiscardMatching discards as ReplayMatching replays.
+	DiscardMatching(ctx context.Context, by string, filter DeadLetterFilter) (were []MessageID, next MessageID, err error)
+	// Erase erases what is kept of messages that bear a term: the fact and the
+	// times stay, the content goes. What is still to be delivered is told as
+	// pending and left alone. It deals with the newest below before (0: all); if
+	// next is not 0 there may be more, and it is called again with that.
+	Erase(ctx context.Context, by, term string, before MessageID) (found []Erasure, next MessageID, err error)
+	// Actions lists what operators did, newest first.
+	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
 	// Workers lists registered workers.
 	Workers(ctx context.Context) ([]WorkerStatus, error)
+	// Vitals tells how the store itself is, in numbers. It costs the same however
+	// many messages wait.
+	Vitals(ctx context.Context) (Vitals, error)
+	// Doctor tells what is wrong or soon will be, faults first; nothing if all is well.
+	Doctor(ctx context.Context) ([]Finding, error)
+}
+
+// Tokens is how callers of the HTTP API prove who they are.
+type Tokens interface {
+	// TokenAdd makes a token with the name, scopes, queues and end given, and
+	// returns its secret, which cannot be asked for again. by says who asked.
+	// The error is a Conflict if there is a token of that name.
+	TokenAdd(ctx context.Context, by string, token Token) (secret string, err error)
+	// TokenDrop ends a token. Servers refuse it within seconds.
+	TokenDrop(ctx context.Context, by, name string) error
+	// Tokens lists the tokens that were not dropped, by name.
+	Tokens(ctx context.Context) ([]Token, error)
+	// TokensInForce returns name, hash, scopes and queues of the tokens that were
+	// neither dropped nor have expired, and whether a token was ever made. used
+	// names those that somebody came with since the last call. A server asks
+	// this about once a second while it is called.
+	TokensInForce(ctx context.Context, used ...string) (tokens []Token, ever bool, err error)
+	// DeliveryQueues tells the queue of each delivery in order, "" where it is
+	// not known (any more).
+	DeliveryQueues(ctx context.Context, deliveries ...DeliveryID) ([]string, error)
 }
 
 // Doorbell lets a process sleep until something was sent.
@@ -107,6 +173,9 @@ type LookReply struct {
 	// NextDue is how long until the next scheduled message or retry falls due,
 	// or negative if none is known.
 	NextDue time.Duration
+	// AtLimit says that what waits waits for a limit of the queue, and not for
+	// what is sent: until NextDue only what is settled changes that.
+	AtLimit bool
 }
 
 // WorkerInfo describes a process that wants to be a worker.
@@ -141,6 +210,8 @@ type HeartbeatReply struct {
 	Maintain bool
 	// Rescue says that some worker's heartbeat is overdue or a lease ended.
 	Rescue bool
+	// TickIn is how long it is until a schedule ticks, as in [TickReply].
+	TickIn time.Duration
 }
 
 // MaintainReply is what a round of upkeep tells.
@@ -150,6 +221,9 @@ type MaintainReply struct {
 	// ClockSetBack says that the store's clock was found to have been set back
 	// since the last round of any process. It is told once.
 	ClockSetBack bool
+	// Rescued is how many deliveries of lost holders and ended leases the round
+	// handed out anew.
+	Rescued int
 }
 
 // ClaimRequest asks for messages on behalf of a worker.
@@ -176,6 +250,18 @@ type ClaimReply struct {
 	// WantsIdle says that a message waits that must run alone: finish what
 	// runs, then claim with Idle.
 	WantsIdle bool
+	// Limits says that what is handed out counts against limits: a claim should
+	// ask for no more than can be started at once.
+	Limits bool
+	// AtLimit says that nothing was handed out for the queue's own limits are
+	// reached: what is sent until NextDue changes nothing.
+	AtLimit bool
+	// InOrder says that the queue is ordered: of messages with one key the next
+	// may start only when the one before it is done, in the order in which they
+	// were handed out, over all claims. Where one is not done, those of its key
+	// that were handed out by claims begun before that was settled must be
+	// released.
+	InOrder bool
 }
 
 // ReceiveRequest asks for messages until a lease ends.
@@ -201,22 +287,91 @@ type QueueOptions struct {
 	// MaxPayload bounds payloads in bytes (default 1 MiB, at most 32 MiB).
 	MaxPayload int
 	// Lanes is how many parts SQL receivers can read side by side (default 1,
-	// at most 64). With more than one, the queue keeps no order.
+	// at most 64). With more than one, a queue that is not ordered keeps no
+	// order. Of an ordered queue (default 8) it is how many workers can read it.
 	Lanes int
+	// Mode says how often a message may be handed out (default [AtLeastOnce]).
+	// [AtMostOnce] excludes MaxAttempts and Backoff: nothing is tried again.
+	Mode Mode
+	// Retention is how long settled messages can be looked up beyond the time
+	// that the ring has room for them; 0: no longer.
+	Retention time.Duration
+	// RetainPayload keeps payloads that long, too. It needs Retention.
+	RetainPayload bool
+	// Ordered keeps the messages of each key strictly first in, first out,
+	// through retries and a worker's death. Each message needs a key then.
+	Ordered bool
+	// StopOnDead stops a key of an ordered queue at a message that is dead, until
+	// that is replayed or discarded. By default the key goes on.
+	StopOnDead bool
+	// Fair lets the keys of a queue take turns: however many messages of one key
+	// wait, those of the others do not wait for them.
+	Fair bool
+	// Limits bound how much is handed out (default: no bounds).
+	Limits QueueLimits
 }
+
+// QueueLimits bound how much of a queue is handed out, over all processes
+// together and for each subscription by itself. What is over a limit waits: no
+// attempt is counted and no lease runs meanwhile. Zero values: no bound.
+type QueueLimits struct {
+	// Concurrency bounds how many messages are handed out and not settled (at
+	// most 100,000). A queue that hands out at most once has none.
+	Concurrency int
+	// RateLimit bounds how many messages are handed out in how long.
+	RateLimit Rate
+	// KeyConcurrency bounds how many messages of each key are handed out and not
+	// settled. Messages without a key are not bounded.
+	KeyConcurrency int
+	// KeyRateLimit bounds how many messages of each key are handed out in how
+	// long.
+	KeyRateLimit Rate
+}
+
+// Mode is what a queue promises of each message.
+type Mode string
+
+// The modes (docs/guarantees.md).
+const (
+	AtLeastOnce Mode = "at_least_once" // handed out until it was settled
+	AtMostOnce  Mode = "at_most_once"  // handed out once, and settled by that
+)
 
 // QueueInfo is a queue with its counters. Counts are as of CountedAt.
 type QueueInfo struct {
 	Name      string
 	Options   QueueOptions
 	CreatedAt time.Time
+	// PausedAt is since when the queue is paused; zero while it is not.
+	PausedAt time.Time
+	// PausedKeys are the keys that are paused, in order; the first 100.
+	PausedKeys []string
 	// Subscriptions holds the counters per subscription.
 	Subscriptions []SubscriptionInfo
+}
+
+// Vitals is how a store is. An engine leaves zero what it has not.
+type Vitals struct {
+	// SlotsFree of the ring's slots can take new messages; SlotsWanted is how
+	// many should be free. SlotAge is how long the oldest one in use has been.
+	SlotsFree, SlotsWanted int
+	SlotAge                time.Duration
+	// Workers beat in time; OverdueWorkers missed their lease and will be declared
+	// lost. HeartbeatAge is the longest time since one of them beat.
+	Workers, OverdueWorkers int
+	HeartbeatAge            time.Duration
+	// Doorbells is how many processes hold a connection to be woken by.
+	Doorbells int
+	// UpkeepAge is the time since the last round of upkeep.
+	UpkeepAge time.Duration
 }
 
 // SubscriptionInfo counts one subscription's messages.
 type SubscriptionInfo struct {
 	Name string
+	// Filter and MaxLag are as in [SubscriptionOptions].
+	Filter Filter
+	MaxLag time.Duration
 	// Depth is how many messages wait, scheduled ones and retries included.
 	Depth int64
 	// InFlight is how many are handed out and not settled.
@@ -225,6 +380,9 @@ type SubscriptionInfo struct {
 	Dead int64
 	// Totals since the queue was made.
 	Sent, Done, Retried, Lost int64
+	// Withdrawn counts what was cancelled, moved to another time, purged, or taken
+	// for MaxLag before it was handed out, since the queue was made.
+	Withdrawn int64
 	// Per second, over the last interval of counting.
 	SentPerSecond, DonePerSecond float64
 	// OldestAge is the age of the oldest message that waits and may be handed
@@ -244,9 +402,11 @@ type MessageInfo struct {
 	Reference   string
 	Terms       []string
 	ContentType string
-	// Payload is absent in listings.
+	// Payload is absent in listings, and where it was erased or not retained.
 	Payload   []byte
 	CreatedAt time.Time
+	// ErasedAt is when its content was erased; zero if it was not.
+	ErasedAt time.Time
 	// Subscriptions tells the state for each.
 	Subscriptions []MessageState
 }
@@ -265,6 +425,7 @@ type MessageState struct {
 type MessageFilter struct {
 	Queue     string
 	Reference string
+	Key       string
 	Term      string
 	State     State
 	// Before lists only messages with lower ids, for paging.
@@ -276,6 +437,17 @@ type MessageFilter struct {
 // DeadLetterFilter selects dead letters. Empty fields select all.
 type DeadLetterFilter struct {
 	Queue string
+	// Subscription needs Queue.
+	Subscription string
+	Kind         string
+	Key          string
+	Reference    string
+	// Term is one of the message's terms.
+	Term string
+	// Error is a part of the last error's text, in any case.
+	Error string
+	// DiedFrom and DiedBefore bound the time of death; from is included.
+	DiedFrom, DiedBefore time.Time
 	// IDs selects these only.
 	IDs []MessageID
 	// Before lists only messages with lower ids, for paging.
@@ -302,6 +474,42 @@ type DeadLetter struct {
 	Error string
 	// Attempts tells every attempt, oldest first.
 	Attempts []Attempt
+	// ErasedAt is when its content was erased; zero if it was not.
+	ErasedAt time.Time
+}
+
+// Erasure is what became of one message that was to be erased.
+type Erasure struct {
+	MessageID MessageID
+	Queue     string
+	// Pending says that it is still to be delivered, and was left as it is.
+	Pending bool
+}
+
+// Action is the record of what an operator did.
+type Action struct {
+	// ID counts up with time.
+	ID int64
+	At time.Time
+	// By is who asked: a name that was given, or the database's user.
+	By string
+	// Action is one word, such as replay or discard.
+	Action string
+	// Queue and MessageID say what it was done to; empty where that does not apply.
+	Queue     string
+	MessageID MessageID
+	// Details is a JSON object of what else there is to say, or nil.
+	Details json.RawMessage
+}
+
+// ActionFilter selects records of actions. Empty fields select all.
+type ActionFilter struct {
+	Queue     string
+	MessageID MessageID
+	// Before lists only records with lower ids, for paging.
+	Before int64
+	// Limit is at most 1,000; 0 means 100.
+	Limit int
 }
 
 // WorkerStatus is a registered worker.

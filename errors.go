@@ -14,6 +14,7 @@ const (
 	Invalid       Code = "invalid"         // the request is wrong: mend the named field
 	NotFound      Code = "not_found"       // no such queue, message or delivery
 	Conflict      Code = "conflict"        // not the caller's any more, or exists already
+	KeyReused     Code = "key_reused"      // an idempotency key that was used for another request
 	TooLarge      Code = "too_large"       // over a limit that the message names
 	Unsupported   Code = "unsupported"     // not supported (yet) by this version or engine
 	Unavailable   Code = "unavailable"     // the store cannot be reached: try again
@@ -74,7 +75,8 @@ func Invalidf(field, format string, args ...any) error {
 }
 
 // Permanent marks a handler's error as one that no retry can mend: the message
-// becomes a dead letter at once. Permanent(nil) is nil.
+// becomes a dead letter at once. The mark is found in wrapped and joined errors,
+// as those of [RetryAfter] and [Snooze] are. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -107,6 +109,25 @@ type retryAfterError struct {
 }
 
 func (e *retryAfterError) Unwrap() error { return e.error }
+
+// Snooze makes an error by which a handler says that it does not want the
+// message now: it comes again after d (at once if d is not above zero), under
+// the same attempt and with no failure recorded. [Permanent] around it wins, and
+// it wins over [RetryAfter].
+func Snooze(d time.Duration) error { return snoozeError(d) }
+
+type snoozeError time.Duration
+
+func (e snoozeError) Error() string { return "snoozed for " + time.Duration(e).String() }
+
+// SnoozeDelay returns the time that [Snooze] put into err, if it did.
+func SnoozeDelay(err error) (time.Duration, bool) {
+	var s snoozeError
+	if errors.As(err, &s) {
+		return max(0, time.Duration(s)), true
+	}
+	return 0, false
+}
 
 // RetryDelay returns the time that [RetryAfter] put on err, if it did.
 func RetryDelay(err error) (time.Duration, bool) {

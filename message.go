@@ -84,8 +84,12 @@ const DefaultSubscription = "default"
 
 // Limits that hold on every engine.
 const (
-	// MaxWordBytes bounds key, kind, reference and each term.
+	// MaxWordBytes bounds key, kind, reference, dedupe key and each term.
 	MaxWordBytes = 255
+	// MaxPriority is the last priority; 0 is the first.
+	MaxPriority = 3
+	// MaxDedupeWindow is the longest window of a dedupe key.
+	MaxDedupeWindow = 365 * 24 * time.Hour
 	// MaxHeaderBytes bounds all headers of a message together, names and values.
 	MaxHeaderBytes = 16 << 10
 	// MaxPayloadBytes is the most a queue's max_payload can be set to.
@@ -98,11 +102,15 @@ const (
 type Message struct {
 	// Queue names the queue: 1–63 of a-z, 0-9, "_", "-" and ".".
 	Queue string
-	// Payload is the content. []byte and json.RawMessage are sent as they
-	// are; any other value is encoded as JSON when it is sent. Nil is JSON null.
+	// Payload is the content. []byte is sent as it is, and so is
+	// json.RawMessage without a Codec; any other value is encoded when it is
+	// sent: by Codec, or as JSON. Nil is JSON null.
 	Payload any
-	// ContentType says what Payload is. Empty means JSON, or
-	// application/octet-stream where Payload is a []byte.
+	// Codec encodes Payload where that is no []byte. Nil means JSON.
+	Codec Codec
+	// ContentType says what Payload is. Empty means JSON, Codec's own type where
+	// there is one, or else application/octet-stream where Payload is a []byte.
+	// Strings are sent as they are under any type that is not JSON.
 	ContentType string
 	// Key groups messages that belong together (255 bytes at most).
 	Key string
@@ -121,29 +129,20 @@ type Message struct {
 	// SendAt holds the message back until this time. The zero value means now.
 	// It excludes Delay.
 	SendAt time.Time
+	// Priority is 0 to [MaxPriority]. 0, which is the default, is handed out
+	// first; none is starved (docs/priorities.md).
+	Priority int
+	// DedupeKey, if not empty, lets the message be sent once within
+	// DedupeWindow: sent again with the same key to the same queue, nothing is
+	// stored, and the answer is the first message's id (255 bytes at most).
+	DedupeKey string
+	// DedupeWindow is how long DedupeKey is remembered, from the moment of
+	// sending by the store's clock. Zero means a day; at most [MaxDedupeWindow].
+	DedupeWindow time.Duration
 	// NoWake sends without ringing the doorbell: the message is found by the
 	// workers' next look. Needed in transactions that will be prepared
 	// (two-phase commit).
 	NoWake bool
-}
-
-// Body returns the payload as bytes together with its content type, encoding
-// it as JSON where Payload is neither []byte nor json.RawMessage.
-func (m *Message) Body() (body []byte, contentType string, err error) {
-	switch p := m.Payload.(type) {
-	case nil:
-		return []byte("null"), orDefault(m.ContentType, ContentTypeJSON), nil
-	case []byte:
-		return p, orDefault(m.ContentType, ContentTypeBytes), nil
-	case json.RawMessage:
-		body = p
-	default:
-		body, err = json.Marshal(p)
-		if err != nil {
-			return nil, "", &Error{Code: Invalid, Field: "payload", Message: "payload cannot be encoded as JSON: " + err.Error()}
-		}
-	}
-	return body, orDefault(m.ContentType, ContentTypeJSON), nil
 }
 
 func orDefault(s, def string) string {
@@ -197,6 +196,10 @@ type RawDelivery struct {
 	// Alone asks the runtime to run nothing else beside this delivery,
 	// because earlier attempts were lost with the process that ran them.
 	Alone bool
+	// AtMostOnce says that handing this out has settled it: settling it is
+	// refused, and whatever becomes of it, it is not handed out again. Claim
+	// tells it; Receive does not.
+	AtMostOnce bool
 }
 
 // Delivery is a message as it is handed out, with its payload decoded into T.

@@ -11,12 +11,14 @@ type Outcome string
 // The outcomes. All but Done also leave a row of their own in the ledger.
 const (
 	Done      Outcome = "done"
-	Retried   Outcome = "retried"   // failed, and will be tried again
-	Dead      Outcome = "dead"      // failed for good; a dead letter keeps it
-	Cancelled Outcome = "cancelled" // withdrawn before it was handed out
-	Lost      Outcome = "lost"      // its holder is gone; it was handed out anew
-	Released  Outcome = "released"  // handed back unstarted; not an attempt
-	Parked    Outcome = "parked"    // held back behind its key
+	Retried   Outcome = "retried"    // failed, and will be tried again
+	Dead      Outcome = "dead"       // failed for good; a dead letter keeps it
+	Cancelled Outcome = "cancelled"  // withdrawn before it was handed out
+	Lost      Outcome = "lost"       // its holder is gone; it was handed out anew
+	Released  Outcome = "released"   // handed back; not an attempt
+	Parked    Outcome = "parked"     // held back behind its key
+	HandedOut Outcome = "handed_out" // at most once: nothing more is known of it
+	Failed    Outcome = "failed"     // at most once: its handler failed; only the process knows
 )
 
 // State is where a message stands for one subscription.
@@ -32,12 +34,13 @@ const (
 	StateDone      State = "done"
 	StateDead      State = "dead"
 	StateCancelled State = "cancelled"
-	StateDiscarded State = "discarded" // was dead, and its dead letter was discarded
+	StateHandedOut State = "handed_out" // at most once: nothing more is known of it
+	StateDiscarded State = "discarded"  // was dead, and its dead letter was discarded
 )
 
 // States are all states, in the order in which people list them.
 func States() []State {
-	return []State{StateScheduled, StateReady, StateRunning, StateRetrying, StateDone, StateDead, StateDiscarded, StateCancelled}
+	return []State{StateScheduled, StateReady, StateRunning, StateRetrying, StateDone, StateHandedOut, StateDead, StateDiscarded, StateCancelled}
 }
 
 // Settlement asks to settle one delivery. Exactly one of a settlement, a
@@ -46,12 +49,13 @@ type Settlement struct {
 	Delivery DeliveryID
 	// Outcome is Done to acknowledge, Retried to fail (which may become Dead
 	// when attempts are used up), Dead to fail for good, Released to hand
-	// back unstarted.
+	// back without an attempt.
 	Outcome Outcome
 	// Error says why, and is required when failing. Longer texts are cut to
 	// 4,000 bytes.
 	Error string
-	// RetryAfter, if positive, replaces the queue's backoff.
+	// RetryAfter, if positive, replaces the queue's backoff. What is Released
+	// may be handed out again at once, or after it.
 	RetryAfter time.Duration
 	// Receipt is JSON to keep with the outcome, for example a provider's id.
 	Receipt json.RawMessage

@@ -14,6 +14,7 @@ const (
 	EventSettled   EventKind = "settled"   // one delivery ended with Outcome
 	EventDuplicate EventKind = "duplicate" // a settlement was refused: it may have run twice
 	EventRescued   EventKind = "rescued"   // Count deliveries of lost holders were handed out anew
+	EventTicked    EventKind = "ticked"    // Count messages of schedules were sent, Missed ticks got none
 	EventWoken     EventKind = "woken"     // the doorbell ended a sleep
 	EventLost      EventKind = "lost"      // this worker was declared lost
 	EventClock     EventKind = "clock"     // upkeep found the store's clock set back
@@ -30,6 +31,7 @@ type Event struct {
 	Attempt      int
 	Outcome      Outcome
 	Count        int
+	Missed       int
 	// Duration is how long the handler ran; of a group, the mean.
 	Duration time.Duration
 	// Task names the background task of an EventError.

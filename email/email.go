@@ -78,7 +78,8 @@ type Email struct {
 	Reference string `json:"reference,omitempty"`
 	// SendAt holds the mail back until then; zero means now.
 	SendAt time.Time `json:"send_at,omitzero"`
-	// IdempotencyKey is not supported yet and refused where it is not empty.
+	// IdempotencyKey belongs to the request that sends the mail over HTTP, which
+	// takes it out; anywhere else it is refused.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 }
 

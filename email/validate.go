@@ -28,7 +28,7 @@ func (e *Email) Validate() error {
 		f.add("send_at", "must lie between the years 1970 and 9999")
 	}
 	if e.IdempotencyKey != "" {
-		f = append(f, fault(posthaste.Unsupported, "idempotency_key", "is not supported yet"))
+		f = append(f, fault(posthaste.Unsupported, "idempotency_key", "is not supported but over HTTP: give the message a dedupe_key"))
 	}
 	if len(f) == 0 {
 		// Only a mail without faults can be composed and so be measured.

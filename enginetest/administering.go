@@ -12,13 +12,17 @@ var administering = []test{
 	{name: "Queues", run: queues},
 	{name: "QueueDrop", run: queueDrop},
 	{name: "DeadLetters", run: deadLetters},
+	{name: "DeadLettersByFilter", run: deadLettersByFilter},
+	{name: "Erase", run: erase},
 	{name: "Messages", run: messages},
+	{name: "Retention", run: retention, needsStory: true},
 	{name: "Maintain", run: maintain},
 }
 
 func queues(s *suite) {
 	full := posthaste.QueueOptions{MaxAttempts: 7, BackoffBase: 2 * time.Second, BackoffMax: time.Minute,
-		Timeout: 5 * time.Second, MaxPayload: 5000, Lanes: 4}
+		Timeout: 5 * time.Second, MaxPayload: 5000, Lanes: 4, Mode: posthaste.AtLeastOnce,
+		Retention: 24 * time.Hour, RetainPayload: true}
 	s.must(s.engine.QueueCreate(s.ctx, "a", posthaste.QueueOptions{}))
 	s.must(s.engine.QueueCreate(s.ctx, "b", full))
 	infos, err := s.engine.Queues(s.ctx, "a", "b", "nobody")
@@ -27,7 +31,7 @@ func queues(s *suite) {
 	if len(infos) != 2 || infos[0].Name != "a" || infos[1].Name != "b" {
 		s.Fatalf("queues %+v, want a and b", infos)
 	}
-	defaults := posthaste.QueueOptions{MaxAttempts: 20, BackoffBase: time.Second, BackoffMax: time.Hour, Timeout: 30 * time.Second, MaxPayload: 1 << 20, Lanes: 1}
+	defaults := posthaste.QueueOptions{MaxAttempts: 20, BackoffBase: time.Second, BackoffMax: time.Hour, Timeout: 30 * time.Second, MaxPayload: 1 << 20, Lanes: 1, Mode: posthaste.AtLeastOnce}
 	if infos[0].Options != defaults || infos[1].Options != full {
 		s.Errorf("options %+v and %+v", infos[0].Options, infos[1].Options)
 	}
@@ -44,6 +48,7 @@ func queues(s *suite) {
 	for what, o := range map[string]posthaste.QueueOptions{
 		"max_attempts": {MaxAttempts: 1001}, "negative max_attempts": {MaxAttempts: -1}, "max_payload": {MaxPayload: posthaste.MaxPayloadBytes + 1},
 		"lanes": {Lanes: 65}, "timeout": {Timeout: -time.Second}, "backoff": {BackoffBase: -time.Second},
+		"retention": {Retention: -time.Second}, "retention of centuries": {Retention: 200 * 365 * 24 * time.Hour}, "retain_payload": {RetainPayload: true},
 	} {
 		s.wantCode("bad "+what, s.engine.QueueCreate(s.ctx, "bad", o), posthaste.Invalid)
 	}
@@ -81,7 +86,7 @@ func deadLetters(s *suite) {
 	w := s.register(time.Minute)
 	s.settle(hopeless, s.claimed(w, 3)...)
 	list := func() []posthaste.DeadLetter {
-		dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+		dead, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
 		s.must(err)
 		return dead
 	}
@@ -96,10 +101,10 @@ func deadLetters(s *suite) {
 			s.Errorf("dead letter %d is %+v", i, d)
 		}
 	}
-	if one, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[1:2]}); err != nil || len(one) != 1 || one[0].ID != ids[1] {
+	if one, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[1:2]}); err != nil || len(one) != 1 || one[0].ID != ids[1] {
 		s.Errorf("by id: %+v, %v", one, err)
 	}
-	if page, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Before: ids[2], Limit: 1}); err != nil || len(page) != 1 || page[0].ID != ids[1] {
+	if page, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Before: ids[2], Limit: 1}); err != nil || len(page) != 1 || page[0].ID != ids[1] {
 		s.Errorf("a page: %+v, %v", page, err)
 	}
 
@@ -166,6 +171,54 @@ func messages(s *suite) {
 	}
 	_, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
 	s.wantCode("a limit of 1001", err, posthaste.Invalid)
+}
+
+// retention: what was settled is found by everything that a message bears, with its
+// story and payload.
+func retention(s *suite) {
+	o := quick()
+	o.Retention, o.RetainPayload = time.Hour, true
+	s.create(o)
+	ids, err := s.engine.Send(s.ctx,
+		posthaste.Message{Queue: s.queue, Payload: 1, Key: "k", Reference: "order 1", Terms: []string{"ada@example.com", "bob@example.com"}},
+		posthaste.Message{Queue: s.queue, Payload: 2, Key: "l", Reference: "order 2", Terms: []string{"bob@example.com"}})
+	s.must(err)
+	w := s.register(time.Minute)
+	s.settle(failed, s.claimed(w, 2)[0])
+	s.until("the first is handed out again", func() bool {
+		d := s.claim(w, 1)
+		if len(d) == 1 {
+			s.settle(done, d[0])
+		}
+		return len(d) == 1
+	})
+	for _, c := range []struct {
+		filter posthaste.MessageFilter
+		want   []posthaste.MessageID
+	}{
+		{posthaste.MessageFilter{Key: "k"}, ids[:1]},
+		{posthaste.MessageFilter{Reference: "order 1"}, ids[:1]},
+		{posthaste.MessageFilter{Term: "ada@example.com"}, ids[:1]},
+		{posthaste.MessageFilter{Term: "bob@example.com"}, []posthaste.MessageID{ids[1], ids[0]}},
+		{posthaste.MessageFilter{Term: "bob@example.com", State: posthaste.StateDone}, ids[:1]},
+		{posthaste.MessageFilter{Reference: "order"}, nil},
+	} {
+		c.filter.Queue = s.queue
+		found, _, err := s.engine.Messages(s.ctx, c.filter)
+		s.must(err)
+		var got []posthaste.MessageID
+		for _, m := range found {
+			got = append(got, m.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			s.Errorf("%+v finds %v, want %v", c.filter, got, c.want)
+		}
+	}
+	info, err := s.engine.Message(s.ctx, ids[0])
+	s.must(err)
+	if state := info.Subscriptions[0]; state.State != posthaste.StateDone || len(state.Attempts) != 2 || string(info.Payload) != "1" {
+		s.Errorf("it is told as %+v", info)
+	}
 }
 
 // maintain: rounds of upkeep may come at any time, and count.

@@ -17,6 +17,12 @@ import (
 type Capabilities struct {
 	// NoStory: MessageInfo and dead letters do not tell the attempts.
 	NoStory bool
+	// NoSubscriptions: a queue has the one subscription that it is born with.
+	NoSubscriptions bool
+	// NoCron: schedules know intervals alone.
+	NoCron bool
+	// NoLimits: queues have no limits and do not look at keys.
+	NoLimits bool
 }
 
 // Run runs the whole suite. open returns an empty engine (or one whose queues
@@ -28,12 +34,21 @@ func Run(t *testing.T, open func(t *testing.T) posthaste.Engine) {
 
 // RunWith is [Run] for an engine that does not do everything.
 func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.Engine) {
-	for _, group := range [][]test{sending, settling, leasing, administering, waking} {
+	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, limiting} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
+				if c.needsSubscriptions && can.NoSubscriptions {
+					t.Skip("the engine declares that a queue has one subscription")
+				}
 				if c.needsStory && can.NoStory {
 					t.Skip("the engine declares that it does not tell attempts")
+				}
+				if c.needsCron && can.NoCron {
+					t.Skip("the engine declares that it has no cron lines")
+				}
+				if c.needsLimits && can.NoLimits {
+					t.Skip("the engine declares that queues have no limits")
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 				t.Cleanup(cancel)
@@ -47,6 +62,10 @@ type test struct {
 	name       string
 	run        func(s *suite)
 	needsStory bool
+	needsCron  bool
+	// needsSubscriptions: it needs more than one of a queue.
+	needsSubscriptions bool
+	needsLimits        bool
 }
 
 // suite is one test's engine with the steps that tests share.

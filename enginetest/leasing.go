@@ -208,7 +208,7 @@ func poison(s *suite) {
 			s.wantState(id, posthaste.StateDone)
 		}
 	}
-	dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	dead, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
 	s.must(err)
 	if len(dead) != 1 || dead[0].ID != bad || strings.TrimSpace(dead[0].Error) == "" {
 		s.Errorf("dead letters %+v", dead)

@@ -94,7 +94,7 @@ func arrivesAsSent(s *suite) {
 		{Payload: 1, Headers: map[string]string{"big": strings.Repeat("x", posthaste.MaxHeaderBytes-3)}},
 	}
 	for i := range sent {
-		sent[i].Queue = s.queue
+		sent[i].Queue, sent[i].Priority = s.queue, i%3
 	}
 	ids, err := s.engine.Send(s.ctx, sent...)
 	s.must(err)

@@ -17,6 +17,7 @@ var settling = []test{
 	{name: "DS5_PermanentRunsOnce", run: permanent},
 	{name: "RetryAfter", run: retryAfter},
 	{name: "ReleasedIsNoAttempt", run: releasedIsNoAttempt},
+	{name: "ReleasedForLater", run: releasedForLater},
 	{name: "DS7_SettledOnce", run: settledOnce},
 	{name: "UnknownDeliveries", run: unknownDeliveries},
 	{name: "BadSettlements", run: badSettlements},
@@ -115,6 +116,30 @@ func releasedIsNoAttempt(s *suite) {
 	}
 	s.settle(done, s.claimed(w, 1)...)
 	s.wantState(ids[0], posthaste.StateDone)
+}
+
+// What is released for later comes then, under the same attempt and without a
+// failure, and meanwhile is scheduled.
+func releasedForLater(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 1})
+	ids := s.send(2)
+	w := s.register(time.Minute)
+	d := s.claimed(w, 2)
+	with := released
+	with.RetryAfter = 24 * time.Hour
+	if r := s.settle(with, d[0])[0]; r.Outcome != posthaste.Released || time.Until(r.DueAt) < 23*time.Hour || time.Until(r.DueAt) > 25*time.Hour {
+		s.Errorf("became %s and is due at %s, want released and due in a day", r.Outcome, r.DueAt)
+	}
+	s.wantState(ids[0], posthaste.StateScheduled)
+	with.RetryAfter = 200 * time.Millisecond
+	before := time.Now()
+	s.settle(with, d[1])
+	d = s.claimed(w, 1)
+	if after := time.Since(before); d[0].MessageID != ids[1] || d[0].Attempt != 1 || len(d[0].Story) != 0 || after < with.RetryAfter {
+		s.Errorf("message %d, attempt %d came after %s with the story %+v, want the first attempt after %s", d[0].MessageID, d[0].Attempt, after, d[0].Story, with.RetryAfter)
+	}
+	s.settle(done, d...)
+	s.wantState(ids[1], posthaste.StateDone)
 }
 
 func settledOnce(s *suite) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,14 +26,30 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	}
 	duration := func(into map[string]any, name string, d time.Duration) {
 		if d != 0 {
-			// Seconds: PostgreSQL 14 takes no more than 2^31 microseconds.
-			into[name] = fmt.Sprintf("%.6f seconds", d.Seconds())
+			into[name] = interval(d)
 		}
 	}
 	number("max_attempts", o.MaxAttempts)
 	number("max_payload", o.MaxPayload)
 	number("lanes", o.Lanes)
+	if o.Mode != "" {
+		options["mode"] = o.Mode
+	}
 	duration(options, "timeout", o.Timeout)
+	duration(options, "retention", o.Retention)
+	if o.RetainPayload {
+		options["retain_payload"] = true
+	}
+	if o.Ordered {
+		options["ordered"] = true
+	}
+	if o.StopOnDead {
+		options["on_dead"] = "stop"
+	}
+	if o.Fair {
+		options["fair"] = true
+	}
+	maps.Copy(options, limitOptions(o.Limits))
 	backoff := map[string]any{}
 	duration(backoff, "base", o.BackoffBase)
 	duration(backoff, "max", o.BackoffMax)
@@ -49,12 +66,86 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	return readError(err) // doing it again is harmless
 }
 
+// interval is d as PostgreSQL reads it: seconds, for 14 takes no more than 2^31
+// microseconds.
+func interval(d time.Duration) string { return fmt.Sprintf("%.6f seconds", d.Seconds()) }
+
+// limitOptions are limits as create_queue and limit_queue name them.
+func limitOptions(l posthaste.QueueLimits) map[string]any {
+	options := map[string]any{}
+	for name, n := range map[string]int{"concurrency": l.Concurrency, "key_concurrency": l.KeyConcurrency} {
+		if n != 0 {
+			options[name] = n
+		}
+	}
+	for name, r := range map[string]posthaste.Rate{"rate_limit": l.RateLimit, "key_rate_limit": l.KeyRateLimit} {
+		if r.IsZero() {
+			continue
+		}
+		rate := map[string]any{"limit": r.Limit}
+		if r.Per != 0 {
+			rate["per"] = interval(r.Per)
+		}
+		if r.Burst != 0 {
+			rate["burst"] = r.Burst
+		}
+		options[name] = rate
+	}
+	return options
+}
+
+// QueueLimit implements [posthaste.Admin].
+func (e *Engine) QueueLimit(ctx context.Context, by, name string, limits posthaste.QueueLimits) error {
+	text, err := json.Marshal(limitOptions(limits))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err = e.pool.Exec(ctx, "select posthaste.limit_queue($1, $2::text::jsonb, coalesce(nullif($3, ''), current_user))", name, string(text), by)
+	return readError(err) // doing it again is harmless
+}
+
 // QueueDrop implements [posthaste.Admin]. It waits for senders in flight.
 func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := e.pool.Exec(ctx, "select posthaste.drop_queue($1::text)", name)
 	return writeError(err)
+}
+
+// QueuePause implements [posthaste.Admin].
+func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
+	return e.decideQueue(ctx, "select posthaste.pause_queue($1, coalesce(nullif($2, ''), current_user))", name, by)
+}
+
+// QueueResume implements [posthaste.Admin].
+func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
+	return e.decideQueue(ctx, "select posthaste.resume_queue($1, coalesce(nullif($2, ''), current_user))", name, by)
+}
+
+// KeyPause implements [posthaste.Admin].
+func (e *Engine) KeyPause(ctx context.Context, by, queue, key string) error {
+	return e.decideKey(ctx, "select posthaste.pause_key($1, $2, coalesce(nullif($3, ''), current_user))", queue, key, by)
+}
+
+// KeyResume implements [posthaste.Admin].
+func (e *Engine) KeyResume(ctx context.Context, by, queue, key string) error {
+	return e.decideKey(ctx, "select posthaste.resume_key($1, $2, coalesce(nullif($3, ''), current_user))", queue, key, by)
+}
+
+func (e *Engine) decideKey(ctx context.Context, sql, queue, key, by string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := e.pool.Exec(ctx, sql, queue, key, by)
+	return readError(err) // doing it again is harmless
+}
+
+func (e *Engine) decideQueue(ctx context.Context, sql, name, by string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := e.pool.Exec(ctx, sql, name, by)
+	return readError(err) // doing it again is harmless
 }
 
 // query runs a reading statement and hands each row to scan.
@@ -76,7 +167,12 @@ func (e *Engine) query(ctx context.Context, scan func(pgx.Rows) error, sql strin
 
 const queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
   coalesce(extract(epoch from oldest_age), 0)::float8, max_attempts, extract(epoch from backoff_base)::float8,
-  extract(epoch from backoff_max)::float8, extract(epoch from timeout)::float8, max_payload, lanes, created_at, counted_at
+  extract(epoch from backoff_max)::float8, extract(epoch from timeout)::float8, max_payload, lanes, mode, paused_at, created_at, counted_at,
+  coalesce(extract(epoch from retention), 0)::float8, retain_payload, ordered, on_dead = 'stop', fair,
+  coalesce(concurrency, 0), coalesce(key_concurrency, 0),
+  coalesce((rate_limit ->> 'limit')::int, 0), coalesce(extract(epoch from (rate_limit ->> 'per')::interval), 0)::float8, coalesce((rate_limit ->> 'burst')::int, 0),
+  coalesce((key_rate_limit ->> 'limit')::int, 0), coalesce(extract(epoch from (key_rate_limit ->> 'per')::interval), 0)::float8, coalesce((key_rate_limit ->> 'burst')::int, 0), paused_keys,
+  coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn
   from posthaste.queues where $1::text[] is null or queue = any ($1) order by queue, subscription`
 
 // Queues implements [posthaste.Admin], by the view posthaste.queues. Names that
@@ -89,13 +185,27 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	err := e.query(ctx, func(rows pgx.Rows) error {
 		var q posthaste.QueueInfo
 		var s posthaste.SubscriptionInfo
-		var oldest, base, most, timeout float64
+		var oldest, base, most, timeout, retention, per, keyPer, lag float64
+		var filter struct {
+			Kind    []string
+			Headers map[string][]string
+		}
+		limits := &q.Options.Limits
+		var paused *time.Time
 		if err := rows.Scan(&q.Name, &s.Name, &s.Depth, &s.InFlight, &s.Dead, &s.Sent, &s.Done, &s.Retried, &s.Lost,
 			&s.SentPerSecond, &s.DonePerSecond, &oldest, &q.Options.MaxAttempts, &base, &most, &timeout,
-			&q.Options.MaxPayload, &q.Options.Lanes, &q.CreatedAt, &s.CountedAt); err != nil {
+			&q.Options.MaxPayload, &q.Options.Lanes, &q.Options.Mode, &paused, &q.CreatedAt, &s.CountedAt, &retention, &q.Options.RetainPayload,
+			&q.Options.Ordered, &q.Options.StopOnDead, &q.Options.Fair, &limits.Concurrency, &limits.KeyConcurrency,
+			&limits.RateLimit.Limit, &per, &limits.RateLimit.Burst, &limits.KeyRateLimit.Limit, &keyPer, &limits.KeyRateLimit.Burst, &q.PausedKeys, &filter, &lag, &s.Withdrawn); err != nil {
 			return err
 		}
 		q.Options.BackoffBase, q.Options.BackoffMax, q.Options.Timeout = seconds(base), seconds(most), seconds(timeout)
+		q.Options.Retention = seconds(retention)
+		limits.RateLimit.Per, limits.KeyRateLimit.Per = seconds(per), seconds(keyPer)
+		if paused != nil {
+			q.PausedAt = paused.UTC()
+		}
+		s.Filter, s.MaxLag = posthaste.Filter{Kinds: filter.Kind, Headers: filter.Headers}, seconds(lag)
 		q.CreatedAt, s.CountedAt, s.OldestAge = q.CreatedAt.UTC(), s.CountedAt.UTC(), seconds(oldest)
 		if len(infos) == 0 || infos[len(infos)-1].Name != q.Name {
 			infos = append(infos, q)
@@ -117,7 +227,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	rows, err := e.pool.Query(ctx, `select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
-		content_type, created_at, attempts::text, payload from posthaste.message($1::bigint)`, int64(id))
+		content_type, created_at, attempts::text, payload, erased_at from posthaste.message($1::bigint)`, int64(id))
 	if err != nil {
 		return posthaste.MessageInfo{}, readError(err)
 	}
@@ -137,9 +247,9 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 	// One transaction, as long as which the second statement's setting lasts.
 	var batch pgx.Batch
 	batch.Queue(`select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
-		content_type, created_at, attempts::text, null::bytea
-		from posthaste.list_messages(nullif($1::text, ''), $2::text, $3::text, $4::text, nullif($5::bigint, 0), $6::int)`,
-		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit))
+		content_type, created_at, attempts::text, null::bytea, erased_at
+		from posthaste.list_messages(nullif($1::text, ''), $2::text, $3::text, $4::text, nullif($5::bigint, 0), $6::int, $7::text)`,
+		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit), f.Key)
 	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
 	answers := e.pool.SendBatch(ctx, &batch)
 	defer answers.Close()
@@ -170,11 +280,11 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 	for rows.Next() {
 		var m posthaste.MessageInfo
 		var s posthaste.MessageState
-		var due *time.Time
+		var due, erased *time.Time
 		var key, kind, headers, reference *string
 		var attempts string
 		if err := rows.Scan((*int64)(&m.ID), &m.Queue, &s.Subscription, (*string)(&s.State), &due, &key, &kind, &headers, &reference,
-			&m.Terms, &m.ContentType, &m.CreatedAt, &attempts, &m.Payload); err != nil {
+			&m.Terms, &m.ContentType, &m.CreatedAt, &attempts, &m.Payload, &erased); err != nil {
 			return nil, err
 		}
 		if err := decode(headers, &m.Headers); err != nil {
@@ -184,6 +294,7 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 			return nil, err
 		}
 		m.Key, m.Kind, m.Reference, m.CreatedAt = textOf(key), textOf(kind), textOf(reference), m.CreatedAt.UTC()
+		m.ErasedAt = timeOf(erased)
 		if due != nil {
 			s.DueAt = due.UTC()
 		}
@@ -212,78 +323,16 @@ func decode(text *string, into any) error {
 	return json.Unmarshal([]byte(*text), into)
 }
 
-// DeadLetters implements [posthaste.Admin].
-func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, error) {
-	var letters []posthaste.DeadLetter
-	err := e.query(ctx, func(rows pgx.Rows) error {
-		var d posthaste.DeadLetter
-		var key, kind, headers, reference *string
-		var attempts string
-		if err := rows.Scan((*int64)(&d.ID), &d.Queue, &d.Subscription, &key, &kind, &headers, &reference, &d.Terms,
-			&d.ContentType, &d.Payload, &d.CreatedAt, &d.DiedAt, &d.Error, &attempts); err != nil {
-			return err
-		}
-		if err := decode(headers, &d.Headers); err != nil {
-			return err
-		}
-		if err := decode(&attempts, &d.Attempts); err != nil {
-			return err
-		}
-		d.Key, d.Kind, d.Reference = textOf(key), textOf(kind), textOf(reference)
-		d.CreatedAt, d.DiedAt = d.CreatedAt.UTC(), d.DiedAt.UTC()
-		letters = append(letters, d)
-		return nil
-	}, `select message_id, queue, subscription, key, kind, headers::text, reference, terms, content_type, payload, created_at, died_at,
-		error, attempts::text from posthaste.list_dead_letters(nullif($1::text, ''), $2::bigint[], nullif($3::bigint, 0), $4::int)`,
-		f.Queue, plain(f.IDs), int64(f.Before), orDefault(f.Limit))
-	return letters, err
-}
-
-// plain is ids as pgx takes them; nil stays nil, which is null.
-func plain(ids []posthaste.MessageID) []int64 {
-	if ids == nil {
-		return nil
-	}
-	out := make([]int64, len(ids))
-	for i, id := range ids {
-		out[i] = int64(id)
-	}
-	return out
-}
-
-// Replay implements [posthaste.Admin], for at most 10,000 ids at a time. An
-// empty by means the database user.
-func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, "select posthaste.replay($1::bigint[], nullif($2::text, ''))", by, ids)
-}
-
-// Discard implements [posthaste.Admin], for at most 10,000 ids at a time. An
-// empty by means the database user.
-func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, "select posthaste.discard($1::bigint[], nullif($2::text, ''))", by, ids)
-}
-
-// bury takes dead letters off the list by a function that returns their ids.
-func (e *Engine) bury(ctx context.Context, sql, by string, ids []posthaste.MessageID) ([]posthaste.MessageID, error) {
-	if len(ids) == 0 {
-		return nil, ctx.Err()
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	// Rows that were read are worth nothing before the end was: it may yet fail.
-	rows, err := e.pool.Query(ctx, sql, plain(ids), by)
-	if err != nil {
-		return nil, writeError(err)
-	}
-	were, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, writeError(err)
-	}
-	out := make([]posthaste.MessageID, len(were))
-	for i, id := range were {
-		out[i] = posthaste.MessageID(id)
-	}
-	return out, nil
+// Vitals implements [posthaste.Admin].
+func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
+	err = e.query(ctx, func(rows pgx.Rows) error {
+		var slot, beat, upkeep float64
+		err := rows.Scan(&v.SlotsFree, &v.SlotsWanted, &slot, &v.Workers, &v.OverdueWorkers, &beat, &v.Doorbells, &upkeep)
+		v.SlotAge, v.HeartbeatAge, v.UpkeepAge = seconds(slot), seconds(beat), seconds(upkeep)
+		return err
+	}, `select slots_free, slots_wanted, coalesce(extract(epoch from slot_age), 0)::float8, alive, overdue,
+		coalesce(extract(epoch from heartbeat_age), 0)::float8, doorbells, coalesce(extract(epoch from upkeep_age), 0)::float8 from posthaste.vitals()`)
+	return v, err
 }
 
 // Workers implements [posthaste.Admin]: those that registered and did not leave

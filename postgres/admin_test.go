@@ -207,7 +207,7 @@ func TestDS5_ReplayAndRemoval(t *testing.T) {
 		}
 	}
 	dead := func() []posthaste.DeadLetter {
-		list, err := a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "q"})
+		list, _, err := a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "q"})
 		a.check(err)
 		return list
 	}
@@ -358,7 +358,7 @@ func TestMessagesByFilter(t *testing.T) {
 	a.code(err, posthaste.Invalid, "state")
 	_, _, err = a.Messages(a.ctx, posthaste.MessageFilter{Limit: 1001})
 	a.code(err, posthaste.Invalid, "limit")
-	_, err = a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "none"})
+	_, _, err = a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "none"})
 	a.code(err, posthaste.NotFound, "queue")
 
 	// Dropped with its queue.
@@ -370,7 +370,7 @@ func TestMessagesByFilter(t *testing.T) {
 }
 
 func TestQueuesByCounters(t *testing.T) {
-	options := posthaste.QueueOptions{MaxAttempts: 7, BackoffBase: 1500 * time.Millisecond, BackoffMax: time.Minute, Timeout: 2 * time.Second, MaxPayload: 5000, Lanes: 2}
+	options := posthaste.QueueOptions{MaxAttempts: 7, BackoffBase: 1500 * time.Millisecond, BackoffMax: time.Minute, Timeout: 2 * time.Second, MaxPayload: 5000, Lanes: 2, Mode: posthaste.AtLeastOnce}
 	a := newAdminTest(t, options)
 	a.check(a.QueueCreate(a.ctx, "q", options)) // the same again is no error
 	a.code(a.QueueCreate(a.ctx, "q", posthaste.QueueOptions{}), posthaste.Conflict, "name")

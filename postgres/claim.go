@@ -22,7 +22,7 @@ const dueInterval = 5 * time.Millisecond
 var (
 	claimStatement = statement{
 		name: "posthaste_claim",
-		sql: "select handed, wants_idle, next_due, timeout, delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
+		sql: "select handed, wants_idle, next_due, timeout, delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone, at_most_once, rules" +
 			" from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
 		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID},
 	}
@@ -33,7 +33,7 @@ var (
 	}
 	lookStatement = statement{
 		name: "posthaste_look",
-		sql:  "select coalesce(ready, false), next_due, maintain, rescue from posthaste.worker_look($1, $2, $3)",
+		sql:  "select coalesce(ready, false), next_due, maintain, rescue, (select posthaste.tick_in()) from posthaste.worker_look($1, $2, $3)",
 		oids: []uint32{pgtype.Int8OID, pgtype.TextArrayOID, pgtype.TextArrayOID},
 	}
 	fetchStatement = statement{
@@ -133,7 +133,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 			return nil
 		}
 		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: readDue(v[1])}
-		reply.Maintain, reply.Rescue = readBool(v[2]), readBool(v[3])
+		reply.Maintain, reply.Rescue, reply.TickIn = readBool(v[2]), readBool(v[3]), tickIn(readDue(v[4]))
 		reply.Looks = append(reply.Looks, look)
 		return nil
 	},
@@ -161,14 +161,14 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		subscription = posthaste.DefaultSubscription
 	}
 	var handed int
-	var claimed bool
+	var claimed, atMostOnce bool
 	var timeout time.Duration
 	deliver := func(v [][]byte) error {
 		d, err := readDelivery(v)
 		if err != nil {
 			return err
 		}
-		d.Queue, d.Subscription, d.Timeout = req.Queue, subscription, timeout
+		d.Queue, d.Subscription, d.Timeout, d.AtMostOnce = req.Queue, subscription, timeout, atMostOnce
 		if reply.Deliveries == nil {
 			reply.Deliveries = make([]posthaste.RawDelivery, 0, handed)
 		}
@@ -194,15 +194,19 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		claimed = true
 		handed, reply.WantsIdle, reply.NextDue = readInt4(v[0]), readBool(v[1]), readDue(v[2])
 		timeout = time.Duration(readFloat8(v[3]) * float64(time.Second))
+		rules := readInt2(v[18])
+		reply.InOrder, reply.Limits, reply.AtLimit = rules&1 != 0, rules&2 != 0, rules&4 != 0
 		if v[4] == nil {
 			return nil
 		}
-		return deliver(v[4:])
+		atMostOnce = readBool(v[17])
+		return deliver(v[4:17])
 	}, calls...)
 	if err == nil && !claimed {
 		claimed, err = true, errors.New("posthaste.claim answered nothing")
 	}
-	if err == nil && handed > rows && rows > 0 {
+	// What is handed out at most once has come with the claim.
+	if err == nil && handed > rows && rows > 0 && !atMostOnce {
 		err = e.call(ctx, func(_ int, v [][]byte) error { return deliver(v) }, fetch)
 	}
 	if err == nil && len(reply.Deliveries) != handed {
@@ -287,7 +291,8 @@ func readDue(v []byte) time.Duration {
 	if v == nil {
 		return -1
 	}
-	return time.Duration(readFloat8(v) * float64(time.Second))
+	// What falls due in 300 years is later than any Duration.
+	return time.Duration(min(readFloat8(v), 9e9) * float64(time.Second))
 }
 
 // readDelivery reads a row of posthaste.fetch. The values are only lent.

@@ -19,20 +19,21 @@ const copySQL = "copy posthaste.entries (pos, queue_id, lane, due_at, content_ty
 
 var copyBegin = statement{
 	name: "posthaste_copy_begin",
-	sql:  "select queue_id, lanes, positions from posthaste.copy_begin($1, $2, $3, $4)",
-	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.BoolOID},
+	sql:  "select queue_id, lanes, positions, step from posthaste.copy_begin($1, $2, $3, $4, $5)",
+	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.BoolOID, pgtype.Int4OID},
 }
 
 var begin = statement{name: "posthaste_begin", sql: "begin"}
 
 // copyable reports whether rows can travel by COPY: enough of them, one queue,
-// and no delays, which only the store's clock can turn into times.
+// no delays, which only the store's clock can turn into times, and no dedupe keys,
+// which only the store knows.
 func copyable(rows []row) bool {
 	if len(rows) < copyFrom {
 		return false
 	}
 	for i := range rows {
-		if rows[i].Queue != rows[0].Queue || rows[i].Delay > 0 {
+		if rows[i].Queue != rows[0].Queue || rows[i].Delay > 0 || rows[i].DedupeKey != "" {
 			return false
 		}
 	}
@@ -50,22 +51,36 @@ func (e *Engine) copyIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]post
 }
 
 func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own bool) ([]posthaste.MessageID, error) {
-	longest, wake := 0, false
+	longest, wake, priority := 0, false, 0
 	for i := range rows {
 		longest = max(longest, len(rows[i].body))
+		priority = max(priority, rows[i].Priority)
 		wake = wake || !rows[i].NoWake
 	}
-	var queue, lanes int
+	var queue int
+	var lanes copyLanes
 	var positions []int64
 	calls := []bound{{statement: &copyBegin, params: [][]byte{textParam(rows[0].Queue), int4Param(int32(len(rows))),
-		int4Param(int32(min(longest, math.MaxInt32))), boolParam(wake)}}}
+		int4Param(int32(min(longest, math.MaxInt32))), boolParam(wake), int4Param(int32(priority))}}}
 	if own {
 		calls = []bound{{statement: &begin, joined: true}, calls[0]}
 	}
 	err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
-		queue, lanes, positions = readInt4(values[0]), readInt4(values[1]), readInt8Array(values[2])
+		queue, lanes, positions = readInt4(values[0]), copyLanes{readInt4(values[1]), readInt4(values[3])}, readInt8Array(values[2])
 		return nil
 	}, calls...)
+	if err == nil && lanes.width == 0 {
+		// The queue looks at keys: the function that takes arrays puts its messages in order.
+		ids, err := e.sendArrays(ctx, conn, rows)
+		if own {
+			if err == nil {
+				_, err = conn.PgConn().Exec(ctx, "commit").ReadAll()
+			} else {
+				e.rollback(ctx, conn)
+			}
+		}
+		return ids, err
+	}
 	if err == nil && len(positions) != len(rows) {
 		err = fmt.Errorf("posthaste.copy_begin answered %d positions for %d messages", len(positions), len(rows))
 	}
@@ -100,6 +115,18 @@ func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own b
 	return ids, nil
 }
 
+// copyLanes says which lanes rows go to: any of width ones, counted from
+// priority × step.
+type copyLanes struct{ width, step int }
+
+func (l copyLanes) of(priority int) int {
+	lane := priority * l.step
+	if l.width > 1 {
+		lane += rand.IntN(l.width)
+	}
+	return lane
+}
+
 // rollback ends a failed transaction; if it cannot, the pool drops the
 // connection because of its state.
 func (e *Engine) rollback(ctx context.Context, conn *pgx.Conn) {
@@ -114,7 +141,7 @@ var copyHeader = append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
 
 // appendCopy appends rows in COPY's binary format (PostgreSQL's documentation,
 // chapter COPY, "Binary Format").
-func appendCopy(b []byte, rows []row, queue int32, lanes int, positions []int64) []byte {
+func appendCopy(b []byte, rows []row, queue int32, lanes copyLanes, positions []int64) []byte {
 	be := binary.BigEndian
 	text := func(s string) {
 		if s == "" {
@@ -129,11 +156,7 @@ func appendCopy(b []byte, rows []row, queue int32, lanes int, positions []int64)
 		b = be.AppendUint16(b, 12)
 		b = be.AppendUint64(be.AppendUint32(b, 8), uint64(positions[i]))
 		b = be.AppendUint32(be.AppendUint32(b, 4), uint32(queue))
-		lane := 0
-		if lanes > 1 {
-			lane = rand.IntN(lanes)
-		}
-		b = be.AppendUint16(be.AppendUint32(b, 2), uint16(lane))
+		b = be.AppendUint16(be.AppendUint32(b, 2), uint16(lanes.of(r.Priority)))
 		if r.SendAt.IsZero() {
 			b = be.AppendUint32(b, math.MaxUint32)
 		} else {

@@ -36,7 +36,7 @@ const (
 )
 
 // armed is what the wake-up of a sleeping queue rests on: the words of
-// posthaste.arm, gone and woken.
+// posthaste.arm, gone, woken and limit.
 type armed string
 
 const (
@@ -47,6 +47,7 @@ const (
 	armedAgain armed = "again" // nothing: ask again at once
 	armedGone  armed = "gone"  // nothing: there is no connection to listen on
 	armedWoken armed = "woken" // nothing: Wake was called meanwhile
+	armedLimit armed = "limit" // nothing but listening: what waits waits for a limit, and who settles tells
 )
 
 // doorbell is the wake-up of one process: one connection that listens and
@@ -72,6 +73,7 @@ type sleeper struct {
 	since  time.Time
 
 	bell, doze bool // keys held by our session
+	limit      bool // the last look found that what waits waits for a limit
 	arming     *call
 
 	// Why a Sleep must not go on waiting. poke has room for one token and only
@@ -123,14 +125,20 @@ func (d *doorbell) Sleep(ctx context.Context, queue string, look func(ctx contex
 			return err
 		}
 		// Whoever sleeps by the same key as before has missed nothing.
-		if state != before || gen != beforeGen || state == armedDoze || state == armedAgain || state == armedGone {
+		if state != before || gen != beforeGen || state == armedDoze || state == armedAgain || state == armedGone || state == armedLimit {
 			d.drain(s)
 			reply, err := look(ctx)
 			if err != nil {
 				return err
 			}
-			if d.looked(s, reply.Found); reply.Found {
+			if d.looked(s, reply); reply.Found {
 				return nil
+			}
+			if state == armedLimit && !reply.AtLimit {
+				continue // now it is what is sent that counts
+			}
+			if reply.AtLimit && state != armedGone {
+				state = armedLimit
 			}
 			if due = (time.Time{}); reply.NextDue >= 0 {
 				due = time.Now().Add(reply.NextDue)
@@ -177,12 +185,7 @@ func (d *doorbell) wakeUp(s *sleeper, leaving bool) {
 	defer d.mu.Unlock()
 	s.asleep = false
 	if leaving {
-		if s.bell {
-			d.releaseBell(s, true)
-		}
-		if s.doze {
-			d.releaseDoze(s, true)
-		}
+		d.release(s, true)
 		return
 	}
 	keep := awakeBell
@@ -201,14 +204,8 @@ func (d *doorbell) wakeUp(s *sleeper, leaving bool) {
 	timer = time.AfterFunc(keep, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if s.letGo != timer || s.asleep {
-			return
-		}
-		if s.bell {
-			d.releaseBell(s, false)
-		}
-		if s.doze {
-			d.releaseDoze(s, false)
+		if s.letGo == timer && !s.asleep {
+			d.release(s, false)
 		}
 	})
 	s.letGo = timer
@@ -224,10 +221,13 @@ func (d *doorbell) arm(ctx context.Context, s *sleeper) (state armed, gen int, e
 		d.mu.Unlock()
 		return armedGone, gen, ctx.Err()
 	}
-	if s.bell {
-		gen = d.gen
+	if s.bell || s.limit && s.id != 0 {
+		gen, state = d.gen, armedBell
+		if !s.bell {
+			state = armedLimit
+		}
 		d.mu.Unlock()
-		return armedBell, gen, ctx.Err()
+		return state, gen, ctx.Err()
 	}
 	// A call that an earlier Sleep did not wait for serves as well, for the
 	// look comes after its answer. Two at once would lock twice.
@@ -297,6 +297,16 @@ func (d *doorbell) armedAs(c *call, id int32, state armed) {
 	}
 }
 
+// release lets go of what keys are held.
+func (d *doorbell) release(s *sleeper, leaving bool) {
+	if s.bell {
+		d.releaseBell(s, leaving)
+	}
+	if s.doze {
+		d.releaseDoze(s, leaving)
+	}
+}
+
 func (d *doorbell) releaseBell(s *sleeper, leaving bool) {
 	s.bell = false
 	d.call(&call{s: s, id: s.id, unlock: "bell", notify: leaving})
@@ -316,13 +326,17 @@ func (d *doorbell) drain(s *sleeper) {
 }
 
 // looked counts finds: one may be the message of the sender that was waited
-// for, two in a row mean traffic, in which senders should not notify.
-func (d *doorbell) looked(s *sleeper, found bool) {
+// for, two in a row mean traffic, in which senders should not notify. Neither
+// should they while what waits waits for a limit.
+func (d *doorbell) looked(s *sleeper, reply posthaste.LookReply) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	s.limit = reply.AtLimit && !reply.Found
 	switch {
+	case s.limit:
+		d.release(s, true) // others may sleep by its keys and wait for no limit
 	case !s.doze:
-	case !found:
+	case !reply.Found:
 		s.finds = 0
 	case s.finds == 0:
 		s.finds = 1
@@ -334,7 +348,7 @@ func (d *doorbell) looked(s *sleeper, found bool) {
 // pause says how long to wait before the next step; 0 means without end.
 func (d *doorbell) pause(s *sleeper, state armed, ask *time.Duration) time.Duration {
 	switch state {
-	case armedBell:
+	case armedBell, armedLimit:
 		return 0
 	case armedAgain:
 		return askAgain

@@ -20,6 +20,7 @@ var ledgerCodes = map[string]posthaste.Code{
 	"PH409": posthaste.Conflict,
 	"PH410": posthaste.WorkerLost,
 	"PH413": posthaste.TooLarge,
+	"PH422": posthaste.KeyReused,
 	"PH501": posthaste.Unsupported,
 	"PH503": posthaste.Refused,
 }

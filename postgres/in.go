@@ -93,8 +93,9 @@ func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, err
 		rows = rows[len(part):]
 		columns, wake := textColumns(part)
 		found, err := t.QueryContext(ctx, `select unnest(posthaste.send_rows($1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],
-			$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean))`,
-			columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], columns[7], columns[8], columns[9], columns[10], wake)
+			$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean,
+			$13::text::smallint[], $14::text::text[], $15::text::float8[]))`,
+			columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], columns[7], columns[8], columns[9], columns[10], wake, columns[11], columns[12], columns[13])
 		if err != nil {
 			return nil, err
 		}
@@ -126,8 +127,8 @@ func (t sqlTx) ack(ctx context.Context, ids []int64) error {
 }
 
 // textColumns builds the parameters of posthaste.send_rows as array literals.
-func textColumns(rows []row) (columns [11]string, wake bool) {
-	var lists [11]textArray
+func textColumns(rows []row) (columns [14]string, wake bool) {
+	var lists [14]textArray
 	for i := range rows {
 		r := &rows[i]
 		lists[0].add(r.Queue)
@@ -148,6 +149,16 @@ func textColumns(rows []row) (columns [11]string, wake bool) {
 		lists[8].addOptional(delay)
 		lists[9].addOptional(at)
 		lists[10].addOptional(r.trace)
+		priority, window := "", ""
+		if r.Priority != 0 {
+			priority = fmt.Sprint(r.Priority)
+		}
+		if r.DedupeWindow > 0 {
+			window = fmt.Sprint(r.DedupeWindow.Seconds())
+		}
+		lists[11].addOptional(priority)
+		lists[12].addOptional(r.DedupeKey)
+		lists[13].addOptional(window)
 		wake = wake || !r.NoWake
 	}
 	for i := range lists {

@@ -25,11 +25,13 @@ const maxRows = 10_000
 
 var sendRows = statement{
 	name: "posthaste_send_rows",
-	sql:  "select posthaste.send_rows($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)",
+	sql:  "select posthaste.send_rows($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
 	oids: []uint32{pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.JSONBArrayOID,
-		pgtype.TextArrayOID, pgtype.JSONBArrayOID, pgtype.Float8ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.BoolOID},
+		pgtype.TextArrayOID, pgtype.JSONBArrayOID, pgtype.Float8ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.BoolOID,
+		pgtype.Int2ArrayOID, pgtype.TextArrayOID, pgtype.Float8ArrayOID},
 }
 
+// sendRow has no parameters for what few messages have: those go by sendRows.
 var sendRow = statement{
 	name: "posthaste_send_row",
 	sql:  "select posthaste.send_row($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)",
@@ -183,12 +185,12 @@ func (e *Engine) sendIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]post
 // sendArrays sends rows by one call of posthaste.send_rows, or of
 // posthaste.send_row, which is cheaper for one.
 func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]posthaste.MessageID, error) {
-	if len(rows) == 1 {
+	if len(rows) == 1 && rows[0].plain() {
 		var id posthaste.MessageID
 		err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
 			id = posthaste.MessageID(readInt8(values[0]))
 			return nil
-		}, bound{statement: &sendRow, params: append(rows[0].cells(), boolParam(!rows[0].NoWake))})
+		}, bound{statement: &sendRow, params: append(rows[0].cells()[:plainCells], boolParam(!rows[0].NoWake))})
 		if err == nil && id == 0 {
 			err = errors.New("posthaste.send_row answered no id")
 		}
@@ -210,8 +212,14 @@ func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]
 	return ids, err
 }
 
+// plain reports whether send_row can send the row.
+func (r *row) plain() bool { return r.Priority == 0 && r.DedupeKey == "" }
+
+// plainCells is how many of a row's cells send_row takes.
+const plainCells = 11
+
 // cells are the row's columns in the order of send_row's and send_rows'
-// parameters, nil where the message has none.
+// parameters but for wake, nil where the message has none.
 func (r *row) cells() [][]byte {
 	optional := func(s string) []byte {
 		if s == "" {
@@ -219,7 +227,7 @@ func (r *row) cells() [][]byte {
 		}
 		return []byte(s)
 	}
-	cells := make([][]byte, 11, 12)
+	cells := make([][]byte, 14)
 	cells[0] = []byte(r.Queue)
 	if cells[1] = r.body; r.body == nil {
 		cells[1] = []byte{}
@@ -241,11 +249,18 @@ func (r *row) cells() [][]byte {
 		cells[9] = timeParam(r.SendAt)
 	}
 	cells[10] = optional(r.trace)
+	if r.Priority != 0 {
+		cells[11] = int2Param(int16(r.Priority))
+	}
+	cells[12] = optional(r.DedupeKey)
+	if r.DedupeWindow > 0 {
+		cells[13] = float8(r.DedupeWindow.Seconds())
+	}
 	return cells
 }
 
 func rowParams(rows []row) [][]byte {
-	columns := make([][][]byte, 11)
+	columns := make([][][]byte, 14)
 	for i := range columns {
 		columns[i] = make([][]byte, len(rows))
 	}
@@ -257,9 +272,12 @@ func rowParams(rows []row) [][]byte {
 		wake = wake || !rows[i].NoWake
 	}
 	elements := []uint32{pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONBOID,
-		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID}
-	params := make([][]byte, 0, 12)
+		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.Int2OID, pgtype.TextOID, pgtype.Float8OID}
+	params := make([][]byte, 0, 15)
 	for i, element := range elements {
+		if i == plainCells {
+			params = append(params, boolParam(wake))
+		}
 		// What no message has is null as a whole, which costs the server nothing.
 		if !slices.ContainsFunc(columns[i], func(cell []byte) bool { return cell != nil }) {
 			params = append(params, nil)
@@ -267,7 +285,7 @@ func rowParams(rows []row) [][]byte {
 		}
 		params = append(params, arrayParam(element, columns[i]))
 	}
-	return append(params, boolParam(wake))
+	return params
 }
 
 // termsJSON is terms as a JSON array, or nothing.

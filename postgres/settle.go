@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -171,11 +172,11 @@ func said(s *posthaste.Settlement) (outcome posthaste.Outcome, text, wait []byte
 		if len(text) == 0 {
 			text = []byte("failed without saying why")
 		}
-		if s.RetryAfter > 0 {
-			wait = float8(s.RetryAfter.Seconds())
-		}
 	default:
 		return "", nil, nil, posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
+	}
+	if s.RetryAfter > 0 {
+		wait = float8(s.RetryAfter.Seconds())
 	}
 	return s.Outcome, text, wait, nil
 }
@@ -250,11 +251,15 @@ func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) 
 			return reply, readError(err)
 		}
 		switch task {
-		case "rescued", "marked", "cleared", "reclaimed":
+		case "ticked", "rescued", "marked", "copied", "cleared", "reclaimed":
 			reply.More = true
 		}
 		switch task {
 		case "counted":
+		case "rescued":
+			if _, err := fmt.Sscanf(detail, "%d deliveries", &reply.Rescued); err != nil {
+				return reply, fmt.Errorf("posthaste.maintain told of a rescue as %q: %w", detail, err)
+			}
 		case "clock":
 			reply.ClockSetBack = true
 			e.log.Warn(detail+": until it is again where it was, delays that end before that moment count as over, and lost workers and ended leases are noticed later", "task", task)

@@ -84,7 +84,7 @@ func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, 
 		transactions++
 	}
 	if err := p.Flush(); err != nil {
-		return errors.Join(err, p.Close())
+		return broken(p, err)
 	}
 	var first error
 	for i := 0; i < transactions; {
@@ -92,7 +92,7 @@ func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, 
 		if err != nil {
 			var pg *pgconn.PgError
 			if !errors.As(err, &pg) {
-				return errors.Join(err, p.Close())
+				return broken(p, err)
 			}
 			if first == nil {
 				first = err
@@ -114,7 +114,18 @@ func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, 
 			i++
 		}
 	}
-	return errors.Join(first, p.Close())
+	return broken(p, first)
+}
+
+// broken closes the pipeline and returns what went wrong first. What closing says
+// of a connection that is gone is left out: it says that nothing was sent, meaning
+// the closing itself, and whoever asks the error would take that for an answer on
+// the statements.
+func broken(p *pgconn.Pipeline, err error) error {
+	if closed := p.Close(); err == nil {
+		return closed
+	}
+	return err
 }
 
 // call acquires a connection and runs the statements on it as pipeline does.
@@ -132,6 +143,7 @@ func (e *Engine) call(ctx context.Context, row func(i int, values [][]byte) erro
 // Parameters in binary form.
 
 func int8Param(v int64) []byte  { return binary.BigEndian.AppendUint64(nil, uint64(v)) }
+func int2Param(v int16) []byte  { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
 func int4Param(v int32) []byte  { return binary.BigEndian.AppendUint32(nil, uint32(v)) }
 func float8(v float64) []byte   { return binary.BigEndian.AppendUint64(nil, math.Float64bits(v)) }
 func float4(v float32) []byte   { return binary.BigEndian.AppendUint32(nil, math.Float32bits(v)) }

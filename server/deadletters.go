@@ -6,16 +6,16 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, "queue", "id", "limit", "before")
-	filter := posthaste.DeadLetterFilter{
-		Queue: q.text("queue"), Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
-	}
+	q := readQuery(r, append([]string{"id", "limit", "before"}, deadFields...)...)
+	filter := deadFilter(q.text, q.time)
+	filter.Before, filter.Limit = q.messageID("before"), q.int("limit", defaultListed, 1, maxListed)
 	for _, text := range q.values["id"] {
 		var id posthaste.MessageID
 		if id.UnmarshalText([]byte(text)) != nil {
@@ -28,10 +28,14 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	dead, err := s.engine.DeadLetters(ctx, filter)
+	dead, cutAt, err := s.engine.DeadLetters(ctx, filter)
 	if err != nil {
 		return err
 	}
+	if len(dead) >= filter.Limit {
+		cutAt = dead[len(dead)-1].ID
+	}
+	linkNext(w, r, cutAt)
 	shown := make([]wire.DeadLetter, len(dead))
 	for i, d := range dead {
 		shown[i] = wire.NewDeadLetter(d)
@@ -39,16 +43,28 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, shown)
 }
 
-// decided tells which of the ids asked for were dead letters and which not.
+// deadFields are what dead letters are chosen by, in the query and in bodies.
+var deadFields = []string{"queue", "subscription", "kind", "key", "reference", "term", "error", "died_from", "died_before"}
+
+func deadFilter(text func(name string) string, at func(name string) time.Time) posthaste.DeadLetterFilter {
+	return posthaste.DeadLetterFilter{
+		Queue: text("queue"), Subscription: text("subscription"), Kind: text("kind"), Key: text("key"), Reference: text("reference"),
+		Term: text("term"), Error: text("error"), DiedFrom: at("died_from"), DiedBefore: at("died_before"),
+	}
+}
+
+// decided tells which of the ids asked for were dead letters and which not. By
+// filter, next is where to go on while there may be more.
 type decided struct {
 	IDs      []posthaste.MessageID `json:"ids"`
 	NotFound []posthaste.MessageID `json:"not_found"`
+	Next     posthaste.MessageID   `json:"next,omitzero"`
 }
 
-// decideDeadLetters replays or discards the dead letters of the body and says
-// in their record who asked. Ids that are no dead letters are told; if none
-// is one, that is 404.
-func (s *Server) decideDeadLetters(decide func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error)) func(http.ResponseWriter, *http.Request) error {
+// decideDeadLetters replays or discards dead letters, by the ids of the body or
+// by its filter, and says in their record who asked.
+func (s *Server) decideDeadLetters(these func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error),
+	matching func(context.Context, string, posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := readQuery(r).err; err != nil {
 			return err
@@ -57,50 +73,84 @@ func (s *Server) decideDeadLetters(decide func(context.Context, string, ...posth
 		if err != nil {
 			return err
 		}
-		ids, err := parseIDs(body)
+		ids, filter, err := parseChosen(body)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := s.operation(r)
 		defer cancel()
-		done, err := decide(ctx, caller(r), ids...)
+		answer := decided{NotFound: []posthaste.MessageID{}}
+		if filter != nil {
+			answer.IDs, answer.Next, err = matching(ctx, caller(r), *filter)
+		} else {
+			answer.IDs, err = these(ctx, caller(r), ids...)
+		}
 		if err != nil {
 			return err
 		}
-		answer := decided{IDs: done, NotFound: []posthaste.MessageID{}}
+		answer.IDs = append([]posthaste.MessageID{}, answer.IDs...)
 		for _, id := range ids {
-			if !slices.Contains(done, id) {
+			if !slices.Contains(answer.IDs, id) {
 				answer.NotFound = append(answer.NotFound, id)
 			}
 		}
-		if len(done) == 0 {
-			texts := make([]string, len(ids))
-			for i, id := range ids {
-				texts[i] = id.String()
-			}
-			return &httpError{ids: texts, err: &posthaste.Error{
-				Code: posthaste.NotFound, Field: "ids", Message: "none of the ids is a dead letter: " + some(texts), Hint: "GET /v1/dead-letters lists them",
-			}}
+		if filter == nil && len(answer.IDs) == 0 {
+			return noDeadLetters(ids)
 		}
 		return s.writeJSON(w, http.StatusOK, answer)
 	}
 }
 
-// parseIDs reads {"ids":["1","2"]}, without repetitions.
-func parseIDs(body []byte) ([]posthaste.MessageID, error) {
+// noDeadLetters is the answer where none of the ids is a dead letter.
+func noDeadLetters(ids []posthaste.MessageID) error {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return &httpError{ids: texts, err: &posthaste.Error{
+		Code: posthaste.NotFound, Field: "ids", Message: "none of the ids is a dead letter that can be dealt with: " + some(texts),
+		Hint: "GET /v1/dead-letters lists them, GET /v1/actions?message=ID tells who replayed or discarded one",
+	}}
+}
+
+// parseChosen reads {"ids":["1","2"]}, without repetitions, or
+// {"filter":{…},"limit":100,"before":"9"}.
+func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilter, error) {
 	o, err := wire.ParseObject("", body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	if !o.Has("filter") {
+		ids := readIDs(o)
+		return ids, nil, o.Finish()
+	}
+	if o.Has("ids") {
+		o.Fail("ids", "and filter exclude each other")
+	}
+	fields := o.Object("filter")
+	if fields == nil {
+		return nil, nil, o.Finish()
+	}
+	filter := deadFilter(fields.Text, fields.Time)
+	if err := fields.Finish(); err != nil {
+		return nil, nil, err
+	}
+	filter.Limit = o.Int("limit", 1, maxListed)
+	if text := o.Text("before"); text != "" && filter.Before.UnmarshalText([]byte(text)) != nil {
+		o.Fail("before", "must be a message id, which is a positive decimal number in a string, and is %q", text)
+	}
+	return nil, &filter, o.Finish()
+}
+
+func readIDs(o *wire.Object) (ids []posthaste.MessageID) {
 	given := o.Has("ids")
 	texts := o.Texts("ids")
 	if given && (len(texts) == 0 || len(texts) > maxListed) {
 		o.Fail("ids", "must hold 1 to %d ids, and holds %d", maxListed, len(texts))
 	}
 	if !given {
-		o.Fail("ids", "is required: an array of message ids")
+		o.Fail("ids", "is required: an array of message ids; or give a filter")
 	}
-	var ids []posthaste.MessageID
 	for i, text := range texts {
 		var id posthaste.MessageID
 		if id.UnmarshalText([]byte(text)) != nil {
@@ -110,5 +160,5 @@ func parseIDs(body []byte) ([]posthaste.MessageID, error) {
 			ids = append(ids, id)
 		}
 	}
-	return ids, o.Finish()
+	return ids
 }

@@ -51,7 +51,10 @@ func failFields(o *wire.Object, s *posthaste.Settlement) {
 	s.Receipt = receipt(o)
 }
 
-func releaseFields(_ *wire.Object, s *posthaste.Settlement) { s.Outcome = posthaste.Released }
+func releaseFields(o *wire.Object, s *posthaste.Settlement) {
+	s.Outcome = posthaste.Released
+	s.RetryAfter = o.Duration("after")
+}
 
 func receipt(o *wire.Object) []byte {
 	if !o.Has("receipt") {
@@ -78,7 +81,19 @@ func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) func(h
 		}
 		ctx, cancel := s.operation(r)
 		defer cancel()
+		ids := make([]posthaste.DeliveryID, len(settlements))
+		for i := range settlements {
+			ids[i] = settlements[i].Delivery
+		}
+		if err := s.allowDeliveries(ctx, callerOf(r), ids); err != nil {
+			return err
+		}
+		ended := func([]posthaste.SettleResult, error) {}
+		if s.tracing != nil {
+			ended = s.tracing.Settling(ctx, traceOf(r), settlements)
+		}
 		results, err := s.engine.Settle(ctx, settlements)
+		ended(results, err)
 		if err != nil {
 			return err
 		}
@@ -149,6 +164,7 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var leases []leaseGroup
+	var ids []posthaste.DeliveryID
 	err = parseDeliveries(body, func(o *wire.Object, id posthaste.DeliveryID) {
 		given := o.Has("lease")
 		lease := o.Duration("lease")
@@ -158,13 +174,16 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 		case lease <= 0 || lease > maxLease:
 			o.Fail("lease", "must be above zero and at most %s", maxLease)
 		}
-		leases = addToLease(leases, lease, id)
+		leases, ids = addToLease(leases, lease, id), append(ids, id)
 	})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
+	if err := s.allowDeliveries(ctx, callerOf(r), ids); err != nil {
+		return err
+	}
 	var results []posthaste.SettleResult
 	for _, group := range leases {
 		extended, err := s.engine.Extend(ctx, group.ids, group.lease)

@@ -66,6 +66,9 @@ func defaultState(m posthaste.MessageInfo) (posthaste.MessageState, bool) {
 
 // sendEmail stores a mail as a message of the e-mails' queue.
 func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
+	if err := allowQueue(callerOf(r), s.emails); err != nil {
+		return err
+	}
 	if err := readQuery(r).err; err != nil {
 		return err
 	}
@@ -73,29 +76,34 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	message, err := parseEmail(body)
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	message, err := parseEmail(body, &key)
 	if err != nil {
 		return err
 	}
 	message.Queue = s.emails
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	ids, err := s.client.Send(ctx, message)
+	ids, err := s.send(r, key, body, message)
 	if err != nil {
 		return err
 	}
 	return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
 }
 
-func parseEmail(body []byte) (posthaste.Message, error) {
+// parseEmail reads a mail, and the key that it may carry in place of the header.
+func parseEmail(body []byte, key *string) (posthaste.Message, error) {
 	mail, err := email.Parse(body)
 	if err != nil {
 		return posthaste.Message{}, err
 	}
 	if mail.IdempotencyKey != "" {
-		return posthaste.Message{}, &posthaste.Error{
-			Code: posthaste.Unsupported, Field: "idempotency_key", Message: "idempotency_key is not supported yet", Hint: "leave it out; a request that is repeated may be stored twice",
+		if *key != "" && *key != mail.IdempotencyKey {
+			return posthaste.Message{}, posthaste.Invalidf("idempotency_key", "idempotency_key and the header Idempotency-Key are not the same: give one of them")
 		}
+		// The request's, not the mail's.
+		*key, mail.IdempotencyKey = mail.IdempotencyKey, ""
 	}
 	if err := mail.Validate(); err != nil {
 		return posthaste.Message{}, err
@@ -151,7 +159,7 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	linkNext(w, r, messages, filter.Limit, cutAt)
+	linkNext(w, r, pageEnd(messages, filter.Limit, cutAt))
 	shown := make([]emailInfo, len(messages))
 	for i, m := range messages {
 		shown[i] = newEmailInfo(m)

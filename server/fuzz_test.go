@@ -37,7 +37,7 @@ func FuzzParseDeliveries(f *testing.F) {
 				seen[s.Delivery] = true
 			}
 			if len(seen) == 0 {
-				t.Fatal("none")
+				t.Fatal("none, or both")
 			}
 		}
 	})
@@ -57,20 +57,21 @@ func both(data []byte, failing bool) (result struct {
 	return result
 }
 
+// Of the body that says which dead letters are meant.
 func FuzzParseIDs(f *testing.F) {
-	for _, seed := range []string{`{"ids":["1","2","1"]}`, `{"ids":[]}`, `{"ids":[1]}`, `{"ids":"1"}`, `{}`, `{"ids":["x"]}`} {
+	for _, seed := range []string{`{"ids":["1","2","1"]}`, `{"ids":[]}`, `{"ids":[1]}`, `{"ids":"1"}`, `{}`, `{"ids":["x"]}`, `{"filter":{"queue":"q","died_from":"2030-01-31T12:00:00Z"},"limit":7,"before":"9"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, err := parseIDs(data)
+		ids, filter, err := parseChosen(data)
 		if err != nil {
 			if posthaste.CodeOf(err) != posthaste.Invalid {
 				t.Fatalf("not clear: %#v", err)
 			}
 			return
 		}
-		if len(ids) == 0 {
-			t.Fatal("none")
+		if (len(ids) == 0) == (filter == nil) {
+			t.Fatal("none, or both")
 		}
 		for _, id := range ids {
 			if id <= 0 {

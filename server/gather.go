@@ -339,6 +339,11 @@ func (g *gatherer) release(deliveries []posthaste.RawDelivery) {
 		if err == nil {
 			return
 		}
+		if posthaste.CodeOf(err) == posthaste.Conflict {
+			g.log.Error("deliveries of a queue that hands out at most once could not be answered, and are lost",
+				"queue", deliveries[0].Queue, "count", len(deliveries), "first", deliveries[0].MessageID, "error", err)
+			return
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

@@ -31,6 +31,14 @@ type hooked struct {
 	list    func(context.Context, posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error)
 	queues  func(context.Context, ...string) ([]posthaste.QueueInfo, error)
 	ready   func(context.Context) error
+	inForce func(context.Context, ...string) ([]posthaste.Token, bool, error)
+}
+
+func (h *hooked) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {
+	if h.inForce != nil {
+		return h.inForce(ctx, used...)
+	}
+	return h.Engine.TokensInForce(ctx, used...)
 }
 
 func (h *hooked) Send(ctx context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
@@ -253,7 +261,7 @@ var spec = sync.OnceValues(func() (*openapi3.T, error) {
 		return nil, err
 	}
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
-	for _, name := range []string{"SentOne", "Attempt", "Delivery", "SettledDelivery", "Message", "Queue", "SubscriptionCount", "DeadLetter", "Worker", "Email", "Problem"} {
+	for _, name := range []string{"SentOne", "Attempt", "Delivery", "SettledDelivery", "Message", "Queue", "SubscriptionCount", "DeadLetter", "Action", "Worker", "Email", "Problem"} {
 		schema := schemas[name].(map[string]any)
 		schema["additionalProperties"] = false
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // CheckListen refuses an address that others can reach while no token
-// protects it. addr is host:port; a name counts by all it resolves to.
+// protects it. addr is host:port; a name counts by all it resolves to. The code
+// is Refused for such an address, and Invalid for one that is none.
 func CheckListen(addr string, hasToken bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -29,7 +30,7 @@ func CheckListen(addr string, hasToken bool) error {
 		return &posthaste.Error{
 			Code: posthaste.Refused, Field: "listen",
 			Message: "without a token the server only listens on this machine's loopback address, and \"" + addr + "\" can be reached from outside",
-			Hint:    "give a token with --token (POSTHASTE_TOKEN), or listen on --listen 127.0.0.1:8484",
+			Hint:    "make a token with `posthaste token add`, give one with --token (POSTHASTE_TOKEN), or listen on --listen 127.0.0.1:8484",
 		}
 	}
 	return nil

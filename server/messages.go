@@ -31,9 +31,11 @@ func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	ids, err := s.client.Send(ctx, messages...)
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	ids, err := s.send(r, key, body, messages...)
 	if err != nil {
 		return err
 	}
@@ -67,9 +69,9 @@ const (
 )
 
 func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, "queue", "reference", "term", "state", "limit", "before")
+	q := readQuery(r, "queue", "reference", "key", "term", "state", "limit", "before")
 	filter := posthaste.MessageFilter{
-		Queue: q.text("queue"), Reference: q.text("reference"), Term: q.text("term"), State: posthaste.State(q.text("state")),
+		Queue: q.text("queue"), Reference: q.text("reference"), Key: q.text("key"), Term: q.text("term"), State: posthaste.State(q.text("state")),
 		Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if filter.State != "" && !slices.Contains(posthaste.States(), filter.State) {
@@ -84,7 +86,7 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	linkNext(w, r, messages, filter.Limit, cutAt)
+	linkNext(w, r, pageEnd(messages, filter.Limit, cutAt))
 	shown := make([]wire.Message, len(messages))
 	for i, m := range messages {
 		shown[i] = wire.NewMessage(m, false)
@@ -92,16 +94,21 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, shown)
 }
 
-// linkNext says where a listing goes on, if there may be more: behind a full
-// page, or where the search was cut. It is relative, for a proxy may have put
-// the API elsewhere.
-func linkNext(w http.ResponseWriter, r *http.Request, page []posthaste.MessageInfo, limit int, cutAt posthaste.MessageID) {
+// pageEnd is where a listing goes on, 0 if there are no more: behind a full
+// page, or where the search was cut.
+func pageEnd(page []posthaste.MessageInfo, limit int, cutAt posthaste.MessageID) posthaste.MessageID {
 	if len(page) >= limit {
-		cutAt = page[len(page)-1].ID
+		return page[len(page)-1].ID
 	}
-	if cutAt != 0 {
+	return cutAt
+}
+
+// linkNext says where a listing goes on, if there may be more. It is relative,
+// for a proxy may have put the API elsewhere.
+func linkNext(w http.ResponseWriter, r *http.Request, next posthaste.MessageID) {
+	if next != 0 {
 		query := r.URL.Query()
-		query.Set("before", cutAt.String())
+		query.Set("before", next.String())
 		w.Header().Set("Link", "<?"+query.Encode()+`>; rel="next"`)
 	}
 }

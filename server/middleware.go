@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -32,7 +33,7 @@ func (s *Server) middleware(mux *http.ServeMux) http.Handler {
 		id := newRequestID(r)
 		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
 		w.Header().Set("X-Request-Id", id)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		protectAnswer(w.Header())
 		answer := &recorder{ResponseWriter: w}
 		controller := http.NewResponseController(w)
 		_ = controller.SetReadDeadline(start.Add(exchangeTime))
@@ -44,7 +45,7 @@ func (s *Server) middleware(mux *http.ServeMux) http.Handler {
 			}
 			s.logRequest(r, answer, time.Since(start))
 		}()
-		if err := s.checkBrowser(protection, r); err != nil {
+		if err := cmp.Or(s.limitAddress(r), checkOrigin(protection, r)); err != nil {
 			s.writeError(answer, r, err)
 			return
 		}
@@ -54,6 +55,15 @@ func (s *Server) middleware(mux *http.ServeMux) http.Handler {
 		}
 		mux.ServeHTTP(answer, r)
 	})
+}
+
+// protectAnswer keeps what is answered from pages of other sites: none may show
+// it, run it or load it. Handlers of pages replace the policy by their own.
+func protectAnswer(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
 }
 
 // recovered answers a panic, unless an answer has begun: then the connection

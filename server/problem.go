@@ -49,7 +49,9 @@ type httpError struct {
 	// status replaces the code's own, unless 0.
 	status int
 	// challenge is for the header WWW-Authenticate.
-	challenge  string
+	challenge string
+	// retryAfter is for the header Retry-After, in seconds, unless 0.
+	retryAfter int
 	ids        []string
 	deliveries []settled
 	// asked says that the state of things was asked for, so this is no failure.
@@ -73,6 +75,8 @@ func statusOf(e *posthaste.Error) int {
 		return http.StatusNotFound
 	case posthaste.Conflict, posthaste.Refused, posthaste.WorkerLost:
 		return http.StatusConflict
+	case posthaste.KeyReused:
+		return http.StatusUnprocessableEntity
 	case posthaste.TooLarge:
 		return http.StatusRequestEntityTooLarge
 	case posthaste.Unsupported:
@@ -92,6 +96,7 @@ var titles = map[posthaste.Code]string{
 	posthaste.Invalid:       "The request is wrong",
 	posthaste.NotFound:      "There is no such thing",
 	posthaste.Conflict:      "This is not so any more",
+	posthaste.KeyReused:     "The key was used for another request",
 	posthaste.TooLarge:      "Something is too large",
 	posthaste.Unsupported:   "This is not supported",
 	posthaste.Unavailable:   "The store cannot be reached",
@@ -102,6 +107,7 @@ var titles = map[posthaste.Code]string{
 	posthaste.Refused:       "This was refused for safety",
 	posthaste.WorkerLost:    "The worker was declared lost",
 	posthaste.OutcomeUnsure: "The outcome is unknown",
+	codeTooMany:             "This comes too often",
 	codeInternal:            "The server is at fault",
 }
 
@@ -134,6 +140,9 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	if extra != nil && extra.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(extra.retryAfter))
 	}
 	if status >= 500 && status != http.StatusNotImplemented && r.Context().Err() == nil && !(extra != nil && extra.asked) {
 		s.log.LogAttrs(r.Context(), slog.LevelError, "request failed", slog.String("request_id", p.RequestID),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/posthaste-mq/posthaste"
@@ -80,7 +81,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 		if field := differs(existing.Options, options); field != "" {
 			return &posthaste.Error{
 				Code: posthaste.Conflict, Field: field, Message: "the queue exists with another " + field,
-				Hint: "changing a queue's options is not supported yet", Cause: err,
+				Hint: "limits are changed by PUT …/limits; changing other options is not supported yet", Cause: err,
 			}
 		}
 		status = http.StatusOK
@@ -113,8 +114,84 @@ func differs(is, asked posthaste.QueueOptions) string {
 		return "max_payload"
 	case asked.Lanes != 0 && asked.Lanes != is.Lanes:
 		return "lanes"
+	case asked.Mode != "" && asked.Mode != is.Mode:
+		return "mode"
+	case asked.Retention != 0 && asked.Retention != is.Retention:
+		return "retention"
+	case asked.RetainPayload && !is.RetainPayload:
+		return "retain_payload"
+	case asked.Ordered && !is.Ordered:
+		return "ordered"
+	case asked.StopOnDead && !is.StopOnDead:
+		return "on_dead"
+	case asked.Fair && !is.Fair:
+		return "fair"
+	case asked.Limits.Concurrency != 0 && asked.Limits.Concurrency != is.Limits.Concurrency:
+		return "concurrency"
+	case !asked.Limits.RateLimit.IsZero() && !is.Limits.RateLimit.Is(asked.Limits.RateLimit):
+		return "rate_limit"
+	case asked.Limits.KeyConcurrency != 0 && asked.Limits.KeyConcurrency != is.Limits.KeyConcurrency:
+		return "key_concurrency"
+	case !asked.Limits.KeyRateLimit.IsZero() && !is.Limits.KeyRateLimit.Is(asked.Limits.KeyRateLimit):
+		return "key_rate_limit"
 	}
 	return ""
+}
+
+// limitQueue gives a queue exactly the limits of the body.
+func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	limits, err := wire.ParseQueueLimits(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	if err := s.engine.QueueLimit(ctx, caller(r), r.PathValue("queue"), limits); err != nil {
+		return err
+	}
+	queue, err := s.findQueue(r)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusOK, wire.NewQueue(queue))
+}
+
+// decideKey pauses or resumes a key of a queue.
+func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key string) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		return s.decideQueue(func(ctx context.Context, by, queue string) error {
+			return decide(ctx, by, queue, r.PathValue("key"))
+		})(w, r)
+	}
+}
+
+// decideQueue pauses or resumes a queue, and answers with what it is then.
+func (s *Server) decideQueue(decide func(ctx context.Context, by, name string) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := readQuery(r).err; err != nil {
+			return err
+		}
+		if err := refuseBody(r); err != nil {
+			return err
+		}
+		ctx, cancel := s.operation(r)
+		defer cancel()
+		if err := decide(ctx, caller(r), r.PathValue("queue")); err != nil {
+			return err
+		}
+		queue, err := s.findQueue(r)
+		if err != nil {
+			return err
+		}
+		return s.writeJSON(w, http.StatusOK, wire.NewQueue(queue))
+	}
 }
 
 func (s *Server) dropQueue(w http.ResponseWriter, r *http.Request) error {

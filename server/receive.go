@@ -27,6 +27,12 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	if err := refuseBody(r); err != nil {
 		return err
 	}
+	if wait > 0 {
+		if err := s.waiting.enter(); err != nil {
+			return err
+		}
+		defer s.waiting.leave()
+	}
 	// From here on only the caller's leaving may end the request's reading
 	// side: a deadline on it would look the same.
 	controller := http.NewResponseController(w)
@@ -37,7 +43,10 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Context().Err(); err != nil {
+	if err = r.Context().Err(); err == nil && wait > 0 {
+		err = s.stillAuthorized(r, ScopeReceive)
+	}
+	if err != nil {
 		s.gatherer.release(deliveries)
 		return err
 	}

@@ -15,12 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// maxBody bounds a request's body: the largest payload there is (32 MiB) fits
-// as base64. What a queue takes is the engine's to check.
-const maxBody = 48 << 20
-
-// readJSON reads the body, which must be JSON by its content type. An empty
-// body is fine where optional, whatever its type.
+// readJSON reads the body, which must be JSON by its content type and no larger
+// than its route takes. An empty body is fine where optional, whatever its type.
 func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, unsupportedMedia("Content-Encoding", "a body in the encoding "+strconv.Quote(encoding)+" is not taken", "send it without compression")
@@ -31,11 +27,15 @@ func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 	if !isJSON && (!optional || r.ContentLength > 0) {
 		return nil, unsupportedMedia("Content-Type", "the body must be JSON, and Content-Type says "+strconv.Quote(r.Header.Get("Content-Type")), "send the header Content-Type: application/json")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	limit := bodyLimit(r)
+	if r.ContentLength > limit {
+		return nil, bodyTooLarge(limit)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return nil, &posthaste.Error{Code: posthaste.TooLarge, Message: "the body is larger than 48 MiB"}
+		return nil, bodyTooLarge(limit)
 	case err != nil:
 		return nil, posthaste.Invalidf("", "the body could not be read whole")
 	}
@@ -154,6 +154,19 @@ func (q *query) messageID(name string) posthaste.MessageID {
 		q.fail(name, "must be a message id, which is a positive decimal number, and is "+strconv.Quote(s))
 	}
 	return id
+}
+
+// time takes an RFC 3339 time.
+func (q *query) time(name string) (t time.Time) {
+	s := q.text(name)
+	if s == "" {
+		return t
+	}
+	t, err := wire.ParseTime(s)
+	if err != nil {
+		q.fail(name, err.Error())
+	}
+	return t
 }
 
 // pathMessageID takes {id} of the path.

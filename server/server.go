@@ -8,6 +8,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -36,9 +37,17 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics answers /metrics (default: there is no /metrics).
 	Metrics http.Handler
-	// Tokens may call the API, each within its scopes. Without any, everybody
-	// who reaches the address may do everything: see [CheckListen].
-	Tokens []Token
+	// Tracing follows what is sent and settled (default: none). Without it a
+	// request's traceparent still travels on with the messages that it sends.
+	Tracing posthaste.Tracing
+	// Tokens may call the API, each within its scopes, beside those that the
+	// engine has. Without any, everybody who reaches the address may do
+	// everything until the engine's first token is made: see [CheckListen].
+	Tokens []posthaste.Token
+	// RequireToken lets nobody in without a token, also before there is one.
+	RequireToken bool
+	// Limits bound what callers may ask for.
+	Limits Limits
 	// Mount adds handlers, by path such as "/caught"; what lies below the path
 	// belongs to the handler too. They need the scope admin.
 	Mount map[string]http.Handler
@@ -62,13 +71,17 @@ type Server struct {
 	client   Sender
 	log      *slog.Logger
 	metrics  http.Handler
-	tokens   []Token
+	tracing  posthaste.Tracing
+	tokens   *tokens
 	emails   string
 	timeout  time.Duration
 	spec     []byte
 	gatherer *gatherer
-	ready    readiness
-	handler  http.Handler
+	// addresses and callers are the limits on rates, waiting that on receivers.
+	addresses, callers *limiter
+	waiting            places
+	ready              readiness
+	handler            http.Handler
 }
 
 // New makes a server. It does not touch the store yet, so it can be made and
@@ -78,13 +91,16 @@ func New(config Config) (*Server, error) {
 		return nil, posthaste.Invalidf("Engine", "server: Config.Engine is required")
 	}
 	for _, token := range config.Tokens {
-		if err := token.check(); err != nil {
+		if err := token.Check(); err != nil {
 			return nil, err
 		}
 	}
+	if err := config.Limits.check(); err != nil {
+		return nil, err
+	}
 	s := &Server{
-		engine: config.Engine, client: config.Client, log: config.Logger, metrics: config.Metrics,
-		tokens: config.Tokens, emails: config.EmailsQueue, timeout: config.OperationTimeout,
+		engine: config.Engine, client: config.Client, log: config.Logger, metrics: config.Metrics, tracing: config.Tracing,
+		tokens: newTokens(config.Engine, config.Tokens, config.RequireToken), emails: config.EmailsQueue, timeout: config.OperationTimeout,
 	}
 	if s.client == nil {
 		s.client = config.Engine
@@ -109,6 +125,8 @@ func New(config Config) (*Server, error) {
 	s.spec = spec
 	s.gatherer = newGatherer(config.Engine, s.log, s.timeout, config.LookInterval)
 	s.ready.engine = config.Engine
+	s.addresses, s.callers = newLimiter(config.Limits.AddressRate), newLimiter(config.Limits.TokenRate)
+	s.waiting.most = int64(cmp.Or(config.Limits.MaxWaiting, 10_000))
 	s.handler = s.middleware(s.mux(config.Mount))
 	return s, nil
 }
@@ -141,16 +159,32 @@ func (s *Server) routes() []route {
 		{"POST", "/v1/deliveries/extend", ScopeReceive, s.extend},
 		{"GET", "/v1/messages", ScopeAdmin, s.listMessages},
 		{"GET", "/v1/messages/{id}", ScopeAdmin, s.showMessage},
-		{"DELETE", "/v1/messages/{id}", ScopeAdmin, notYet("cancelling a message")},
+		{"DELETE", "/v1/messages/{id}", ScopeAdmin, s.cancelMessage},
+		{"POST", "/v1/messages/{id}/reschedule", ScopeAdmin, s.rescheduleMessage},
+		{"POST", "/v1/queues/{queue}/subscriptions/{subscription}", ScopeAdmin, s.subscribe},
+		{"DELETE", "/v1/queues/{queue}/subscriptions/{subscription}", ScopeAdmin, s.unsubscribe},
+		{"POST", "/v1/queues/{queue}/purge", ScopeAdmin, s.purgeQueue},
+		{"GET", "/v1/doctor", ScopeAdmin, s.doctor},
 		{"GET", "/v1/queues", ScopeAdmin, s.listQueues},
 		{"GET", "/v1/queues/{queue}", ScopeAdmin, s.showQueue},
 		{"PUT", "/v1/queues/{queue}", ScopeAdmin, s.putQueue},
 		{"DELETE", "/v1/queues/{queue}", ScopeAdmin, s.dropQueue},
-		{"POST", "/v1/queues/{queue}/pause", ScopeAdmin, notYet("pausing a queue")},
-		{"POST", "/v1/queues/{queue}/resume", ScopeAdmin, notYet("resuming a queue")},
+		{"POST", "/v1/queues/{queue}/pause", ScopeAdmin, s.decideQueue(s.engine.QueuePause)},
+		{"PUT", "/v1/queues/{queue}/limits", ScopeAdmin, s.limitQueue},
+		{"POST", "/v1/queues/{queue}/keys/{key}/pause", ScopeAdmin, s.decideKey(s.engine.KeyPause)},
+		{"POST", "/v1/queues/{queue}/keys/{key}/resume", ScopeAdmin, s.decideKey(s.engine.KeyResume)},
+		{"POST", "/v1/queues/{queue}/resume", ScopeAdmin, s.decideQueue(s.engine.QueueResume)},
 		{"GET", "/v1/dead-letters", ScopeAdmin, s.listDeadLetters},
-		{"POST", "/v1/dead-letters/replay", ScopeAdmin, s.decideDeadLetters(s.engine.Replay)},
-		{"POST", "/v1/dead-letters/discard", ScopeAdmin, s.decideDeadLetters(s.engine.Discard)},
+		{"POST", "/v1/dead-letters/replay", ScopeAdmin, s.decideDeadLetters(s.engine.Replay, s.engine.ReplayMatching)},
+		{"POST", "/v1/dead-letters/discard", ScopeAdmin, s.decideDeadLetters(s.engine.Discard, s.engine.DiscardMatching)},
+		{"GET", "/v1/actions", ScopeAdmin, s.listActions},
+		{"GET", "/v1/schedules", ScopeAdmin, s.listSchedules},
+		{"GET", "/v1/schedules/{schedule}", ScopeAdmin, s.showSchedule},
+		{"PUT", "/v1/schedules/{schedule}", ScopeAdmin, s.putSchedule},
+		{"DELETE", "/v1/schedules/{schedule}", ScopeAdmin, s.dropSchedule},
+		{"POST", "/v1/schedules/{schedule}/pause", ScopeAdmin, s.pauseSchedule},
+		{"POST", "/v1/schedules/{schedule}/resume", ScopeAdmin, s.resumeSchedule},
+		{"POST", "/v1/erase", ScopeAdmin, s.erase},
 		{"GET", "/v1/workers", ScopeAdmin, s.listWorkers},
 		{"POST", "/v1/emails", ScopeSend, s.sendEmail},
 		{"GET", "/v1/emails", ScopeAdmin, s.listEmails},
@@ -163,13 +197,6 @@ func (s *Server) routes() []route {
 		routes = append(routes, route{"GET", "/metrics", ScopeAny, s.showMetrics})
 	}
 	return routes
-}
-
-// notYet answers operations that the product has and this version does not.
-func notYet(what string) func(http.ResponseWriter, *http.Request) error {
-	return func(http.ResponseWriter, *http.Request) error {
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: what + " is not supported yet"}
-	}
 }
 
 func (s *Server) mux(mounts map[string]http.Handler) *http.ServeMux {
@@ -196,6 +223,9 @@ func (s *Server) guard(scope Scope, answer func(http.ResponseWriter, *http.Reque
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, err := s.authorize(r, scope)
 		if err == nil {
+			err = s.limitToken(r)
+		}
+		if err == nil {
 			err = refuseIdempotencyKey(r)
 		}
 		if err == nil {
@@ -205,18 +235,6 @@ func (s *Server) guard(scope Scope, answer func(http.ResponseWriter, *http.Reque
 			s.writeError(w, r, err)
 		}
 	})
-}
-
-// refuseIdempotencyKey refuses what is not honoured yet: a client that sends
-// the header would otherwise believe that a repetition is harmless.
-func refuseIdempotencyKey(r *http.Request) error {
-	if r.Header.Get("Idempotency-Key") == "" {
-		return nil
-	}
-	return &posthaste.Error{
-		Code: posthaste.Unsupported, Field: "Idempotency-Key",
-		Message: "the header Idempotency-Key is not supported yet", Hint: "leave it out; a request that is repeated may be stored twice",
-	}
 }
 
 // operation bounds what one request asks of the store.

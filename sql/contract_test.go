@@ -80,6 +80,9 @@ func TestContractNoticesBrokenPromises(t *testing.T) {
 		{"bad_input", patch{file: "check_options.sql", old: "    raise exception using errcode = 'PH400', column = k,", new: "    continue; raise exception using errcode = 'PH400', column = k,"}},
 		{"bad_input", patch{file: "insert_entries.sql", old: "not between 0 and 9e12", new: "not between 0 and 1e308"}},
 		{"dead_letters", patch{file: "finish.sql", old: ">= q.max_attempts then 'dead'", new: "> q.max_attempts then 'dead'"}},
+		{"tokens", patch{file: "token_hashes.sql", old: "t.dropped_at is null and (t.expires_at is null or t.expires_at > clock_timestamp())", new: "t.dropped_at is null"}},
+		{"tokens", patch{file: "token_hashes.sql", old: "if exists (select from posthaste.issued_tokens)", new: "if exists (select from posthaste.tokens)"}},
+		{"tokens", patch{file: "token_hashes.sql", old: "where t.dropped_at is null and (t.", new: "where (t."}},
 		{"leases", patch{file: "rescue_claim.sql", old: "<= clock_timestamp()", new: "<= clock_timestamp() - interval '1 day'"}},
 		{"send", patch{file: "insert_entries.sql", old: "when p_send_ats[n] > v_now then p_send_ats[n]", new: "when false then p_send_ats[n]"}},
 	} {

@@ -34,6 +34,8 @@ begin
         ('posthaste_sender', 'send_rows'),
         ('posthaste_sender', 'copy_begin'),
         ('posthaste_sender', 'plain_headers'),
+        ('posthaste_sender', 'idempotency_begin'),
+        ('posthaste_sender', 'idempotency_end'),
         ('posthaste_receiver', 'receive'),
         ('posthaste_receiver', 'ack'),
         ('posthaste_receiver', 'fail'),
@@ -54,7 +56,9 @@ begin
         ('posthaste_receiver', 'fetch'),
         ('posthaste_receiver', 'settle'),
         ('posthaste_receiver', 'rescue'),
-        ('posthaste_receiver', 'maintain')
+        ('posthaste_receiver', 'maintain'),
+        ('posthaste_receiver', 'tick'),
+        ('posthaste_receiver', 'tick_in')
       ) l (role, function)
       join pg_catalog.pg_roles r on r.rolname = l.role
   loop

@@ -216,7 +216,7 @@ func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 		without("a bound", patch{file: "carry_slot.sql", old: "v_left int := 10000;", new: "v_left int := 2147483647;"}),
 		without("going on", patch{file: "carry_slot.sql", old: "if k.slot is null or k.due_at <= v_reached then", new: "if true then"}),
 		without("knowing what is carried", patch{file: "slot_unread.sql", old: "where y.slot = p_slot and y.queue_id", new: "where false and y.queue_id"}),
-		without("forgetting", patch{file: "forget_cancelled.sql", old: "limit 10000);", new: "limit 0);"}))
+		without("forgetting", patch{file: "forget_cancelled.sql", old: "v_left int := 10000;", new: "v_left int := 0;"}))
 }
 
 // A look over very many lanes stops after a bounded number of probes, and the

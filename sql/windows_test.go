@@ -44,15 +44,18 @@ func seed(t testing.TB) uint64 {
 }
 
 // Each committed message ends exactly once for each subscription, none is handed
-// out twice as the same attempt, none early, none that was rolled back: with
+// out twice as the same attempt, none early, none that was rolled back, cancelled
+// or purged, none with a dedupe key in use; and at the end nothing is held: with
 // concurrent senders that roll back, use savepoints, stay open, prepare, and
 // claim between their sends; receivers that roll back; leases that end; workers
-// that vanish while two of their connections settle; and a ring that turns.
+// that vanish while two of their connections settle; a ring that turns; and what
+// else queues can be told to do, by lot.
 func TestInterleaving(t *testing.T) {
-	for _, shape := range []shape{crowd, narrow, runaway} {
+	for i, shape := range []shape{crowd, narrow, runaway} {
 		t.Run(shape.name, func(t *testing.T) {
-			x := &interleaving{shape: shape, t: t, url: testpg.New(t), seed: seed(t)}
-			x.run(seconds(t, 10), patience)
+			x := &interleaving{shape: shape, crew: crew{t: t, url: testpg.New(t), seed: seed(t)}}
+			x.features = drawn(rand.New(rand.NewPCG(x.seed, uint64(i)<<32)))
+			x.run(seconds(t, 6), patience)
 			for _, f := range x.faults {
 				t.Error(f)
 			}
@@ -66,17 +69,46 @@ func TestInterleaving(t *testing.T) {
 // twins are the shipped functions with one condition broken. The interleavings
 // must find each, or they prove nothing: within a minute on a machine that does
 // nothing else, and what took longer is told.
-var twins = []struct{ name, file, old, new string }{
+var twins = []struct {
+	name, file, old, new string
+	features
+}{
 	{"late transaction ignored", "window_ranges.sql",
-		"where pg_visible_in_snapshot(x, s1)", "where false"},
+		"where pg_visible_in_snapshot(x, s1)", "where false", features{}},
 	{"own transaction id not recorded", "snapshot_now.sql",
-		"if own is null or own >= pg_snapshot_xmax(s) then", "if true then"},
+		"if own is null or own >= pg_snapshot_xmax(s) then", "if true then", features{}},
 	{"edge of the due time", "due_slice.sql",
-		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and "},
+		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and ", features{}},
 	{"slot checked only before its lock", "truncate_slot.sql",
-		"if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then", "if false then"},
+		"if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then", "if false then", features{}},
+	{"cancelling outside the lock", "hold_message.sql",
+		"    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n", features{}},
+	{"withdrawn ones not sifted", "withdraw.sql",
+		"  if h.due_at is null and not v_keyed then\n    perform", "  if false then\n    perform", features{}},
+	{"a filter that is not asked for due ones", "due_is_for.sql",
+		"if s.filter is not null then", "if false then", features{}},
 	{"rescue racing a settle", "settle_claim.sql",
-		"    if found then\n", "    if true then\n"},
+		"    if found then\n", "    if true then\n", features{}},
+	{"a claim of several priorities that asks for too much", "claim.sql",
+		"v_first, p_number), p_max - handed,", "v_first, p_number), p_max,", features{priorities: true}},
+	{"a priority without lanes", "part_lanes.sql",
+		"update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;", "null;", features{priorities: true}},
+	{"subscribing without those in flight", "subscribe.sql",
+		"then (select c.s from posthaste.counted c)", "then (select format('%s:%s:', pg_snapshot_xmax(c.s), pg_snapshot_xmax(c.s))::pg_snapshot from posthaste.counted c)", features{guests: true}},
+	{"a slot that waits for who unsubscribed", "slot_unread.sql",
+		"where u.queue_id = x.id and u.dropped_at is null order by", "where u.queue_id = x.id order by", features{guests: true}},
+	{"purging beside a claim", "purge.sql",
+		"  perform posthaste.lock_lanes(v_queue);\n", "  null;\n", features{purging: true}},
+	{"purging without what is due later", "purge.sql",
+		"pg_visible_in_snapshot(e.xid, v_purge) and", "false and", features{purging: true}},
+	{"handed out once and known by its number", "claim.sql",
+		"      p_worker, case when not at_most_once then p_number end,", "      p_worker, p_number,", features{once: true}},
+	{"a number that is used again", "claim.sql",
+		"  if p_again then\n", "  if false then\n", features{}},
+	{"a dedupe key taken in its window", "insert_once.sql",
+		"where d.until <= v_now\n      returning", "\n      returning", features{dedupe: true}},
+	{"history without what was open", "keep_history.sql",
+		"insert into posthaste.history_aside (reader, claim) values (v_reader, c.id);", "null;", features{retention: true}},
 }
 
 func TestInterleavingFindsBrokenTwins(t *testing.T) {
@@ -88,7 +120,7 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 			for n, end := 0, begun.Add(most); time.Now().Before(end); n++ {
 				url := testpg.New(t)
 				breakFunction(t, url, twin.file, twin.old, twin.new)
-				x := &interleaving{shape: shapes[n%len(shapes)], t: t, url: url, seed: seed(t)}
+				x := &interleaving{shape: shapes[n%len(shapes)], features: twin.features, crew: crew{t: t, url: url, seed: seed(t)}}
 				x.run(min(10*time.Second, time.Until(end)), 5*time.Second)
 				if len(x.faults) > 0 {
 					t.Logf("found after %s: %s", time.Since(begun).Round(time.Second), x.faults[0])

@@ -16,7 +16,7 @@ import (
 // oldest age) come from posthaste.Engine's Queues.
 type Prometheus struct {
 	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
-	rescued, lost, clock                        prometheus.Counter
+	rescued, lost, clock, ticked, missed        prometheus.Counter
 	durations                                   durations
 }
 
@@ -28,19 +28,44 @@ func NewPrometheus() *Prometheus {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	return &Prometheus{
+	p := &Prometheus{
 		claimed:    vec("posthaste_deliveries_claimed_total", "Deliveries that were handed out to this process.", "queue", "subscription"),
-		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by what became of them: done, retried, dead, released.", "queue", "subscription", "outcome"),
+		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by what became of them: done, retried, dead, released, failed (at most once).", "queue", "subscription", "outcome"),
 		duplicates: vec("posthaste_possible_duplicates_total", "Outcomes that the store refused because the delivery was no longer this process's: the message may have been handled twice.", "queue", "subscription"),
 		woken:      vec("posthaste_wakeups_total", "Sleeps of fetchers that the doorbell ended.", "queue", "subscription"),
 		errors:     vec("posthaste_task_errors_total", "Failures of background tasks, each of which is tried again.", "task"),
 		rescued:    counter("posthaste_deliveries_rescued_total", "Deliveries of lost holders that this process had handed out anew."),
 		lost:       counter("posthaste_worker_lost_total", "How often this process was declared lost and registered anew."),
 		clock:      counter("posthaste_clock_set_back_total", "How often a round of upkeep of this process found the clock of the store set back."),
+		ticked:     counter("posthaste_ticks_sent_total", "Messages of schedules that this process sent."),
+		missed:     counter("posthaste_ticks_missed_total", "Ticks of schedules that this process found to be over and that got no message of their own."),
 		durations: durations{
 			desc:   prometheus.NewDesc("posthaste_handler_duration_seconds", "How long handlers ran, in seconds, by what became of their deliveries.", []string{"queue", "subscription", "outcome"}, nil),
 			series: map[[3]string]*histogram{},
 		},
+	}
+	for _, task := range tasks {
+		p.errors.WithLabelValues(task)
+	}
+	return p
+}
+
+// tasks are the background tasks of a worker that may fail; one more, claim,
+// names its queue too.
+var tasks = []string{"heartbeat", "maintain", "reconcile", "rescue", "settle", "start", "tick"}
+
+// Expect shows the counters of what a worker reads from the start, at zero:
+// what was not there before cannot be seen to grow. Call it with the worker's
+// Reads.
+func (p *Prometheus) Expect(reads ...posthaste.QueueRef) {
+	for _, ref := range reads {
+		for _, vec := range []*prometheus.CounterVec{p.claimed, p.duplicates, p.woken} {
+			vec.WithLabelValues(ref.Queue, ref.Subscription)
+		}
+		for _, outcome := range []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Dead, posthaste.Released, posthaste.Failed} {
+			p.settled.WithLabelValues(ref.Queue, ref.Subscription, string(outcome))
+		}
+		p.errors.WithLabelValues("claim " + ref.Queue)
 	}
 }
 
@@ -52,7 +77,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		p.claimed.WithLabelValues(e.Queue, e.Subscription).Add(count)
 	case posthaste.EventSettled:
 		p.settled.WithLabelValues(e.Queue, e.Subscription, string(e.Outcome)).Add(count)
-		if e.Outcome != posthaste.Released { // no handler ran
+		if e.Outcome != posthaste.Released || e.Duration > 0 { // else no handler ran
 			p.durations.observe([3]string{e.Queue, e.Subscription, string(e.Outcome)}, e.Duration.Seconds(), uint64(count))
 		}
 	case posthaste.EventDuplicate:
@@ -63,6 +88,9 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		p.errors.WithLabelValues(e.Task).Inc()
 	case posthaste.EventRescued:
 		p.rescued.Add(count)
+	case posthaste.EventTicked:
+		p.ticked.Add(float64(e.Count))
+		p.missed.Add(float64(e.Missed))
 	case posthaste.EventLost:
 		p.lost.Inc()
 	case posthaste.EventClock:
@@ -71,7 +99,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 }
 
 func (p *Prometheus) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, &p.durations}
+	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations}
 }
 
 // Describe implements [prometheus.Collector].

@@ -58,7 +58,7 @@ func (t slogTelemetry) Event(ctx context.Context, e posthaste.Event) {
 
 func levelOf(e posthaste.Event) slog.Level {
 	switch {
-	case e.Outcome == posthaste.Dead:
+	case e.Outcome == posthaste.Dead, e.Outcome == posthaste.Failed:
 		return slog.LevelError
 	case e.Kind == posthaste.EventDuplicate, e.Kind == posthaste.EventLost, e.Kind == posthaste.EventClock, e.Kind == posthaste.EventError,
 		e.Outcome == posthaste.Retried, e.Outcome == posthaste.Lost:

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +31,7 @@ var events = []posthaste.Event{
 	{Kind: posthaste.EventWoken, Queue: "q", Subscription: "default"},
 	{Kind: posthaste.EventLost},
 	{Kind: posthaste.EventClock},
+	{Kind: posthaste.EventTicked, Count: 2, Missed: 3},
 	{Kind: posthaste.EventError, Task: "settle", Err: errors.New("away")},
 }
 
@@ -63,7 +67,9 @@ func TestPrometheus(t *testing.T) {
 					name += " " + l.GetValue()
 				}
 			}
-			got[name] = valueOf(m)
+			if value := valueOf(m); value != "0" { // what is shown before it happens
+				got[name] = value
+			}
 		}
 	}
 	want := map[string]string{
@@ -77,6 +83,8 @@ func TestPrometheus(t *testing.T) {
 		"posthaste_deliveries_rescued_total":          "16",
 		"posthaste_worker_lost_total":                 "4",
 		"posthaste_clock_set_back_total":              "4",
+		"posthaste_ticks_sent_total":                  "8",
+		"posthaste_ticks_missed_total":                "12",
 		"posthaste_handler_duration_seconds done":     "20 runs, 0.060 s, 0 up to 2.5 ms, 20 up to 5 ms",
 		"posthaste_handler_duration_seconds dead":     "4 runs, 8.000 s, 0 up to 2.5 ms, 0 up to 5 ms",
 	}
@@ -87,6 +95,37 @@ func TestPrometheus(t *testing.T) {
 	}
 	if len(got) != len(want) {
 		t.Errorf("metrics %v", got)
+	}
+}
+
+// Every background task of a worker is shown before it fails.
+func TestPrometheusKnowsTheTasks(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../worker/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(telemetry.NewPrometheus())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`task: "([a-z]+)"`).FindAllStringSubmatch(string(text), -1) {
+			tasks++
+			if !strings.Contains(fmt.Sprint(families), `value:"`+m[1]+`"`) {
+				t.Errorf("%s: task %s is not shown", file, m[1])
+			}
+		}
+	}
+	if tasks < 5 {
+		t.Errorf("only %d tasks were found", tasks)
 	}
 }
 

@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -123,7 +125,7 @@ func (a *acknowledger) collect() bool {
 }
 
 func (a *acknowledger) settleAll(ctx context.Context) {
-	for rest := a.batch; len(rest) > 0; {
+	for rest := a.closedBefore(a.batch); len(rest) > 0; {
 		n := min(len(rest), settleMost)
 		a.settle(ctx, rest[:n], false)
 		rest = rest[n:]
@@ -137,16 +139,43 @@ func (a *acknowledger) settleAll(ctx context.Context) {
 	}
 }
 
+// closedBefore tells of the outcomes that nobody records, for handing the
+// messages out has settled them, and returns the others.
+func (a *acknowledger) closedBefore(batch []outcome) []outcome {
+	if !slices.ContainsFunc(batch, func(o outcome) bool { return o.once }) {
+		return batch
+	}
+	var rest []outcome
+	for i := range batch {
+		o := &batch[i]
+		if !o.once {
+			rest = append(rest, *o)
+			continue
+		}
+		a.rt.held.settled(o.seg, 1)
+		became := posthaste.Done
+		if o.cause != nil {
+			became = posthaste.Failed
+			if o.Error == "" { // snoozed, which it cannot be
+				o.Error = errorText(o.cause)
+			}
+			o.Outcome = became
+		}
+		a.tally.settled(a.rt, o, became)
+	}
+	return rest
+}
+
 // settle records outcomes until the store has answered for each. last says
 // that they were refused for their content before and changed since.
 func (a *acknowledger) settle(ctx context.Context, batch []outcome, last bool) {
-	unsure := false
+	unsure, began := false, time.Now()
 	for {
 		results, err := a.call(ctx, batch)
 		switch {
 		case err == nil:
 			a.retry.worked()
-			a.answered(ctx, batch, results, unsure, last)
+			a.answered(ctx, batch, results, began, unsure, last)
 			return
 		case !uncertain(err) && len(batch) > 1:
 			// One of them spoils the call: find out which.
@@ -155,7 +184,7 @@ func (a *acknowledger) settle(ctx context.Context, batch []outcome, last bool) {
 			a.settle(ctx, batch[half:], last)
 			return
 		case !uncertain(err):
-			a.answered(ctx, batch, []posthaste.SettleResult{{Delivery: batch[0].Delivery, Err: err}}, unsure, last)
+			a.answered(ctx, batch, []posthaste.SettleResult{{Delivery: batch[0].Delivery, Err: err}}, began, unsure, last)
 			return
 		}
 		unsure = true
@@ -186,7 +215,7 @@ func (a *acknowledger) call(ctx context.Context, batch []outcome) (results []pos
 }
 
 // answered acts on the store's answers.
-func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []posthaste.SettleResult, unsure, last bool) {
+func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []posthaste.SettleResult, began time.Time, unsure, last bool) {
 	var again []outcome
 	from := 0 // outcomes of one segment usually follow each other
 	for i := range batch {
@@ -195,21 +224,28 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 			a.closed(batch[from:i], last)
 			from = i
 		}
+		if o.key != "" && (results[i].Err == nil || last) {
+			a.rt.held.restart(o.seg, o.key)
+		}
 		switch r := &results[i]; {
 		case r.Err != nil && !last:
 			again = append(again, a.mended(o, r.Err))
 		case r.Err != nil:
+			o.followed(began, "", r.Err)
 			a.rt.log.Error("the store refuses this outcome; the message runs again once the worker has ended",
 				append(o.attrs(), slog.Any("error", r.Err))...)
 			a.rt.tell(posthaste.Event{Kind: posthaste.EventError, Task: a.retry.task, Err: r.Err, Queue: o.seg.sub.ref.Queue, Message: o.message, Delivery: o.Delivery})
 		case r.Settled:
+			o.followed(began, cmp.Or(r.Outcome, o.Outcome), nil)
 			a.tally.settled(a.rt, o, r.Outcome)
 		case unsure && a.rt.held.lives(o.seg):
 			// The first try had its effect and lost its answer.
+			o.followed(began, o.Outcome, nil)
 			a.tally.settled(a.rt, o, o.Outcome)
-		case o.Outcome == posthaste.Released, o.Outcome == posthaste.Done && o.seg.sub.single:
-			// Somebody else has it already, or the handler settled it itself.
+		case o.Outcome == posthaste.Released && o.cause == nil, o.Outcome == posthaste.Done && o.seg.sub.single:
+			// It never started here, or the handler settled it itself.
 		default:
+			o.followed(began, "", nil)
 			a.duplicate(o)
 		}
 	}
@@ -245,6 +281,13 @@ func (a *acknowledger) duplicate(o *outcome) {
 	a.rt.log.Warn("a delivery was no longer ours when it ended: the message may have been handled twice", o.attrs()...)
 	a.rt.tell(posthaste.Event{Kind: posthaste.EventDuplicate, Queue: o.seg.sub.ref.Queue, Subscription: o.seg.sub.ref.Subscription,
 		Message: o.message, Delivery: o.Delivery, Attempt: o.attempt, Outcome: o.Outcome, Count: 1, Duration: o.Duration, Err: o.cause})
+}
+
+// followed tells who follows the delivery how its settling, sent at began, ended.
+func (o *outcome) followed(began time.Time, became posthaste.Outcome, err error) {
+	if o.trace != nil {
+		o.trace.Settled(began, became, err)
+	}
 }
 
 func (o *outcome) attrs() []any {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/posthaste-mq/posthaste"
@@ -31,10 +32,14 @@ func newSegment(sub *subscription, worker posthaste.WorkerID, items []posthaste.
 type subscription struct {
 	ref         posthaste.QueueRef
 	handler     posthaste.Handler
-	sink        posthaste.Sink
+	many        many // in place of handler, where a call gets several messages
+	middleware  []func(posthaste.Handler) posthaste.Handler
 	concurrency int
 	batch       int64 // the most messages of one call
+	sized       bool  // by BatchSize
 	single      bool
+	// once says that handing its messages out settles them.
+	once atomic.Bool
 
 	// head is the oldest segment that may have items left. The list begins
 	// with a spent segment and is never empty.
@@ -49,6 +54,9 @@ type subscription struct {
 	// completed counts the messages whose outcome the acknowledger has got.
 	completed atomic.Int64
 
+	inOrder atomic.Bool
+	order   *order // of an ordered queue; guarded by holdings.mu
+
 	active int  // goroutines at work, guarded by pool.mu
 	hungry bool // waits for one, guarded by pool.mu
 }
@@ -58,6 +66,26 @@ func (s *subscription) ready() {
 	s.tail = newSegment(s, 0, nil)
 	s.head.Store(s.tail)
 	s.wanted = make(chan struct{}, 1)
+}
+
+// wrap puts middleware around the handler, the first one outermost.
+func (s *subscription) wrap(middleware []func(posthaste.Handler) posthaste.Handler) {
+	chain := func(h posthaste.Handler) posthaste.Handler {
+		for _, around := range slices.Backward(middleware) {
+			h = around(h)
+		}
+		return h
+	}
+	if len(middleware) == 0 {
+		return
+	}
+	if s.handler != nil {
+		s.handler = chain(s.handler)
+	} else if b, ok := s.many.(interface {
+		wrap(func(posthaste.Handler) posthaste.Handler)
+	}); ok {
+		b.wrap(chain)
+	}
 }
 
 // append makes a segment available. It needs holdings.mu.

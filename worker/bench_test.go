@@ -53,7 +53,7 @@ func (e *stubEngine) Settle(_ context.Context, s []posthaste.Settlement) ([]post
 }
 
 func (e *stubEngine) Queues(context.Context, ...string) ([]posthaste.QueueInfo, error) {
-	return []posthaste.QueueInfo{{Name: "q"}}, nil
+	return []posthaste.QueueInfo{{Name: "q", Subscriptions: []posthaste.SubscriptionInfo{{Name: "default"}}}}, nil
 }
 func (e *stubEngine) Register(context.Context, posthaste.WorkerInfo) (posthaste.WorkerID, error) {
 	return 1, nil

@@ -17,7 +17,7 @@ type Config struct {
 	Name string
 	// Version is the program's version, shown beside the name. Default "".
 	Version string
-	// Concurrency bounds how many handlers (or sink batches) run at the same
+	// Concurrency bounds how many calls of handlers and sinks run at the same
 	// time in this worker, over all queues. Default 100; 1 to 100,000.
 	Concurrency int
 	// Batch is the most messages that one claim asks for. Smaller claims are
@@ -40,14 +40,21 @@ type Config struct {
 	// Default 5 s; at least 1 ms.
 	Overrun time.Duration
 	// Middleware wraps every handler of messages, the first one outermost.
-	// Sinks are not wrapped. Default none.
+	// Sinks are not wrapped. Around a batch handler it runs for each message by
+	// itself, on a goroutine of its own, and what it calls takes the message into
+	// the batch: docs/handlers.md tells how. Default none.
 	Middleware []func(posthaste.Handler) posthaste.Handler
+	// Codecs decode payloads for [Handle] and [HandleBatch], beside JSON and raw
+	// bytes; the first that has a message's content type does. Default none.
+	Codecs []posthaste.Codec
 	// Logger gets what people should know: failed attempts, panics with their
 	// stacks, possible duplicates, trouble with the store; each success only at
 	// debug level. Default slog.Default().
 	Logger *slog.Logger
 	// Telemetry gets every event. Default none.
 	Telemetry posthaste.Telemetry
+	// Tracing follows single messages. Default none.
+	Tracing posthaste.Tracing
 }
 
 func (c *Config) setDefaults() {
@@ -85,14 +92,18 @@ func (c *Config) check() error {
 	for i, m := range c.Middleware {
 		fault(m == nil, fmt.Sprintf("Middleware[%d]", i), "is nil")
 	}
+	for i, codec := range c.Codecs {
+		fault(codec == nil || len(codec.ContentTypes()) == 0, fmt.Sprintf("Codecs[%d]", i), "is nil or has no content type")
+	}
 	return errors.Join(faults...)
 }
 
 // An Option tunes one handler.
 type Option func(*subscription)
 
-// Concurrency bounds how many messages of the queue (or batches, for a sink)
-// this worker handles at the same time. The default is Config.Concurrency.
+// Concurrency bounds how many messages of the queue (or batches, for a sink or
+// batch handler) this worker handles at the same time. The default is
+// Config.Concurrency, and 4 for a batch handler.
 // With 1, fresh messages are handled one after the other in the order in which
 // they were handed out.
 func Concurrency(n int) Option { return func(s *subscription) { s.concurrency = n } }
@@ -101,9 +112,18 @@ func Concurrency(n int) Option { return func(s *subscription) { s.concurrency = 
 // The default is [posthaste.DefaultSubscription].
 func Subscription(name string) Option { return func(s *subscription) { s.ref.Subscription = name } }
 
-// SinkBatch is the most messages that a sink gets in one call (default 100; 1
-// to [posthaste.MaxPlaces]). It has no meaning for handlers.
-func SinkBatch(n int) Option { return func(s *subscription) { s.batch = int64(n) } }
+// BatchSize is the most messages that a sink or batch handler gets in one call
+// (default 100; 1 to [posthaste.MaxPlaces]). Handlers of single messages refuse
+// it.
+func BatchSize(n int) Option {
+	return func(s *subscription) { s.batch, s.sized = int64(n), true }
+}
+
+// Middleware wraps this handler alone, within Config.Middleware and the first
+// one outermost. Sinks refuse it.
+func Middleware(around ...func(posthaste.Handler) posthaste.Handler) Option {
+	return func(s *subscription) { s.middleware = append(s.middleware, around...) }
+}
 
 // Transactional says that the handler settles its deliveries itself, each
 // inside a transaction of its own, so that effects and settling commit

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	goruntime "runtime"
 	"time"
 
@@ -38,10 +39,13 @@ type fetcher struct {
 	found   time.Duration // when something was found last
 	retry   backoff
 	alone   aloneState
+	// limited: what is handed out counts against limits, and nothing is prefetched
+	// that others could start. Taken to be so until a claim was answered.
+	limited bool
 }
 
 func newFetcher(rt *runtime, sub *subscription) *fetcher {
-	return &fetcher{rt: rt, sub: sub, target: firstTarget, payload: 4 << 20, at: now(),
+	return &fetcher{rt: rt, sub: sub, target: firstTarget, limited: true, payload: 4 << 20, at: now(),
 		retry: backoff{rt: rt, task: "claim " + sub.ref.Queue}}
 }
 
@@ -51,8 +55,9 @@ func (f *fetcher) run(ctx context.Context) {
 		if want == 0 {
 			return
 		}
+		began := now()
 		found, err := f.gatedClaim(ctx, want)
-		if err == nil && f.drained(found, want) {
+		if err == nil && f.drained(found, want, began) {
 			found, err = f.sleep(ctx)
 		}
 		switch {
@@ -67,8 +72,9 @@ func (f *fetcher) run(ctx context.Context) {
 // drained reports whether to sleep after a claim: it found nothing, or less
 // than it could take after a pause in which nothing came. In that case the look
 // before falling asleep does for the empty claim that would follow; where
-// traffic is dense, claiming again is cheaper than arming the bell.
-func (f *fetcher) drained(found claimed, want int) bool {
+// traffic is dense, claiming again is cheaper than arming the bell. The pause
+// ended when the claim began: one that takes long says nothing of the traffic.
+func (f *fetcher) drained(found claimed, want int, began time.Duration) bool {
 	if f.mayRunAlone(found) {
 		return false
 	}
@@ -77,7 +83,7 @@ func (f *fetcher) drained(found claimed, want int) bool {
 	}
 	before := f.found
 	f.found = now()
-	return found.handed < want && f.found-before >= calm
+	return found.handed < want && began-before >= calm
 }
 
 // recover deals with a claim that failed.
@@ -97,7 +103,7 @@ func (f *fetcher) capacity(ctx context.Context) int {
 		if want := f.want(); want > 0 {
 			return want
 		}
-		f.sub.markAt(f.sub.buffered() - f.target/2)
+		f.sub.markAt(f.sub.buffered() - f.ahead()/2)
 		if want := f.want(); want > 0 { // changed before the mark was set
 			return want
 		}
@@ -120,12 +126,24 @@ func (f *fetcher) want() int {
 	}
 	buffered := f.sub.buffered()
 	startable := int64(f.rt.pool.room(f.sub)) * f.sub.batch
-	if buffered > 0 && buffered > f.target/2 {
+	ahead := f.ahead()
+	if f.limited && startable == 0 && buffered == 0 && f.rt.pool.crowdedOut(f.sub) {
+		ahead = 1 // or it would get no turn among the others
+	}
+	if buffered > 0 && buffered > ahead/2 {
 		return 0
 	}
-	want := min(startable+f.target-buffered, most)
+	want := min(startable+ahead-buffered, most)
 	want = min(want, max(1, int64(prefetchBytes/max(1, f.payload))))
 	return int(max(want, 0))
+}
+
+// ahead is how much to have prefetched beyond what can start at once.
+func (f *fetcher) ahead() int64 {
+	if f.limited {
+		return 0
+	}
+	return f.target
 }
 
 // full reports whether so much waits to be settled that nothing more should
@@ -162,6 +180,7 @@ type claimed struct {
 	handed    int
 	nextDue   time.Duration
 	wantsIdle bool // a message waits to run alone
+	atLimit   bool // the queue's own limits are reached
 	alone     bool // this is one
 }
 
@@ -214,20 +233,45 @@ func (f *fetcher) claim(ctx context.Context, limit int, idle bool) (claimed, err
 	}
 }
 
+// tellLost logs that the attempt before this one was lost: whoever held it
+// could not.
+func (f *fetcher) tellLost(d *posthaste.RawDelivery) {
+	if n := len(d.Story); n > 0 && d.Story[n-1].Outcome == posthaste.Lost {
+		f.rt.log.Warn("the attempt before this one was lost with its holder", slog.String("queue", f.sub.ref.Queue), slog.Any("message", d.MessageID),
+			slog.Any("delivery", d.ID), slog.Int("attempt", d.Attempt), slog.String("outcome", string(posthaste.Lost)), slog.String("holder", d.Story[n-1].Worker),
+			slog.String("error", d.Story[n-1].Error))
+	}
+}
+
 // keep takes over what a claim handed out.
 func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) claimed {
-	found := claimed{handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle}
+	found := claimed{handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle, atLimit: reply.AtLimit}
+	f.limited = reply.Limits
 	if found.handed == 0 {
 		f.rt.held.finish(req.Number, nil)
 		return found
 	}
+	for i := range reply.Deliveries {
+		f.tellLost(&reply.Deliveries[i])
+	}
 	found.alone = reply.Deliveries[0].Alone
+	f.sub.once.Store(reply.Deliveries[0].AtMostOnce)
 	bytes := 0
 	for i := range reply.Deliveries {
 		bytes += len(reply.Deliveries[i].Payload)
 	}
 	f.payload += (float64(bytes)/float64(found.handed) - f.payload) / 2
-	if f.rt.held.finish(req.Number, newSegment(f.sub, req.Worker, reply.Deliveries)) {
+	kept := false
+	if reply.InOrder {
+		f.sub.inOrder.Store(true)
+		var back []outcome
+		if kept, back = f.rt.held.finishOrdered(req.Number, f.sub, req.Worker, f.rt.config.Batch, reply.Deliveries); len(back) > 0 {
+			f.rt.acks.put(back)
+		}
+	} else {
+		kept = f.rt.held.finish(req.Number, newSegment(f.sub, req.Worker, reply.Deliveries))
+	}
+	if kept {
 		f.rt.tell(posthaste.Event{Kind: posthaste.EventClaimed, Queue: f.sub.ref.Queue, Subscription: f.sub.ref.Subscription, Count: found.handed})
 		f.rt.pool.start(f.sub)
 		// The handler first: what the fetcher does next would else keep it waiting
@@ -246,8 +290,10 @@ func (f *fetcher) sleep(ctx context.Context) (found claimed, err error) {
 	err = f.rt.bell.Sleep(ctx, f.sub.ref.Queue, func(context.Context) (posthaste.LookReply, error) {
 		var err error
 		looked = true
-		found, err = f.gatedClaim(ctx, max(1, f.want()))
-		reply := posthaste.LookReply{Found: found.handed > 0 || f.mayRunAlone(found), NextDue: found.nextDue}
+		if found, err = f.gatedClaim(ctx, max(1, f.want())); found.handed > 0 {
+			f.found = now()
+		}
+		reply := posthaste.LookReply{Found: found.handed > 0 || f.mayRunAlone(found), NextDue: found.nextDue, AtLimit: found.atLimit}
 		if wait := f.aloneIn(found); wait > 0 && (reply.NextDue < 0 || wait < reply.NextDue) {
 			reply.NextDue = wait
 		}

@@ -82,6 +82,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 		reply, err = h.rt.engine.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: h.rt.refs})
 		return err
 	})
+	answered := time.Now()
 	switch {
 	case posthaste.CodeOf(err) == posthaste.WorkerLost:
 		h.renew(ctx, worker)
@@ -94,6 +95,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	default:
 		h.retry.worked()
 		h.alive(sent)
+		h.rt.schedule.next(answered, reply.TickIn)
 		h.act(reply)
 	}
 	return true

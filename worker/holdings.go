@@ -62,8 +62,12 @@ func (h *holdings) lose(worker posthaste.WorkerID) (dropped int, news bool) {
 	h.worker = 0
 	h.registered = make(chan struct{})
 	for _, sub := range h.subs {
+		if sub.once.Load() {
+			continue // it runs nowhere else
+		}
 		items, _ := sub.takeAll()
-		dropped += len(items)
+		dropped += len(items) + len(sub.order.takeAll())
+		sub.order = nil
 	}
 	clear(h.segments)
 	h.open = 0
@@ -89,7 +93,7 @@ func (h *holdings) finish(number int64, seg *segment) bool {
 	if seg == nil {
 		return true
 	}
-	if seg.worker != h.worker {
+	if seg.worker != h.worker && !seg.sub.once.Load() {
 		return false
 	}
 	h.segments[seg] = struct{}{}
@@ -124,6 +128,13 @@ func (h *holdings) lives(seg *segment) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return seg.worker == h.worker
+}
+
+// waiting takes what waits for others of its key, to hand it back.
+func (h *holdings) waiting(sub *subscription) []*segment {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return sub.order.takeAll()
 }
 
 // memory tells what the store may be compared with: the registration, the

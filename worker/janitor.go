@@ -42,6 +42,7 @@ func (j *janitor) run(ctx context.Context) {
 		if reply.ClockSetBack {
 			j.rt.tell(posthaste.Event{Kind: posthaste.EventClock})
 		}
+		j.rt.rescued(reply.Rescued)
 		// While this worker itself handles messages it needs nobody to say so.
 		flowed := j.rt.completed()
 		if reply.More || flowed != seen {

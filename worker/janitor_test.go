@@ -10,7 +10,7 @@ import (
 )
 
 // clocked is a store of which the first of three rounds of upkeep finds that
-// its clock was set back.
+// its clock was set back, and hands out anew what was lost.
 type clocked struct {
 	posthaste.Engine
 	rounds atomic.Int32
@@ -18,16 +18,20 @@ type clocked struct {
 
 func (c *clocked) Maintain(context.Context) (posthaste.MaintainReply, error) {
 	n := c.rounds.Add(1)
-	return posthaste.MaintainReply{More: n < 3, ClockSetBack: n == 1}, nil
+	return posthaste.MaintainReply{More: n < 3, ClockSetBack: n == 1, Rescued: map[int32]int{1: 2}[n]}, nil
 }
 
-// A clock that was set back is an event, once.
-func TestClockSetBackIsAnEvent(t *testing.T) {
+// What a round of upkeep finds is told: a clock that was set back, and what it
+// rescued before the rescuer came to it.
+func TestUpkeepTellsWhatItFinds(t *testing.T) {
 	f := newFixture(t, posthaste.QueueOptions{})
 	c := &clocked{Engine: f.memory}
 	f.run(c, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 	f.until("upkeep went three rounds", func() bool { return c.rounds.Load() >= 3 })
 	if n := f.seen.told(posthaste.EventClock, ""); n != 1 {
-		t.Errorf("it was told %d times", n)
+		t.Errorf("the clock was told of %d times", n)
+	}
+	if n := f.seen.told(posthaste.EventRescued, ""); n != 2 {
+		t.Errorf("%d rescued deliveries were told of, not 2", n)
 	}
 }

@@ -17,6 +17,9 @@ type outcome struct {
 	message posthaste.MessageID
 	attempt int
 	cause   error
+	once    bool   // handing it out has settled it
+	key     string // of an ordered queue, closed until this is on record
+	trace   posthaste.Trace
 }
 
 // maxErrorBytes is where error texts are cut.
@@ -24,13 +27,17 @@ const maxErrorBytes = 4000
 
 // judge says how a delivery ended that returned err.
 func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration) outcome {
-	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt}
+	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt, once: d.AtMostOnce}
 	o.Delivery, o.Duration = d.ID, took
 	if err == nil {
 		o.Outcome = posthaste.Done
 		return o
 	}
 	o.cause = err
+	if after, ok := posthaste.SnoozeDelay(err); ok && !posthaste.IsPermanent(err) {
+		o.Outcome, o.RetryAfter = posthaste.Released, after
+		return o
+	}
 	o.Outcome = posthaste.Retried
 	o.Error = errorText(err)
 	if d.Timeout > 0 && took >= d.Timeout && errors.Is(err, context.DeadlineExceeded) {

@@ -40,6 +40,14 @@ type slot struct {
 	mu      sync.Mutex
 	out     []outcome // for the acknowledger to collect
 	runs    []run     // a supply, so that not every message allocates
+	ends    []end     // messages of ordered keys that are done, for advance
+	back    []outcome // what waited behind those that are not, for advance
+}
+
+// end says that a message of an ordered key is done.
+type end struct {
+	seg *segment
+	key string
 }
 
 func newPool(rt *runtime, limit int) *pool {
@@ -90,6 +98,14 @@ func (p *pool) room(sub *subscription) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, min(sub.concurrency-sub.active, p.limit-p.active))
+}
+
+// crowdedOut reports whether other subscriptions have all goroutines and sub has
+// none, so that nothing tells when there is room for it.
+func (p *pool) crowdedOut(sub *subscription) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return sub.active == 0 && p.active >= p.limit
 }
 
 // work handles messages until none is left.
@@ -249,7 +265,7 @@ func (p *pool) wait(ctx context.Context) bool {
 	}
 }
 
-// handle runs one message, or one batch of a sink. False means that the run
+// handle runs one message, or one call for many. False means that the run
 // was abandoned meanwhile and this goroutine has no place in the pool any more.
 func (s *slot) handle(seg *segment, low, high int64) (took time.Duration, ok bool) {
 	if len(s.runs) == 0 {
@@ -258,11 +274,18 @@ func (s *slot) handle(seg *segment, low, high int64) (took time.Duration, ok boo
 	r := &s.runs[0]
 	s.runs = s.runs[1:]
 	items := seg.items[low:high:high]
+	if seg.sub.many != nil {
+		r.call = &call{}
+		items, r.call.more = s.gather(items, seg.sub.batch-(high-low))
+	}
 	r.parent, r.seg, r.low, r.hi, r.began = s.pool.rt.handling, seg, low, high, now()
 	for i := range items {
 		if t := items[i].Timeout; t > 0 && (r.deadline == 0 || r.began+t < r.deadline) {
 			r.deadline = r.began + t
 		}
+	}
+	if tracing := s.pool.rt.config.Tracing; tracing != nil {
+		r.parent, r.traces = tracing.Handling(r.parent, items)
 	}
 	s.current.Store(r)
 	exited := func(err error) {
@@ -273,8 +296,8 @@ func (s *slot) handle(seg *segment, low, high int64) (took time.Duration, ok boo
 			s.pool.returned(s)
 		}
 	}
-	if seg.sub.sink != nil {
-		results := deliver(seg.sub.sink, r, items, exited)
+	if seg.sub.many != nil {
+		results := deliver(seg.sub.many, r, items, exited)
 		took = now() - r.began
 		if ok = r.end(runReturned); ok {
 			s.recordResults(r, results, took)
@@ -293,27 +316,89 @@ func (s *slot) call(handler posthaste.Handler, r *run, d *posthaste.RawDelivery,
 	return protect(func() error { return handler(r, *d) }, exited)
 }
 
+// gather takes up to n more, of segments that follow, so that what came in
+// many small claims is handled in few calls.
+func (s *slot) gather(items []posthaste.RawDelivery, n int64) (all []posthaste.RawDelivery, more []part) {
+	for n > 0 {
+		seg, low, high := s.sub.take(n)
+		if seg == nil {
+			break
+		}
+		items = append(items, seg.items[low:high]...) // a copy, for its capacity ends
+		more = append(more, part{seg, low, high})
+		n -= high - low
+	}
+	return items, more
+}
+
 // record keeps one outcome for all deliveries of a run.
 func (s *slot) record(r *run, err error, took time.Duration) {
-	s.put(r, took, func(int64) posthaste.SinkResult { return posthaste.SinkResult{Err: err} })
+	s.put(r, took, func(int) posthaste.SinkResult { return posthaste.SinkResult{Err: err} })
 }
 
 func (s *slot) recordResults(r *run, results []posthaste.SinkResult, took time.Duration) {
-	s.put(r, took, func(i int64) posthaste.SinkResult { return results[i] })
+	s.put(r, took, func(i int) posthaste.SinkResult { return results[i] })
 }
 
-func (s *slot) put(r *run, took time.Duration, result func(i int64) posthaste.SinkResult) {
-	rt := s.pool.rt
-	stopped := rt.handling.Err() != nil
+func (s *slot) put(r *run, took time.Duration, result func(i int) posthaste.SinkResult) {
+	for i, trace := range r.traces {
+		trace.Handled(r.answer(i, result).Err)
+	}
 	s.mu.Lock()
-	for i := r.low; i < r.hi; i++ {
-		d := &r.seg.items[i]
-		answer := result(i - r.low)
-		if answer.Err != nil && stopped {
+	n := s.putPart(r, part{r.seg, r.low, r.hi}, 0, took, result)
+	if r.call != nil {
+		for _, p := range r.call.more {
+			n = s.putPart(r, p, n, took, result)
+		}
+	}
+	s.mu.Unlock()
+	s.pool.rt.acks.ring()
+	if len(s.ends) > 0 || len(s.back) > 0 {
+		s.advance()
+	}
+}
+
+// advance lets the next messages of ordered keys follow those that ended.
+func (s *slot) advance() {
+	rt := s.pool.rt
+	for _, e := range s.ends {
+		rt.held.ended(e.seg, e.key)
+	}
+	clear(s.ends)
+	s.ends = s.ends[:0]
+	if len(s.back) > 0 {
+		rt.acks.put(s.back)
+		s.back = nil
+	}
+}
+
+// putPart keeps the outcomes of a part that begins with the run's n-th message,
+// and returns the number of the next part's first.
+func (s *slot) putPart(r *run, p part, n int, took time.Duration, result func(i int) posthaste.SinkResult) int {
+	stopped := s.pool.rt.handling.Err() != nil
+	for i := p.low; i < p.high; i++ {
+		d := &p.seg.items[i]
+		answer := r.answer(n, result)
+		o := judge(d, p.seg, answer.Err, took)
+		if r.traces != nil {
+			o.trace = r.traces[n]
+		}
+		n++
+		if o.cause != nil && stopped && o.Outcome != posthaste.Released && !o.once {
 			continue // interrupted, not failed: it runs again elsewhere
 		}
-		o := judge(d, r.seg, answer.Err, took)
 		o.Receipt = answer.Receipt
+		if p.seg.sub.inOrder.Load() && d.Key != "" {
+			if o.Outcome == posthaste.Done {
+				// Its next one only when this is on record: a crash may not lose
+				// the first of two and keep the second.
+				s.ends = append(s.ends, end{p.seg, d.Key})
+			} else {
+				// Before this is on record, for its answer opens the key again.
+				o.key = d.Key
+				s.back = append(s.back, s.pool.rt.held.unfinished(p.seg, d.Key)...)
+			}
+		}
 		s.out = append(s.out, o)
 		// The segment stays until its last message is settled; what is heavy
 		// about this one need not. An abandoned sink may still read it.
@@ -321,8 +406,7 @@ func (s *slot) put(r *run, took time.Duration, result func(i int64) posthaste.Si
 			d.Payload, d.Headers, d.Story = nil, nil, nil
 		}
 	}
-	s.mu.Unlock()
-	rt.acks.ring()
+	return n
 }
 
 // returned gives back the slot of a goroutine that had been abandoned.

@@ -35,14 +35,22 @@ func (r *rescuer) run(ctx context.Context) {
 			continue
 		}
 		r.retry.worked()
+		r.rt.rescued(lost)
 		if lost > 0 {
-			r.rt.log.Info("handed out anew what a lost holder had", slog.Int("deliveries", lost))
-			r.rt.tell(posthaste.Event{Kind: posthaste.EventRescued, Count: lost})
 			continue // there may be more
 		}
 		select {
 		case <-r.wake:
 		case <-ctx.Done():
 		}
+	}
+}
+
+// rescued tells of deliveries that were handed out anew, by a rescuer or by a
+// round of maintenance.
+func (rt *runtime) rescued(lost int) {
+	if lost > 0 {
+		rt.log.Info("handed out anew what a lost holder had", slog.Int("deliveries", lost))
+		rt.tell(posthaste.Event{Kind: posthaste.EventRescued, Count: lost})
 	}
 }

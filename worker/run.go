@@ -27,9 +27,53 @@ type run struct {
 	began    time.Duration
 	deadline time.Duration // 0: none
 	state    atomic.Int32
-	mu       sync.Mutex
-	inner    context.Context
-	cancel   context.CancelFunc
+	call     *call // of a call for many
+	// traces follow the deliveries, in order; nil where nothing is followed.
+	traces []posthaste.Trace
+	mu     sync.Mutex
+	inner  context.Context
+	cancel context.CancelFunc
+}
+
+// part is items of one segment that follow each other.
+type part struct {
+	seg       *segment
+	low, high int64
+}
+
+// call is what a run of several messages needs beside.
+type call struct {
+	more []part // messages of further segments
+	mu   sync.Mutex
+	// answers are what is known of single messages, whatever becomes of the rest.
+	answers map[int]error
+}
+
+// answer notes what became of the i-th message.
+func (c *call) answer(i int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answers == nil {
+		c.answers = map[int]error{}
+	}
+	c.answers[i] = err
+}
+
+func (c *call) answered(i int) (err error, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err, ok = c.answers[i]
+	return err, ok
+}
+
+// answer is what became of the i-th message of a run whose result is known.
+func (r *run) answer(i int, result func(i int) posthaste.SinkResult) posthaste.SinkResult {
+	if r.call != nil {
+		if err, ok := r.call.answered(i); ok {
+			return posthaste.SinkResult{Err: err}
+		}
+	}
+	return result(i)
 }
 
 const (
@@ -113,6 +157,7 @@ func (r *run) Value(key any) any {
 type panicError struct {
 	value any
 	stack []byte
+	told  bool // the stack is in the log; known to the acknowledger alone
 }
 
 func (e *panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.value) }
@@ -131,7 +176,7 @@ func protect(f func() error, exited func(error)) (err error) {
 			return
 		}
 		if value := recover(); value != nil {
-			err = &panicError{value, debug.Stack()}
+			err = &panicError{value: value, stack: debug.Stack()}
 			return
 		}
 		exited(errExit{})
@@ -141,11 +186,11 @@ func protect(f func() error, exited func(error)) (err error) {
 	return err
 }
 
-// deliver calls the sink and makes sure that each delivery has an answer.
-func deliver(sink posthaste.Sink, ctx context.Context, batch []posthaste.RawDelivery, exited func(error)) []posthaste.SinkResult {
+// deliver makes a call for many and makes sure that each delivery has an answer.
+func deliver(to many, r *run, batch []posthaste.RawDelivery, exited func(error)) []posthaste.SinkResult {
 	var results []posthaste.SinkResult
 	err := protect(func() error {
-		results = sink.Deliver(ctx, batch)
+		results = to.deliver(r, batch)
 		return nil
 	}, exited)
 	if err == nil && len(results) != len(batch) {

@@ -111,6 +111,7 @@ func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 		w.subs[0].ready()
 		f := newFetcher(newRuntime(w), w.subs[0])
 		f.payload = 200
+		f.limited = false // as an answer said
 		return f
 	}
 	// pass lets a time pass in which n messages were completed.
@@ -134,6 +135,22 @@ func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 	if want := fast.want(); want != 1000 {
 		t.Errorf("with fast handlers it asks for %d, want a full batch", want)
 	}
+	fast.limited = true
+	if want := fast.want(); want != 10 {
+		t.Errorf("of a queue with limits it asks for %d, want what can start at once", want)
+	}
+	// Others have all goroutines: without one message waiting it would get none.
+	pool := fast.rt.pool
+	pool.active = pool.limit
+	if want := fast.want(); want != 1 {
+		t.Errorf("of a queue with limits that others crowd out it asks for %d, want 1", want)
+	}
+	fast.sub.active = 1
+	if want := fast.want(); want != 0 {
+		t.Errorf("of a queue with limits that has a goroutine it asks for %d beyond what can start", want)
+	}
+	pool.active, fast.sub.active = 0, 0
+	fast.limited = false
 	fast.payload = 8 << 20
 	if want := fast.want(); want != prefetchBytes/(8<<20) {
 		t.Errorf("with large payloads it asks for %d", want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ type runtime struct {
 	heart     *heartbeat
 	rescue    *rescuer
 	maintain  *janitor
+	schedule  *scheduler
 	reconcile *reconciler
 	lastBeat  atomic.Pointer[time.Time]
 
@@ -60,6 +62,7 @@ func newRuntime(w *Worker) *runtime {
 	rt.heart = newHeartbeat(rt)
 	rt.rescue = newRescuer(rt)
 	rt.maintain = newJanitor(rt)
+	rt.schedule = newScheduler(rt)
 	rt.reconcile = newReconciler(rt)
 	return rt
 }
@@ -114,25 +117,53 @@ func (rt *runtime) prepare(ctx context.Context) error {
 
 func (rt *runtime) checkQueues(ctx context.Context) error {
 	names := make([]string, len(rt.refs))
-	missing := map[string]bool{}
+	missing := map[posthaste.QueueRef]bool{}
 	for i, ref := range rt.refs {
 		names[i] = ref.Queue
-		missing[ref.Queue] = true
+		missing[ref] = true
 	}
 	return bounded(ctx, callTimeout, func(ctx context.Context) error {
-		infos, err := rt.engine.Queues(ctx, names...)
+		infos, err := rt.engine.Queues(ctx, slices.Compact(slices.Sorted(slices.Values(names)))...)
 		if err != nil {
 			return err
 		}
+		there := map[string]bool{}
 		for _, info := range infos {
-			delete(missing, info.Name)
+			there[info.Name] = true
+			if err := rt.learnMode(info); err != nil {
+				return err
+			}
+			for _, sub := range info.Subscriptions {
+				delete(missing, posthaste.QueueRef{Queue: info.Name, Subscription: sub.Name})
+			}
 		}
-		for name := range missing {
+		for ref := range missing {
+			if there[ref.Queue] {
+				return &posthaste.Error{Code: posthaste.NotFound, Field: "subscription",
+					Message: fmt.Sprintf("queue %q has no subscription %q", ref.Queue, ref.Subscription), Hint: "create it before its worker starts"}
+			}
 			return &posthaste.Error{Code: posthaste.NotFound, Field: "queue",
-				Message: fmt.Sprintf("there is no queue %q", name), Hint: "create it before its worker starts"}
+				Message: fmt.Sprintf("there is no queue %q", ref.Queue), Hint: "create it before its worker starts"}
 		}
 		return nil
 	})
+}
+
+// learnMode notes what the queue promises.
+func (rt *runtime) learnMode(info posthaste.QueueInfo) error {
+	for _, sub := range rt.subs {
+		if sub.ref.Queue != info.Name {
+			continue
+		}
+		once := info.Options.Mode == posthaste.AtMostOnce
+		if once && sub.single {
+			return &posthaste.Error{Code: posthaste.Invalid, Field: "mode",
+				Message: fmt.Sprintf("queue %q hands out at most once, and its handler wants to settle in transactions of its own", info.Name),
+				Hint:    "handing out settles already: register the handler without that option"}
+		}
+		sub.once.Store(once)
+	}
+	return nil
 }
 
 func (rt *runtime) openBell(ctx context.Context) error {
@@ -159,9 +190,10 @@ func (rt *runtime) start() {
 	rt.fetching, rt.stopFetch = context.WithCancel(rt.base)
 	rt.claiming, rt.stopClaims = context.WithCancel(rt.base)
 	rt.handling, rt.stopRuns = context.WithCancelCause(rt.base)
+	rt.bell = shareBell(rt.fetching, rt.bell, rt.subs)
 	rt.acking.start(rt.base, rt.acks.run)
 	sweep := func(ctx context.Context) { rt.pool.sweep(ctx, rt.config.Overrun) }
-	for _, f := range []func(context.Context){rt.heart.run, rt.rescue.run, rt.maintain.run, rt.reconcile.run, sweep} {
+	for _, f := range []func(context.Context){rt.heart.run, rt.rescue.run, rt.maintain.run, rt.schedule.run, rt.reconcile.run, sweep} {
 		s := &service{}
 		s.start(rt.base, f)
 		rt.services = append(rt.services, s)
@@ -188,12 +220,15 @@ func (rt *runtime) shutdown() {
 	rt.stopClaims()
 	rt.handBack()
 
+	rt.runWhatIsOurs()
 	if !rt.pool.wait(grace) {
+		rt.pool.hold()
 		rt.stopRuns(errStopped)
 		last, cancel := context.WithTimeout(rt.base, time.Second)
 		rt.pool.wait(last) // those that obey get to say how they ended
 		cancel()
 	}
+	rt.loseWhatIsLeft()
 	last, cancel := context.WithTimeout(rt.base, callTimeout/2)
 	defer cancel()
 	rt.acks.flush(last)
@@ -210,17 +245,21 @@ var errStopped = &posthaste.Error{Code: posthaste.Unavailable, Message: "the wor
 
 // handBack releases what was claimed and has not started.
 func (rt *runtime) handBack() {
-	var released []outcome
+	var back []outcome
 	for _, sub := range rt.subs {
+		if sub.once.Load() {
+			continue // nobody takes them back
+		}
 		items, from := sub.takeAll()
 		for i := range items {
-			o := outcome{seg: from[i], message: items[i].MessageID, attempt: items[i].Attempt}
-			o.Delivery, o.Outcome = items[i].ID, posthaste.Released
-			released = append(released, o)
+			back = append(back, released(from[i], &items[i]))
+		}
+		for _, seg := range rt.held.waiting(sub) {
+			back = append(back, released(seg, &seg.items[0]))
 		}
 	}
-	if len(released) > 0 {
-		rt.acks.put(released)
+	if len(back) > 0 {
+		rt.acks.put(back)
 	}
 	// Claims whose answers never came are finished now, as far as they can be.
 	rt.held.forget()
@@ -230,6 +269,35 @@ func (rt *runtime) handBack() {
 	}
 	if err := rt.reconcile.compare(rt.base, worker, upTo, known); err != nil {
 		rt.log.Warn("could not compare with the store what this worker holds; what is left is rescued", slog.Any("error", err))
+	}
+}
+
+// runWhatIsOurs lets what was handed out at most once start all the same, for
+// nobody else will run it.
+func (rt *runtime) runWhatIsOurs() {
+	for _, sub := range rt.subs {
+		if sub.waiting() {
+			rt.pool.resume()
+			return
+		}
+	}
+}
+
+// loseWhatIsLeft tells of what was handed out at most once and did not start in
+// time.
+func (rt *runtime) loseWhatIsLeft() {
+	for _, sub := range rt.subs {
+		items, from := sub.takeAll()
+		if len(items) == 0 {
+			continue
+		}
+		for _, seg := range from {
+			rt.held.settled(seg, 1)
+		}
+		rt.log.Error("stopped with messages that had been handed out at most once and did not start: they are lost",
+			slog.String("queue", sub.ref.Queue), slog.Int("deliveries", len(items)), slog.Any("first", items[0].MessageID))
+		rt.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: sub.ref.Queue, Subscription: sub.ref.Subscription,
+			Outcome: posthaste.Lost, Count: len(items)})
 	}
 }
 

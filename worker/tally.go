@@ -50,7 +50,11 @@ func (t *tally) settled(rt *runtime, o *outcome, became posthaste.Outcome) {
 	if became == "" {
 		became = o.Outcome
 	}
-	if o.Outcome != posthaste.Released {
+	if o.Outcome == posthaste.Released {
+		if rt.debug {
+			rt.log.Debug("handed back", o.attrs()...)
+		}
+	} else {
 		logFailure(rt.log, o, became)
 	}
 	rt.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: o.seg.sub.ref.Queue, Subscription: o.seg.sub.ref.Subscription,
@@ -71,11 +75,16 @@ func (t *tally) tell(rt *runtime) {
 func logFailure(log *slog.Logger, o *outcome, became posthaste.Outcome) {
 	attrs := append(o.attrs()[:4], slog.String("outcome", string(became)), slog.String("error", o.Error), slog.Duration("took", o.Duration))
 	var panicked *panicError
-	if errors.As(o.cause, &panicked) {
+	if errors.As(o.cause, &panicked) && !panicked.told {
+		panicked.told = true // once for all messages of a call
 		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
 	}
 	if became == posthaste.Dead {
 		log.Error("a message failed for good and is a dead letter now", attrs...)
+		return
+	}
+	if became == posthaste.Failed {
+		log.Error("a message failed and is not tried again, for its queue hands out at most once", attrs...)
 		return
 	}
 	log.Warn("an attempt failed and will be repeated", attrs...)

@@ -6,15 +6,14 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Worker handles messages of any number of queues. Register handlers first,
-// then call [Worker.Run].
+// Worker handles messages of any number of queues, and of several subscriptions
+// of each. Register handlers first, then call [Worker.Run].
 type Worker struct {
 	engine  posthaste.Engine
 	config  Config
@@ -31,13 +30,14 @@ func New(engine posthaste.Engine, config Config) *Worker {
 }
 
 // Handle registers a handler of decoded payloads for a queue. See
-// [posthaste.Typed] for how payloads are decoded. Call it before [Worker.Run].
+// [posthaste.Decode] for how payloads are decoded; those that cannot be go to
+// the dead letters. Call it before [Worker.Run].
 func Handle[T any](w *Worker, queue string, h func(ctx context.Context, d posthaste.Delivery[T]) error, options ...Option) {
 	if h == nil {
 		HandleRaw(w, queue, nil, options...)
 		return
 	}
-	HandleRaw(w, queue, posthaste.Typed(h), options...)
+	HandleRaw(w, queue, posthaste.Typed(h, w.config.Codecs...), options...)
 }
 
 // HandleRaw registers a handler of encoded payloads for a queue. Call it
@@ -47,20 +47,36 @@ func HandleRaw(w *Worker, queue string, h posthaste.Handler, options ...Option) 
 }
 
 // HandleSink registers a sink for a queue, which gets messages in batches of
-// up to [SinkBatch]. Its context ends at the shortest timeout of the batch. The
+// up to [BatchSize]. Its context ends at the shortest timeout of the batch. The
 // caller closes the sink, after [Worker.Run] has returned. Call HandleSink
 // before that.
 func HandleSink(w *Worker, queue string, sink posthaste.Sink, options ...Option) {
-	w.add(queue, &subscription{sink: sink, batch: 100}, options)
+	sub := &subscription{batch: sinkBatch}
+	if sink != nil {
+		sub.many = sinkCalls{sink}
+	}
+	w.add(queue, sub, options)
 }
 
 func (w *Worker) add(queue string, sub *subscription, options []Option) {
 	sub.ref = posthaste.QueueRef{Queue: queue, Subscription: posthaste.DefaultSubscription}
-	sub.concurrency = w.config.Concurrency
+	if sub.concurrency == 0 {
+		sub.concurrency = w.config.Concurrency
+	}
 	for _, o := range options {
 		o(sub)
 	}
 	w.subs = append(w.subs, sub)
+}
+
+// Reads lists what the worker's handlers read, in the order in which they were
+// registered.
+func (w *Worker) Reads() []posthaste.QueueRef {
+	refs := make([]posthaste.QueueRef, len(w.subs))
+	for i, s := range w.subs {
+		refs[i] = s.ref
+	}
+	return refs
 }
 
 // check lists every fault of the configuration and the handlers.
@@ -72,19 +88,21 @@ func (w *Worker) check() error {
 		}
 	}
 	fault(len(w.subs) == 0, "queue", "the worker has no handler: register one with Handle before Run")
-	seen := map[string]bool{}
+	seen := map[posthaste.QueueRef]bool{}
 	for _, s := range w.subs {
 		q := s.ref.Queue
 		faults = append(faults, posthaste.CheckName("queue", q), posthaste.CheckName("subscription", s.ref.Subscription))
-		fault(s.handler == nil && s.sink == nil, "handler", "the handler of queue %q is nil", q)
+		fault(s.handler == nil && s.many == nil, "handler", "the handler of queue %q is nil", q)
 		fault(s.concurrency < 1 || s.concurrency > 100_000, "Concurrency", "Concurrency of queue %q must be 1 to 100000, got %d", q, s.concurrency)
-		fault(s.batch < 1 || s.batch > posthaste.MaxPlaces, "SinkBatch", "SinkBatch of queue %q must be 1 to %d, got %d", q, posthaste.MaxPlaces, s.batch)
-		if seen[q] {
-			faults = append(faults, &posthaste.Error{Code: posthaste.Unsupported, Field: "queue",
-				Message: fmt.Sprintf("queue %q has two handlers; several subscriptions of a queue in one worker are not supported yet", q),
-				Hint:    "use a worker for each"})
+		fault(s.batch < 1 || s.batch > posthaste.MaxPlaces, "BatchSize", "BatchSize of queue %q must be 1 to %d, got %d", q, posthaste.MaxPlaces, s.batch)
+		fault(s.sized && s.handler != nil, "BatchSize", "the handler of queue %q gets single messages, and no BatchSize: use HandleBatch", q)
+		_, sink := s.many.(sinkCalls)
+		fault(sink && len(s.middleware) > 0, "Middleware", "middleware wraps handlers, and queue %q has a sink", q)
+		for i, m := range s.middleware {
+			fault(m == nil, "Middleware", "Middleware %d of queue %q is nil", i+1, q)
 		}
-		seen[q] = true
+		fault(seen[s.ref], "queue", "subscription %q of queue %q has two handlers", s.ref.Subscription, q)
+		seen[s.ref] = true
 	}
 	return errors.Join(faults...)
 }
@@ -109,11 +127,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	for _, s := range w.subs {
 		s.ready()
-		for _, wrap := range slices.Backward(w.config.Middleware) {
-			if s.handler != nil {
-				s.handler = wrap(s.handler)
-			}
-		}
+		s.wrap(slices.Concat(w.config.Middleware, s.middleware))
 	}
 	rt := newRuntime(w)
 	if err := rt.prepare(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -325,7 +326,7 @@ func TestSinkGetsBatches(t *testing.T) {
 	sink := &testSink{}
 	ids := f.send(queue, 400)
 	f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
-		worker.HandleSink(w, queue, sink, worker.SinkBatch(50), worker.Concurrency(2))
+		worker.HandleSink(w, queue, sink, worker.BatchSize(50), worker.Concurrency(2))
 	})
 	for i, id := range ids {
 		switch i {
@@ -386,6 +387,23 @@ func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
 		if !found {
 			t.Errorf("error %v does not name %s", err, field)
 		}
+	}
+	w = worker.New(f.memory, worker.Config{})
+	worker.HandleRaw(w, queue, f.seen.handle, worker.BatchSize(10))
+	worker.HandleRaw(w, queue, f.seen.handle, worker.Middleware(nil))
+	worker.HandleSink(w, "sinks", &testSink{}, worker.Middleware(func(h posthaste.Handler) posthaste.Handler { return h }))
+	worker.HandleBatch[int](w, "batches", nil, worker.BatchSize(5000))
+	err = w.Run(f.ctx)
+	for _, fault := range []string{"BatchSize/no BatchSize", "Middleware/is nil", "Middleware/has a sink", "handler/is nil", "BatchSize/1 to 4096", "queue/two handlers"} {
+		field, text, _ := strings.Cut(fault, "/")
+		if !slices.ContainsFunc(flatten(err), func(e *posthaste.Error) bool { return e.Field == field && strings.Contains(e.Message, text) }) {
+			t.Errorf("error %v does not tell of %s", err, fault)
+		}
+	}
+	w = worker.New(f.memory, worker.Config{})
+	worker.HandleRaw(w, queue, f.seen.handle, worker.Subscription("nobody"))
+	if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.NotFound || !strings.Contains(err.Error(), "subscription") {
+		t.Errorf("unknown subscription: %v", err)
 	}
 	w = worker.New(f.memory, worker.Config{})
 	worker.HandleRaw(w, "nobody", f.seen.handle)

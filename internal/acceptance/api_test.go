@@ -28,9 +28,13 @@ type answer struct {
 }
 
 // serve serves the HTTP API on a free port until the test ends.
-func (s *stage) serve(engine posthaste.Engine) *api {
+func (s *stage) serve(engine posthaste.Engine, change ...func(*server.Config)) *api {
 	s.Helper()
-	srv, err := server.New(server.Config{Engine: engine, Client: posthaste.NewClient(engine), Logger: s.log})
+	config := server.Config{Engine: engine, Client: posthaste.NewClient(engine), Logger: s.log}
+	for _, c := range change {
+		c(&config)
+	}
+	srv, err := server.New(config)
 	s.must(err)
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	s.must(err)
@@ -46,13 +50,16 @@ func (s *stage) serve(engine posthaste.Engine) *api {
 	return &api{s, "http://" + listener.Addr().String()}
 }
 
-func (a *api) try(method, path, body string) (answer, error) {
+func (a *api) try(method, path, body string, headers ...string) (answer, error) {
 	request, err := http.NewRequestWithContext(a.ctx, method, a.base+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -63,17 +70,17 @@ func (a *api) try(method, path, body string) (answer, error) {
 	return answer{response.StatusCode, response.Header, content}, err
 }
 
-func (a *api) call(method, path, body string) answer {
+func (a *api) call(method, path, body string, headers ...string) answer {
 	a.Helper()
-	got, err := a.try(method, path, body)
+	got, err := a.try(method, path, body, headers...)
 	a.must(err)
 	return got
 }
 
 // want calls and fails the test unless the status is as expected.
-func (a *api) want(status int, method, path, body string) answer {
+func (a *api) want(status int, method, path, body string, headers ...string) answer {
 	a.Helper()
-	got := a.call(method, path, body)
+	got := a.call(method, path, body, headers...)
 	if got.status != status {
 		a.Fatalf("%s %s was answered by %d instead of %d: %s", method, path, got.status, status, got.body)
 	}

@@ -21,8 +21,12 @@ import (
 )
 
 // impatient are options of a queue whose retries come at once.
-func impatient(attempts int) posthaste.QueueOptions {
-	return posthaste.QueueOptions{MaxAttempts: attempts, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
+func impatient(attempts int, of ...posthaste.QueueOptions) (o posthaste.QueueOptions) {
+	if len(of) > 0 {
+		o = of[0]
+	}
+	o.MaxAttempts, o.BackoffBase, o.BackoffMax = attempts, time.Millisecond, 2*time.Millisecond
+	return o
 }
 
 // runs counts how often each message started.
@@ -39,7 +43,7 @@ func (s *stage) runs() map[posthaste.MessageID]int {
 
 func (s *stage) letters(queue string) []posthaste.DeadLetter {
 	s.Helper()
-	letters, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: queue})
+	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: queue})
 	s.must(err)
 	return letters
 }
@@ -48,53 +52,55 @@ func (s *stage) letters(queue string) []posthaste.DeadLetter {
 // then the message is dead, listed, replayable, removable.
 func TestDS5_MaxAttempts(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			q := s.queue(impatient(n))
-			s.failing()
-			r := s.recorder()
-			s.work(q, r, worker.Config{}, func(_ context.Context, d posthaste.RawDelivery) error {
-				return fmt.Errorf("attempt %d fails", d.Attempt)
-			})
-			ids := s.send(q, 10)
-			s.until("all are dead", func() bool { return len(s.letters(q)) == len(ids) })
-			for _, id := range ids {
-				if runs := s.runs()[id]; runs != n {
-					t.Errorf("message %s ran %d times instead of %d", id, runs, n)
+	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+		for _, n := range []int{1, 2, 5} {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				q := s.queue(impatient(n, o))
+				s.failing()
+				r := s.recorder()
+				s.work(q, r, worker.Config{}, func(_ context.Context, d posthaste.RawDelivery) error {
+					return fmt.Errorf("attempt %d fails", d.Attempt)
+				})
+				ids := s.send(q, 10)
+				s.until("all are dead", func() bool { return len(s.letters(q)) == len(ids) })
+				for _, id := range ids {
+					if runs := s.runs()[id]; runs != n {
+						t.Errorf("message %s ran %d times instead of %d", id, runs, n)
+					}
+					if state := s.state(id); state.State != posthaste.StateDead || len(state.Attempts) != n {
+						t.Errorf("message %s is %s after %d attempts", id, state.State, len(state.Attempts))
+					}
 				}
-				if state := s.state(id); state.State != posthaste.StateDead || len(state.Attempts) != n {
-					t.Errorf("message %s is %s after %d attempts", id, state.State, len(state.Attempts))
+				for _, l := range s.letters(q) {
+					if want := fmt.Sprintf("attempt %d fails", n); l.Error != want {
+						t.Errorf("dead letter %s says %q instead of %q", l.ID, l.Error, want)
+					}
 				}
-			}
-			for _, l := range s.letters(q) {
-				if want := fmt.Sprintf("attempt %d fails", n); l.Error != want {
-					t.Errorf("dead letter %s says %q instead of %q", l.ID, l.Error, want)
-				}
-			}
-			s.must(history.Merge(history.Attempts(s.history(), n)))
+				s.must(history.Merge(history.Attempts(s.history(), n)))
 
-			replayed, err := s.engine.Replay(s.ctx, "a test", ids[0])
-			s.must(err)
-			if !slices.Equal(replayed, ids[:1]) {
-				t.Errorf("replayed %v", replayed)
-			}
-			s.until("the replayed one is dead again", func() bool { return s.runs()[ids[0]] > n && len(s.letters(q)) == len(ids) })
-			if runs := s.runs()[ids[0]]; runs != 2*n {
-				t.Errorf("the replayed message ran %d times in all instead of %d", runs, 2*n)
-			}
-			discarded, err := s.engine.Discard(s.ctx, "a test", ids...)
-			s.must(err)
-			slices.Sort(discarded)
-			if !slices.Equal(discarded, ids) || len(s.letters(q)) != 0 {
-				t.Errorf("discarded %v, left %d", discarded, len(s.letters(q)))
-			}
-			if again, err := s.engine.Replay(s.ctx, "a test", ids...); len(again) > 0 {
-				t.Errorf("discarded ones were replayed: %v, %v", again, err)
-			}
-		})
-	}
+				replayed, err := s.engine.Replay(s.ctx, "a test", ids[0])
+				s.must(err)
+				if !slices.Equal(replayed, ids[:1]) {
+					t.Errorf("replayed %v", replayed)
+				}
+				s.until("the replayed one is dead again", func() bool { return s.runs()[ids[0]] > n && len(s.letters(q)) == len(ids) })
+				if runs := s.runs()[ids[0]]; runs != 2*n {
+					t.Errorf("the replayed message ran %d times in all instead of %d", runs, 2*n)
+				}
+				discarded, err := s.engine.Discard(s.ctx, "a test", ids...)
+				s.must(err)
+				slices.Sort(discarded)
+				if !slices.Equal(discarded, ids) || len(s.letters(q)) != 0 {
+					t.Errorf("discarded %v, left %d", discarded, len(s.letters(q)))
+				}
+				if again, err := s.engine.Replay(s.ctx, "a test", ids...); len(again) > 0 {
+					t.Errorf("discarded ones were replayed: %v, %v", again, err)
+				}
+			})
+		}
+	})
 }
 
 // A permanent error runs once.
@@ -200,65 +206,67 @@ func (k *recordingSink) Close() error { return nil }
 // told; nothing changes.
 func TestDS7_SettledIsSettled(t *testing.T) {
 	t.Parallel()
-	outcomes := map[posthaste.Outcome]posthaste.Settlement{
-		posthaste.Done:     {Outcome: posthaste.Done},
-		posthaste.Retried:  {Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour},
-		posthaste.Dead:     {Outcome: posthaste.Dead, Error: "x"},
-		posthaste.Released: {Outcome: posthaste.Released},
-	}
-	for first, settlement := range outcomes {
-		t.Run(string(first), func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			api := s.serve(s.engine)
-			conn := s.conn()
-			q := s.queue(posthaste.QueueOptions{})
-			id := s.send(q, 1)[0]
-			got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: time.Hour})
-			s.must(err)
-			settlement.Delivery = got[0].ID
-			results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{settlement})
-			s.must(err)
-			if !results[0].Settled {
-				t.Fatal("it was not settled")
-			}
-			story := func() string {
-				text, err := json.Marshal(s.state(id))
+	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+		outcomes := map[posthaste.Outcome]posthaste.Settlement{
+			posthaste.Done:     {Outcome: posthaste.Done},
+			posthaste.Retried:  {Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour},
+			posthaste.Dead:     {Outcome: posthaste.Dead, Error: "x"},
+			posthaste.Released: {Outcome: posthaste.Released},
+		}
+		for first, settlement := range outcomes {
+			t.Run(string(first), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				api := s.serve(s.engine)
+				conn := s.conn()
+				q := s.queue(o)
+				id := s.send(q, 1)[0]
+				got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: time.Hour})
 				s.must(err)
-				return string(text)
-			}
-			before := story()
-			for second, again := range outcomes {
-				again.Delivery = got[0].ID
-				results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{again})
+				settlement.Delivery = got[0].ID
+				results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{settlement})
 				s.must(err)
-				if results[0].Settled || results[0].Outcome != "" {
-					t.Errorf("%s after %s was taken: %+v", second, first, results[0])
+				if !results[0].Settled {
+					t.Fatal("it was not settled")
 				}
-			}
-			delivery := int64(got[0].ID)
-			if one[bool](s, conn, "select settled from posthaste.ack(array[$1::bigint])", delivery) {
-				t.Error("SQL's ack was taken")
-			}
-			_, err = conn.Exec(s.ctx, `select posthaste.ack(array[$1::bigint], '{"strict": true}')`, delivery)
-			var refused *pgconn.PgError
-			if !errors.As(err, &refused) || refused.Code != "PH409" {
-				t.Errorf("SQL's strict ack was answered by %v", err)
-			}
-			if one[bool](s, conn, "select settled from posthaste.extend(array[$1::bigint], '1 hour')", delivery) {
-				t.Error("SQL's extend was taken")
-			}
-			for path, more := range map[string]string{"ack": "", "release": "", "fail": `,"error":"x"`, "extend": `,"lease":"1h"`} {
-				a := api.call("POST", "/v1/deliveries/"+path, fmt.Sprintf(`{"deliveries":[{"id":"%d"%s}]}`, delivery, more))
-				if a.status != 409 || !strings.Contains(string(a.body), fmt.Sprint(delivery)) {
-					t.Errorf("HTTP's %s was answered by %d %s", path, a.status, a.body)
+				story := func() string {
+					text, err := json.Marshal(s.state(id))
+					s.must(err)
+					return string(text)
 				}
-			}
-			if after := story(); after != before {
-				t.Errorf("its story was\n%s\nand is\n%s", before, after)
-			}
-		})
-	}
+				before := story()
+				for second, again := range outcomes {
+					again.Delivery = got[0].ID
+					results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{again})
+					s.must(err)
+					if results[0].Settled || results[0].Outcome != "" {
+						t.Errorf("%s after %s was taken: %+v", second, first, results[0])
+					}
+				}
+				delivery := int64(got[0].ID)
+				if one[bool](s, conn, "select settled from posthaste.ack(array[$1::bigint])", delivery) {
+					t.Error("SQL's ack was taken")
+				}
+				_, err = conn.Exec(s.ctx, `select posthaste.ack(array[$1::bigint], '{"strict": true}')`, delivery)
+				var refused *pgconn.PgError
+				if !errors.As(err, &refused) || refused.Code != "PH409" {
+					t.Errorf("SQL's strict ack was answered by %v", err)
+				}
+				if one[bool](s, conn, "select settled from posthaste.extend(array[$1::bigint], '1 hour')", delivery) {
+					t.Error("SQL's extend was taken")
+				}
+				for path, more := range map[string]string{"ack": "", "release": "", "fail": `,"error":"x"`, "extend": `,"lease":"1h"`} {
+					a := api.call("POST", "/v1/deliveries/"+path, fmt.Sprintf(`{"deliveries":[{"id":"%d"%s}]}`, delivery, more))
+					if a.status != 409 || !strings.Contains(string(a.body), fmt.Sprint(delivery)) {
+						t.Errorf("HTTP's %s was answered by %d %s", path, a.status, a.body)
+					}
+				}
+				if after := story(); after != before {
+					t.Errorf("its story was\n%s\nand is\n%s", before, after)
+				}
+			})
+		}
+	})
 }
 
 // For any id: when it was made, each attempt with worker, times, error and

@@ -27,32 +27,34 @@ import (
 // 1,000 ids were returned and the sender is killed at once: all are delivered.
 func TestDS1_SenderKilled(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	const ids, senders = 1000, 8
-	q := s.queue(posthaste.QueueOptions{})
-	sender := s.spawn(task{Role: "sender", Queue: q, Count: ids, Concurrency: senders})
-	select {
-	case <-sender.ended:
-	case <-s.ctx.Done():
-		t.Fatal("the sender does not come to its end")
-	}
-	if sender.byStatus() {
-		t.Fatalf("the sender was not killed: %v", sender.err)
-	}
-	sent := history.IDs(s.history(), history.Sent)
-	if len(sent) != ids {
-		t.Fatalf("%d ids are on record", len(sent))
-	}
-	r := s.recorder()
-	s.work(q, r, worker.Config{}, nothing)
-	s.recorded(r, history.Handled, ids)
-	s.settled(q)
-	events := s.history()
-	s.must(history.Merge(history.EveryOne(sent, events), history.Once(events), history.Attempts(events, 1)))
-	// What was sent without an answer may have been stored, and no more than that.
-	if n := len(history.IDs(events, history.Handled)); n > ids+senders {
-		t.Errorf("%d messages came of %d answered calls and %d senders", n, ids, senders)
-	}
+	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+		s := newStage(t)
+		const ids, senders = 1000, 8
+		q := s.queue(o)
+		sender := s.spawn(task{Role: "sender", Queue: q, Count: ids, Concurrency: senders, Ordered: o.Ordered})
+		select {
+		case <-sender.ended:
+		case <-s.ctx.Done():
+			t.Fatal("the sender does not come to its end")
+		}
+		if sender.byStatus() {
+			t.Fatalf("the sender was not killed: %v", sender.err)
+		}
+		sent := history.IDs(s.history(), history.Sent)
+		if len(sent) != ids {
+			t.Fatalf("%d ids are on record", len(sent))
+		}
+		r := s.recorder()
+		s.work(q, r, worker.Config{}, nothing)
+		s.recorded(r, history.Handled, ids)
+		s.settled(q)
+		events := s.history()
+		s.must(history.Merge(history.EveryOne(sent, events), history.Once(events), history.Attempts(events, 1)))
+		// What was sent without an answer may have been stored, and no more than that.
+		if n := len(history.IDs(events, history.Handled)); n > ids+senders {
+			t.Errorf("%d messages came of %d answered calls and %d senders", n, ids, senders)
+		}
+	})
 }
 
 // business is a transaction of a user's program that sends.
@@ -102,11 +104,10 @@ func (b sqlBusiness) end(_ context.Context, commit bool) error {
 // are delivered, by every way into a transaction.
 func TestDS2_HalfRollBack(t *testing.T) {
 	t.Parallel()
-	t.Run("pgx", func(t *testing.T) {
-		t.Parallel()
+	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
 		s := newStage(t)
 		pool := s.pool()
-		halfRollBack(s, func(ctx context.Context) (business, error) {
+		halfRollBack(s, o, func(ctx context.Context) (business, error) {
 			tx, err := pool.Begin(ctx)
 			return pgxBusiness{tx}, err
 		})
@@ -119,7 +120,7 @@ func TestDS2_HalfRollBack(t *testing.T) {
 			s.must(err)
 			t.Cleanup(func() { _ = db.Close() })
 			db.SetMaxOpenConns(8)
-			halfRollBack(s, func(ctx context.Context) (business, error) {
+			halfRollBack(s, posthaste.QueueOptions{}, func(ctx context.Context) (business, error) {
 				tx, err := db.BeginTx(ctx, nil)
 				return sqlBusiness{tx}, err
 			})
@@ -127,9 +128,9 @@ func TestDS2_HalfRollBack(t *testing.T) {
 	}
 }
 
-func halfRollBack(s *stage, begin func(context.Context) (business, error)) {
+func halfRollBack(s *stage, o posthaste.QueueOptions, begin func(context.Context) (business, error)) {
 	const transactions = 1000
-	q := s.queue(posthaste.QueueOptions{})
+	q := s.queue(o)
 	conn := s.conn()
 	_, err := conn.Exec(s.ctx, "create table orders (id int primary key, message_id bigint not null)")
 	s.must(err)
@@ -146,7 +147,14 @@ func halfRollBack(s *stage, begin func(context.Context) (business, error)) {
 		if err != nil {
 			return err
 		}
-		ids, err := tx.send(s.ctx, posthaste.Message{Queue: q, Payload: map[string]int{"order": i}, Reference: fmt.Sprint(i)})
+		m := posthaste.Message{Queue: q, Payload: map[string]int{"order": i}, Reference: fmt.Sprint(i), Priority: i % 4}
+		if o.Ordered {
+			m.Key, m.Priority = s.key(q), 0
+		}
+		if i%5 == 0 {
+			m.DedupeKey, m.DedupeWindow = fmt.Sprint("order ", i), time.Hour
+		}
+		ids, err := tx.send(s.ctx, m)
 		if err == nil {
 			err = tx.exec(s.ctx, "insert into orders values ($1, $2)", i, int64(ids[0]))
 		}
@@ -229,51 +237,55 @@ func TestDS3_BatchOfTwoOutOfThree(t *testing.T) {
 // minutes, neither the heartbeat's nor that of a due time.
 func TestDS3_WorkerIsWoken(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	q := s.queue(posthaste.QueueOptions{})
-	r := s.recorder()
-	s.work(q, r, worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, nothing)
-	conn := s.conn()
-	for n := range 5 {
-		s.asleep(conn, q)
-		s.send(q, 1)
-		s.recorded(r, history.Handled, n+1)
-	}
+	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+		s := newStage(t)
+		q := s.queue(o)
+		r := s.recorder()
+		s.work(q, r, worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, nothing)
+		conn := s.conn()
+		for n := range 5 {
+			s.asleep(conn, q)
+			s.send(q, 1)
+			s.recorded(r, history.Handled, n+1)
+		}
+	})
 }
 
 // HTTP's receive from an empty queue waits until its wait is over, and is woken
 // by a message.
 func TestDS3_HTTPReceiveWaits(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	a := s.http()
-	q := s.queue(posthaste.QueueOptions{})
-	begun := time.Now()
-	if got := a.want(200, "POST", "/v1/queues/"+q+"/receive?wait=1s", ""); string(bytes.TrimSpace(got.body)) != "[]" {
-		t.Errorf("received %s", got.body)
-	}
-	if waited := time.Since(begun); waited < time.Second {
-		t.Errorf("waited %s", waited)
-	}
-	conn := s.conn()
-	for range 3 {
-		answered := make(chan answer, 1)
-		go func() {
-			got, err := a.try("POST", "/v1/queues/"+q+"/receive?wait=1m&lease=1h", "")
-			if err != nil {
-				s.Error(err)
-			}
-			answered <- got
-		}()
-		s.asleep(conn, q)
-		id := s.send(q, 1)[0]
-		select {
-		case got := <-answered:
-			if got.status != 200 || !strings.Contains(string(got.body), `"message_id":"`+id.String()+`"`) {
-				t.Errorf("received %d %s", got.status, got.body)
-			}
-		case <-time.After(30 * time.Second): // half of its wait
-			t.Fatal("a waiting receiver was not woken")
+	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+		s := newStage(t)
+		a := s.http()
+		q := s.queue(o)
+		begun := time.Now()
+		if got := a.want(200, "POST", "/v1/queues/"+q+"/receive?wait=1s", ""); string(bytes.TrimSpace(got.body)) != "[]" {
+			t.Errorf("received %s", got.body)
 		}
-	}
+		if waited := time.Since(begun); waited < time.Second {
+			t.Errorf("waited %s", waited)
+		}
+		conn := s.conn()
+		for range 3 {
+			answered := make(chan answer, 1)
+			go func() {
+				got, err := a.try("POST", "/v1/queues/"+q+"/receive?wait=1m&lease=1h", "")
+				if err != nil {
+					s.Error(err)
+				}
+				answered <- got
+			}()
+			s.asleep(conn, q)
+			id := s.send(q, 1)[0]
+			select {
+			case got := <-answered:
+				if got.status != 200 || !strings.Contains(string(got.body), `"message_id":"`+id.String()+`"`) {
+					t.Errorf("received %d %s", got.status, got.body)
+				}
+			case <-time.After(30 * time.Second): // half of its wait
+				t.Fatal("a waiting receiver was not woken")
+			}
+		}
+	})
 }

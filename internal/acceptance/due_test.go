@@ -88,7 +88,10 @@ func TestDS10_DueBesideBacklog(t *testing.T) {
 func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 	s := newStage(t)
 	messages := size(300, 10_000)
-	const most = 100 * time.Millisecond
+	most := 100 * time.Millisecond
+	if !full() { // beside other tests; still less than a lost wake-up takes
+		most = 180 * time.Millisecond
+	}
 	random := seeded(t)
 	q := s.queue(posthaste.QueueOptions{})
 	r := s.recorder()

@@ -55,6 +55,7 @@ type task struct {
 	Concurrency int
 	Lease       time.Duration
 	Work        time.Duration // how long a handler takes
+	Ordered     bool          // the queue is
 }
 
 // roles are what a child can be. They call ready once they are at work, and

@@ -282,7 +282,7 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 	s.settled(q)
 	stop()
 	supervisors.Wait()
-	letters, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: q})
+	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: q})
 	s.must(err)
 	var dead []posthaste.MessageID
 	for _, l := range letters {

@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,12 +29,17 @@ func senderRole(ctx context.Context, t task, ready func()) error {
 	for range t.Concurrency {
 		go func() {
 			for {
-				ids, err := client.Send(ctx, posthaste.Message{Queue: t.Queue, Payload: number.Add(1)})
+				n := number.Add(1)
+				m := posthaste.Message{Queue: t.Queue, Payload: n, Priority: int(n % 4)}
+				if t.Ordered {
+					m.Key, m.Priority = fmt.Sprint("key ", n%17), 0
+				}
+				ids, err := client.Send(ctx, m)
 				if err != nil {
 					failed <- err
 					return
 				}
-				n := returned.Add(1)
+				n = returned.Add(1)
 				if n > int64(t.Count) {
 					select {} // the promise is about the first ones
 				}

@@ -37,7 +37,8 @@ type stage struct {
 	dir    string // of the histories
 	log    *slog.Logger
 	names  *atomic.Int64
-	web    *api // made when it is first used
+	web    *api     // made when it is first used
+	keyed  sync.Map // ordered queues, whose messages need keys
 }
 
 // newStage makes a stage on a database of its own.
@@ -123,7 +124,28 @@ func (s *stage) queue(o posthaste.QueueOptions) string {
 	s.Helper()
 	name := s.name("q")
 	s.must(s.engine.QueueCreate(s.ctx, name, o))
+	if o.Ordered {
+		s.keyed.Store(name, true)
+	}
 	return name
+}
+
+// key is that of the next message of a queue: none unless it is ordered.
+func (s *stage) key(queue string) string {
+	if _, ordered := s.keyed.Load(queue); !ordered {
+		return ""
+	}
+	return fmt.Sprint("key ", s.names.Add(1)%17)
+}
+
+// kinds runs a test with every kind of queue that keeps the promise.
+func kinds(t *testing.T, test func(t *testing.T, o posthaste.QueueOptions)) {
+	for name, o := range map[string]posthaste.QueueOptions{"plain": {}, "ordered": {Ordered: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, o)
+		})
+	}
 }
 
 // send sends n messages whose payloads count from 0, some in a transaction.
@@ -132,7 +154,7 @@ func (s *stage) send(queue string, n int) (ids []posthaste.MessageID) {
 	for len(ids) < n {
 		batch := make([]posthaste.Message, min(n-len(ids), 1000))
 		for i := range batch {
-			batch[i] = posthaste.Message{Queue: queue, Payload: len(ids) + i}
+			batch[i] = posthaste.Message{Queue: queue, Payload: len(ids) + i, Key: s.key(queue)}
 		}
 		more, err := s.client.Send(s.ctx, batch...)
 		s.must(err)

@@ -18,7 +18,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	empty, err := startTraffic(ctx, r, url, "empty")
+	empty, err := startTraffic(ctx, r, url, "empty", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 		return err
 	}
 
-	t, err := newTraffic(ctx, r, url, "backlog")
+	t, err := newTraffic(ctx, r, url, "backlog", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

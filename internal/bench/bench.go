@@ -44,7 +44,7 @@ type Options struct {
 	// Rate is how many messages are sent per second (latency). Default 50;
 	// above 0, at most 10,000.
 	Rate float64
-	// Batch is how many messages one Send carries (flow, pinned, backlog).
+	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered).
 	// Default 1,000; 1 to 10,000.
 	Batch int
 	// OpenSender holds the transaction of another sender to the same queue
@@ -84,6 +84,7 @@ var scenarios = []scenario{
 	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency},
 	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned},
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog},
+	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered},
 	{"idle", "what a worker of 20 queues costs with nothing to do", idle},
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 const (
@@ -32,7 +34,7 @@ func flow(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer f.close()
-	t, err := startTraffic(ctx, r, url, "flow")
+	t, err := startTraffic(ctx, r, url, "flow", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

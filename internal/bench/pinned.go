@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -18,7 +19,7 @@ func pinned(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := startTraffic(ctx, r, url, "pinned")
+	t, err := startTraffic(ctx, r, url, "pinned", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

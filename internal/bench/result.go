@@ -34,6 +34,7 @@ type Result struct {
 	*LatencyResult
 	*PinnedResult
 	*BacklogResult
+	*OrderedResult
 	*IdleResult
 }
 
@@ -92,6 +93,19 @@ type PinnedResult struct {
 	// SixthsCPU is the server's CPU per message in each of them, in microseconds,
 	// which a busy machine moves less than the rate. Null where that is out of reach.
 	SixthsCPU []float64 `json:"sixths_server_cpu_us_per_message"`
+}
+
+// OrderedResult is what scenario ordered has of its own.
+type OrderedResult struct {
+	// Keys is how many keys the messages had.
+	Keys int `json:"keys"`
+	// FlowPerSecond is what went through a plain queue in the same run, without keys.
+	FlowPerSecond float64 `json:"flow_per_second"`
+	// OrderedRounds and FlowRounds are the figures of each round.
+	OrderedRounds []float64 `json:"ordered_rounds"`
+	FlowRounds    []float64 `json:"flow_rounds"`
+	// FlowServerCPU is the plain queue's server CPU per message, in microseconds.
+	FlowServerCPU *float64 `json:"flow_server_cpu_us_per_message"`
 }
 
 // BacklogResult is what scenario backlog has of its own.

@@ -136,6 +136,18 @@ func TestTH4Backlog(t *testing.T) {
 	}
 }
 
+func TestBenchOrdered(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "ordered", Options{Batch: 100})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	aboveKnown(t, "ratio", r.Ratio)
+	above(t, "flow_per_second", r.FlowPerSecond)
+	if r.Keys != orderedKeys || len(r.OrderedRounds) == 0 || len(r.OrderedRounds) != len(r.FlowRounds) {
+		t.Errorf("%+v", r.OrderedResult)
+	}
+}
+
 func TestLA1Latency(t *testing.T) {
 	t.Parallel()
 	t.Run("enough samples", func(t *testing.T) {

@@ -24,7 +24,7 @@ func single(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := startTraffic(ctx, r, url, "single")
+	t, err := startTraffic(ctx, r, url, "single", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

@@ -169,6 +169,10 @@ func (r *Result) lines() (lines [][2]string) {
 		line("with an empty queue", "%s/s", grouped(b.EmptyPerSecond))
 		line("waiting", "%s", grouped(float64(b.Waiting)))
 	}
+	if o := r.OrderedResult; o != nil {
+		line("keys", "%s", grouped(float64(o.Keys)))
+		line("through a plain queue", "%s/s", grouped(o.FlowPerSecond))
+	}
 	if i := r.IdleResult; i != nil {
 		line("statements", "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
 		line("CPU", "%g %% of a core", i.CPUPercent)

@@ -67,6 +67,7 @@ func (s *settled) Settle(ctx context.Context, settlements []posthaste.Settlement
 type traffic struct {
 	run     *run
 	queue   string
+	keys    []string // of its messages, in turn; none without
 	engine  *postgres.Engine
 	client  *posthaste.Client
 	settled *settled
@@ -81,12 +82,12 @@ type traffic struct {
 }
 
 // newTraffic makes the queue; a worker is yet to be started.
-func newTraffic(ctx context.Context, r *run, url, queue string) (*traffic, error) {
+func newTraffic(ctx context.Context, r *run, url, queue string, o posthaste.QueueOptions) (*traffic, error) {
 	engine, err := postgres.Open(ctx, url, postgres.Logger(r.o.Log))
 	if err != nil {
 		return nil, err
 	}
-	if err := engine.QueueCreate(ctx, queue, posthaste.QueueOptions{}); err != nil {
+	if err := engine.QueueCreate(ctx, queue, o); err != nil {
 		engine.Close()
 		return nil, err
 	}
@@ -97,8 +98,8 @@ func newTraffic(ctx context.Context, r *run, url, queue string) (*traffic, error
 }
 
 // startTraffic makes the queue and starts the worker.
-func startTraffic(ctx context.Context, r *run, url, queue string) (*traffic, error) {
-	t, err := newTraffic(ctx, r, url, queue)
+func startTraffic(ctx context.Context, r *run, url, queue string, o posthaste.QueueOptions) (*traffic, error) {
+	t, err := newTraffic(ctx, r, url, queue, o)
 	if err != nil {
 		return nil, err
 	}
@@ -175,11 +176,12 @@ func (t *traffic) batches(ctx context.Context, during time.Duration, batch, outs
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: t.queue, Payload: payload}
 	}
+	var next atomic.Int64
 	return t.send(ctx, senders, during, drain, func(ctx context.Context) (int64, error) {
 		if !t.await(ctx, int64(outstanding-batch)) {
 			return 0, ctx.Err()
 		}
-		_, err := t.client.Send(ctx, messages...)
+		_, err := t.client.Send(ctx, t.keyed(messages, &next)...)
 		return int64(batch), err
 	})
 }

@@ -59,7 +59,7 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+")")
 	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50)")
 	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: beside another sender's transaction that stays open")
-	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog: messages in one send (default 1000)")
+	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered: messages in one send (default 1000)")
 	flags.IntVar(&o.Waiting, "waiting", 0, "backlog: how many messages wait (default 1000000)")
 	flags.StringVar(&o.PostgresBin, "postgres-bin", "", "a directory with initdb and postgres to use instead of fetching them")
 	flags.StringVar(&o.PostgresVersion, "postgres-version", "", "the embedded PostgreSQL to use, 14 or 18 (default 18)")

@@ -82,10 +82,10 @@ Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database cannot be reached.`
 	_ = flags.MarkHidden("redis-url")
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newMigrate(a),
-		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newBench(a),
+		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
 		newVersion(a),
 	)
-	for _, name := range []string{"relay", "rebase", "import", "schedule", "token", "doctor"} {
+	for _, name := range []string{"relay", "rebase", "import"} {
 		root.AddCommand(notYet(name))
 	}
 	return root

@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os/user"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -17,8 +20,21 @@ import (
 func newDead(a *app) *cobra.Command {
 	return newGroup("dead", "Look at dead letters, send them once more or discard them",
 		newDeadLs(a), newDeadShow(a),
-		newDecide(a, "replay", "Send dead letters once more, under their old ids", "replayed", posthaste.Engine.Replay),
-		newDecide(a, "discard", "Remove dead letters for good", "discarded", posthaste.Engine.Discard))
+		newDecide(a, burial{"replay", "Send dead letters once more, under their old ids", "replayed", posthaste.Engine.Replay, posthaste.Engine.ReplayMatching}),
+		newDecide(a, burial{"discard", "Remove dead letters for good", "discarded", posthaste.Engine.Discard, posthaste.Engine.DiscardMatching}))
+}
+
+// deadFlags are what dead letters are chosen by.
+func deadFlags(flags *pflag.FlagSet, f *posthaste.DeadLetterFilter) {
+	flags.StringVarP(&f.Queue, "queue", "q", "", "only of this queue")
+	flags.StringVar(&f.Subscription, "subscription", "", "only of this subscription of the queue")
+	flags.StringVar(&f.Kind, "kind", "", "only of this kind")
+	flags.StringVar(&f.Key, "key", "", "only with this key")
+	flags.StringVar(&f.Reference, "reference", "", "only with this reference")
+	flags.StringVar(&f.Term, "term", "", "only with this term")
+	flags.StringVar(&f.Error, "error", "", "only where the last error has this text in it, in any case")
+	flags.Var(instant{&f.DiedFrom}, "died-from", "only what died at this time (RFC 3339) or later")
+	flags.Var(instant{&f.DiedBefore}, "died-before", "only what died before this time (RFC 3339)")
 }
 
 func newDeadLs(a *app) *cobra.Command {
@@ -38,17 +54,18 @@ func newDeadLs(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.StringVarP(&f.Queue, "queue", "q", "", "only of this queue")
+	deadFlags(flags, &f)
 	flags.IntVar(&f.Limit, "limit", 100, "how many, 1 to 1000")
 	flags.StringVar(&before, "before", "", "only with lower ids than this, for the next page")
 	return cmd
 }
 
 func (a *app) deadLetters(ctx context.Context, e posthaste.Engine, f posthaste.DeadLetterFilter) error {
-	dead, err := e.DeadLetters(ctx, f)
+	dead, cutAt, err := e.DeadLetters(ctx, f)
 	if err != nil {
 		return err
 	}
+	a.toldCut(cutAt)
 	shown := make([]wire.DeadLetter, len(dead))
 	for i, d := range dead {
 		shown[i] = wire.NewDeadLetter(d)
@@ -84,31 +101,48 @@ func newDeadShow(a *app) *cobra.Command {
 }
 
 func (a *app) deadLetter(ctx context.Context, e posthaste.Engine, id posthaste.MessageID) error {
-	dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
+	dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
 	if err != nil {
 		return err
 	}
 	if len(dead) == 0 {
-		return noDeadLetter([]string{id.String()})
+		return noDeadLetter(ctx, e, []posthaste.MessageID{id})
 	}
 	d := dead[0]
 	return a.print(wire.NewDeadLetter(d), func(w io.Writer) {
 		fields(w, "message", d.ID, "queue", d.Queue, "subscription", d.Subscription, "key", d.Key, "kind", d.Kind, "reference", d.Reference,
 			"terms", strings.Join(d.Terms, " "), "headers", headerText(d.Headers), "type", d.ContentType,
-			"created", clock(d.CreatedAt), "died", clock(d.DiedAt), "error", d.Error)
+			"created", clock(d.CreatedAt), "died", clock(d.DiedAt), "erased", clock(d.ErasedAt), "error", d.Error)
 		fmt.Fprintln(w)
 		showAttempts(w, d.Attempts)
 		fmt.Fprintf(w, "\n%s\n", payloadText(d.Payload))
 	})
 }
 
+// burial is what can be done with dead letters.
+type burial struct {
+	verb, short, done string
+	these             func(posthaste.Engine, context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error)
+	matching          func(posthaste.Engine, context.Context, string, posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error)
+}
+
 // newDecide makes replay and discard. Each is recorded with who asked.
-func newDecide(a *app, verb, short, done string, decide func(posthaste.Engine, context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error)) *cobra.Command {
+func newDecide(a *app, b burial) *cobra.Command {
 	var db database
+	var f posthaste.DeadLetterFilter
+	var all bool
 	cmd := &cobra.Command{
-		Use: verb + " ID...", Short: short,
-		Args: between(1, 1000, "1 to 1000 message ids"),
+		Use: b.verb + " [ID...]", Short: b.short,
+		Long: b.short + `: those with the given ids, or all that are like the flags.
+By flags it is done in batches of 1,000 from the newest on. What was interrupted
+can be repeated: it goes on with what is left.`,
+		Args: between(0, 1000, "at most 1000 message ids"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			filtered := all || !reflect.DeepEqual(f, posthaste.DeadLetterFilter{})
+			if filtered == (len(args) > 0) {
+				return &posthaste.Error{Code: posthaste.Invalid, Field: "id", Message: "say which dead letters: ids, or flags such as --queue",
+					Hint: "--all means every one; ids and flags exclude each other"}
+			}
 			ids, err := messageIDs(args)
 			if err != nil {
 				return err
@@ -116,46 +150,84 @@ func newDecide(a *app, verb, short, done string, decide func(posthaste.Engine, c
 			slices.Sort(ids)
 			ids = slices.Compact(ids)
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				were, err := decide(e, ctx, caller(), ids...)
+				if filtered {
+					return a.decideMatching(ctx, e, b, f)
+				}
+				were, err := b.these(e, ctx, caller(), ids...)
 				if err != nil {
 					return err
 				}
-				return a.decided(done, ids, were)
+				return a.decided(ctx, e, b.done, ids, were)
 			})
 		},
 	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
 	db.flag(cmd)
+	deadFlags(flags, &f)
+	flags.BoolVar(&all, "all", false, "every dead letter there is")
 	return cmd
+}
+
+// decideMatching does it batch by batch, and tells how far it came also where
+// it fails.
+func (a *app) decideMatching(ctx context.Context, e posthaste.Engine, b burial, f posthaste.DeadLetterFilter) error {
+	bar := newCountBar(a.stderr, b.done)
+	count := 0
+	var err error
+	for f.Limit = 1000; ; {
+		var were []posthaste.MessageID
+		were, f.Before, err = b.matching(e, ctx, caller(), f)
+		count += len(were)
+		bar.add(len(were))
+		if err != nil || f.Before == 0 {
+			break
+		}
+	}
+	bar.end()
+	shown := a.print(map[string]int{b.done: count}, func(w io.Writer) { fmt.Fprintf(w, "%d %s\n", count, b.done) })
+	return cmp.Or(err, shown)
 }
 
 // decided shows which ids were dead letters. That some were none is a failure,
 // though the others are done.
-func (a *app) decided(done string, asked, were []posthaste.MessageID) error {
-	missing := []string{}
-	for _, id := range asked {
-		if !slices.Contains(were, id) {
-			missing = append(missing, id.String())
-		}
-	}
+func (a *app) decided(ctx context.Context, e posthaste.Engine, done string, asked, were []posthaste.MessageID) error {
+	missing := slices.DeleteFunc(slices.Clone(asked), func(id posthaste.MessageID) bool { return slices.Contains(were, id) })
 	shown := struct {
 		IDs      []posthaste.MessageID `json:"ids"`
-		NotFound []string              `json:"not_found"`
-	}{append([]posthaste.MessageID{}, were...), missing}
+		NotFound []posthaste.MessageID `json:"not_found"`
+	}{append([]posthaste.MessageID{}, were...), append([]posthaste.MessageID{}, missing...)}
 	err := a.print(shown, func(w io.Writer) {
 		for _, id := range were {
 			fmt.Fprintf(w, "%s %s\n", id, done)
 		}
 	})
 	if err == nil && len(missing) > 0 {
-		err = noDeadLetter(missing)
+		err = noDeadLetter(ctx, e, missing)
 	}
 	return err
 }
 
-func noDeadLetter(ids []string) error {
-	what := "message " + ids[0] + " is no dead letter"
-	if len(ids) > 1 {
-		what = "these messages are no dead letters: " + strings.Join(ids, ", ")
+// noDeadLetter says of which messages there is no dead letter to deal with, and
+// of the first ones why, where that is on record.
+func noDeadLetter(ctx context.Context, e posthaste.Engine, ids []posthaste.MessageID) error {
+	var texts []string
+	for i, id := range ids {
+		text := id.String()
+		if i < 20 {
+			actions, err := e.Actions(ctx, posthaste.ActionFilter{MessageID: id, Limit: 1})
+			if err != nil {
+				return err
+			}
+			if len(actions) > 0 {
+				text += fmt.Sprintf(" (%s by %s at %s)", actions[0].Action, oneLine(actions[0].By, 80), clock(actions[0].At))
+			}
+		}
+		texts = append(texts, text)
+	}
+	what := "message " + texts[0] + " is no dead letter"
+	if len(texts) > 1 {
+		what = "these messages are no dead letters: " + strings.Join(texts, ", ")
 	}
 	return &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: what, Hint: "`posthaste dead ls` lists them"}
 }

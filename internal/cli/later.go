@@ -33,14 +33,6 @@ func later(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// laterSwitch is later for flags that take no value.
-func laterSwitch(flags *pflag.FlagSet, names ...string) {
-	later(flags, names...)
-	for _, name := range names {
-		flags.Lookup(name).NoOptDefVal = "true"
-	}
-}
-
 // refuseLater refuses what later added, and --redis-url.
 func refuseLater(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {

@@ -37,7 +37,7 @@ func cleanEnvironment() {
 	for _, env := range os.Environ() {
 		name, _, _ := strings.Cut(env, "=")
 		ours := strings.HasPrefix(name, "POSTHASTE_") && !strings.HasPrefix(name, "POSTHASTE_TEST_") && name != "POSTHASTE_MAVEN_REPOSITORY"
-		if ours || name == "DATABASE_URL" || name == "SMTP_URL" {
+		if ours || strings.HasPrefix(name, "OTEL_") || name == "DATABASE_URL" || name == "SMTP_URL" {
 			os.Unsetenv(name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func newMessage(a *app) *cobra.Command {
-	return newGroup("message", "Look at messages and their stories", newMessageLs(a), newMessageShow(a), notYet("cancel"))
+	return newGroup("message", "Look at messages and their stories, and take them back", newMessageLs(a), newMessageShow(a), newMessageCancel(a), newMessageReschedule(a))
 }
 
 func newMessageLs(a *app) *cobra.Command {
@@ -28,8 +28,9 @@ func newMessageLs(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List messages, newest first",
 		Long: `List messages, newest first. With --state, other than dead, it looks at the
-10,000 newest messages that match the rest, and no further: there may be older
-ones. Go on with --before and an older id.`,
+10,000 newest messages that match the rest, and no further, and with --key at the
+500,000 newest positions: there may be older ones. Go on with --before and an
+older id.`,
 		Args: exactly(0, "no arguments; flags select messages"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.State = posthaste.State(state)
@@ -47,6 +48,7 @@ ones. Go on with --before and an older id.`,
 	db.flag(cmd)
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only of this queue")
 	flags.StringVar(&f.Reference, "reference", "", "only with this reference")
+	flags.StringVar(&f.Key, "key", "", "only with this key")
 	flags.StringVar(&f.Term, "term", "", "only with this term")
 	flags.StringVar(&state, "state", "", "only in this state: "+strings.Join(states, ", "))
 	flags.IntVar(&f.Limit, "limit", 100, "how many, 1 to 1000")
@@ -69,14 +71,19 @@ func paging(limit int, text string, before *posthaste.MessageID) error {
 	return nil
 }
 
+// toldCut says where a search that was cut goes on.
+func (a *app) toldCut(cutAt posthaste.MessageID) {
+	if cutAt != 0 {
+		fmt.Fprintf(a.stderr, "posthaste: the search stopped after looking at very many messages; it goes on with --before %s\n", cutAt)
+	}
+}
+
 func (a *app) messages(ctx context.Context, e posthaste.Engine, f posthaste.MessageFilter) error {
 	messages, cutAt, err := e.Messages(ctx, f)
 	if err != nil {
 		return err
 	}
-	if cutAt != 0 {
-		fmt.Fprintf(a.stderr, "posthaste: the search stopped after looking at very many messages; it goes on with --before %s\n", cutAt)
-	}
+	a.toldCut(cutAt)
 	shown := make([]wire.Message, len(messages))
 	for i, m := range messages {
 		shown[i] = wire.NewMessage(m, false)
@@ -128,7 +135,7 @@ func (a *app) message(ctx context.Context, e posthaste.Engine, id posthaste.Mess
 	}
 	return a.print(wire.NewMessage(m, true), func(w io.Writer) {
 		fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
-			"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", clock(m.CreatedAt))
+			"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", clock(m.CreatedAt), "erased", clock(m.ErasedAt))
 		for _, s := range m.Subscriptions {
 			fmt.Fprintln(w)
 			fields(w, "state", stateText(s), "due", clock(s.DueAt))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,10 +17,10 @@ import (
 
 // newMetrics makes what counts the events of this process, and what shows
 // them, together with the counters of the queues and of the process itself.
-func newMetrics(engine posthaste.Engine, log *slog.Logger) (posthaste.Telemetry, http.Handler) {
+func newMetrics(engine posthaste.Engine, log *slog.Logger) (*telemetry.Prometheus, http.Handler) {
 	events := telemetry.NewPrometheus()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(events, &queueMetrics{engine}, collectors.NewGoCollector(),
+	registry.MustRegister(events, &storeMetrics{engine}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return events, promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		// What is known is shown also while the store is away.
@@ -28,8 +29,8 @@ func newMetrics(engine posthaste.Engine, log *slog.Logger) (posthaste.Telemetry,
 	})
 }
 
-// queueMetrics asks the store for its queues at every scrape.
-type queueMetrics struct{ engine posthaste.Engine }
+// storeMetrics asks the store for its queues and for how it is at every scrape.
+type storeMetrics struct{ engine posthaste.Engine }
 
 // scrapeTimeout bounds that question: a scraper waits 10 s, as a rule.
 const scrapeTimeout = 3 * time.Second
@@ -38,25 +39,63 @@ func queueMetric(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("posthaste_queue_"+name, help, []string{"queue", "subscription"}, nil)
 }
 
+func storeMetric(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("posthaste_"+name, help, labels, nil)
+}
+
 var (
-	upMetric     = prometheus.NewDesc("posthaste_store_up", "Whether the store answered (1) or not (0).", nil, nil)
-	depthMetric  = queueMetric("depth", "Messages that wait, scheduled ones and retries included.")
-	flightMetric = queueMetric("in_flight", "Messages handed out and not settled.")
-	deadMetric   = queueMetric("dead_letters", "Dead letters.")
-	oldestMetric = queueMetric("oldest_age_seconds", "Age of the oldest message that may be handed out.")
-	sentMetric   = queueMetric("sent_total", "Messages sent since the queue was made.")
-	doneMetric   = queueMetric("done_total", "Messages done since the queue was made.")
+	upMetric      = storeMetric("store_up", "Whether the store answered (1) or not (0).")
+	findingMetric = storeMetric("finding", "1 for each thing that posthaste doctor finds wrong, such as the subscription that keeps the ring full.", "check", "fault", "queue", "subscription")
+	pausedMetric  = storeMetric("queue_paused", "Whether the queue is paused (1) or not (0).", "queue")
 )
 
+// subscriptionMetrics are told for each subscription of each queue.
+var subscriptionMetrics = []struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(s *posthaste.SubscriptionInfo) float64
+}{
+	{queueMetric("depth", "Messages that wait, scheduled ones and retries included."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Depth) }},
+	{queueMetric("in_flight", "Messages handed out and not settled."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.InFlight) }},
+	{queueMetric("dead_letters", "Dead letters."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Dead) }},
+	{queueMetric("oldest_age_seconds", "Age of the oldest message that may be handed out, in seconds; 0 if there is none."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return s.OldestAge.Seconds() }},
+	{queueMetric("sent_total", "Messages sent since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Sent) }},
+	{queueMetric("done_total", "Messages done since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Done) }},
+	{queueMetric("retried_total", "Attempts that failed and were to be repeated, since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Retried) }},
+	{queueMetric("lost_total", "Deliveries whose holder was gone or let its lease end, since the queue was made: each was handed out anew."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Lost) }},
+	{queueMetric("withdrawn_total", "Messages cancelled, moved to another time, purged, or taken for max_lag before they were handed out, since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Withdrawn) }},
+}
+
+// vitalMetrics are told once.
+var vitalMetrics = []struct {
+	desc  *prometheus.Desc
+	value func(v *posthaste.Vitals) float64
+}{
+	{storeMetric("slots_free", "Slots of the ring that are free, of 16."), func(v *posthaste.Vitals) float64 { return float64(v.SlotsFree) }},
+	{storeMetric("slots_wanted", "Slots of the ring that should be free (setting spare_slots)."), func(v *posthaste.Vitals) float64 { return float64(v.SlotsWanted) }},
+	{storeMetric("slot_age_seconds", "How long the oldest slot in use has been in use, in seconds."), func(v *posthaste.Vitals) float64 { return v.SlotAge.Seconds() }},
+	{storeMetric("workers", "Workers that beat within their lease."), func(v *posthaste.Vitals) float64 { return float64(v.Workers) }},
+	{storeMetric("workers_overdue", "Workers that missed their lease and will be declared lost."), func(v *posthaste.Vitals) float64 { return float64(v.OverdueWorkers) }},
+	{storeMetric("heartbeat_age_seconds", "The longest time since one of the workers beat, in seconds."), func(v *posthaste.Vitals) float64 { return v.HeartbeatAge.Seconds() }},
+	{storeMetric("doorbells", "Processes that hold a connection to be woken by."), func(v *posthaste.Vitals) float64 { return float64(v.Doorbells) }},
+	{storeMetric("upkeep_age_seconds", "Time since the last round of upkeep, in seconds."), func(v *posthaste.Vitals) float64 { return v.UpkeepAge.Seconds() }},
+}
+
 // Describe implements [prometheus.Collector].
-func (m *queueMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upMetric, depthMetric, flightMetric, deadMetric, oldestMetric, sentMetric, doneMetric} {
+func (m *storeMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{upMetric, findingMetric, pausedMetric} {
 		out <- d
+	}
+	for _, m := range subscriptionMetrics {
+		out <- m.desc
+	}
+	for _, m := range vitalMetrics {
+		out <- m.desc
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
+func (m *storeMetrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	queues, err := m.engine.Queues(ctx)
@@ -66,16 +105,33 @@ func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(upMetric, prometheus.GaugeValue, 1)
 	for _, q := range queues {
-		for _, s := range q.Subscriptions {
-			tell := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
-				out <- prometheus.MustNewConstMetric(d, kind, v, q.Name, s.Name)
-			}
-			tell(depthMetric, prometheus.GaugeValue, float64(s.Depth))
-			tell(flightMetric, prometheus.GaugeValue, float64(s.InFlight))
-			tell(deadMetric, prometheus.GaugeValue, float64(s.Dead))
-			tell(oldestMetric, prometheus.GaugeValue, s.OldestAge.Seconds())
-			tell(sentMetric, prometheus.CounterValue, float64(s.Sent))
-			tell(doneMetric, prometheus.CounterValue, float64(s.Done))
+		paused := 0.0
+		if !q.PausedAt.IsZero() {
+			paused = 1
 		}
+		out <- prometheus.MustNewConstMetric(pausedMetric, prometheus.GaugeValue, paused, q.Name)
+		for i := range q.Subscriptions {
+			s := &q.Subscriptions[i]
+			for _, each := range subscriptionMetrics {
+				out <- prometheus.MustNewConstMetric(each.desc, each.kind, each.value(s), q.Name, s.Name)
+			}
+		}
+	}
+	if vitals, err := m.engine.Vitals(ctx); err == nil { // else the next scrape tells
+		for _, each := range vitalMetrics {
+			out <- prometheus.MustNewConstMetric(each.desc, prometheus.GaugeValue, each.value(&vitals))
+		}
+	}
+	found, err := m.engine.Doctor(ctx)
+	if err != nil {
+		return // the next scrape tells
+	}
+	told := map[[4]string]bool{}
+	for _, f := range found {
+		labels := [4]string{f.Check, strconv.FormatBool(f.Fault), f.Queue, f.Subscription}
+		if !told[labels] {
+			out <- prometheus.MustNewConstMetric(findingMetric, prometheus.GaugeValue, 1, labels[:]...)
+		}
+		told[labels] = true
 	}
 }

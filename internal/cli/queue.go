@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -13,7 +16,11 @@ import (
 
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Look at queues, make and drop them",
-		newQueueLs(a), newQueueCreate(a), newQueueDrop(a), notYet("pause"), notYet("resume"))
+		newQueueLs(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
+		newQueueDecide(a, "pause", "Hand nothing out of a queue until it is resumed", "paused", posthaste.Engine.QueuePause),
+		newQueueDecide(a, "resume", "Hand out again of a queue that was paused", "resumed", posthaste.Engine.QueueResume),
+		newKeyDecide(a, "pause-key", "Hand nothing of a key out of a queue until it is resumed", "paused", posthaste.Engine.KeyPause),
+		newKeyDecide(a, "resume-key", "Hand out again of a key that was paused", "resumed", posthaste.Engine.KeyResume))
 }
 
 func newQueueLs(a *app) *cobra.Command {
@@ -59,6 +66,9 @@ func (a *app) queues(ctx context.Context, e posthaste.Engine, names []string) er
 					if s.Name != posthaste.DefaultSubscription {
 						name += "/" + s.Name
 					}
+					if !q.PausedAt.IsZero() {
+						name += " (paused)"
+					}
 					row(name, s.Depth, s.InFlight, s.Dead, age(s.OldestAge), fmt.Sprintf("%.1f", s.SentPerSecond), fmt.Sprintf("%.1f", s.DonePerSecond), s.Sent, s.Done)
 				}
 			}
@@ -72,14 +82,15 @@ func newQueueCreate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create QUEUE", Short: "Make a queue",
 		Long: `Make a queue. One that exists with the same options is left as it is; with
-others it is an error, for options cannot be changed yet.`,
+others it is an error: limits are changed by "queue limit", and other options
+cannot be changed yet.`,
 		Args: exactly(1, "the queue's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if err := posthaste.CheckName("name", name); err != nil {
 				return err
 			}
-			if err := explicitZero(cmd, "max-attempts", "backoff-base", "backoff-max", "timeout", "max-payload", "lanes"); err != nil {
+			if err := explicitZero(cmd, "max-attempts", "backoff-base", "backoff-max", "timeout", "max-payload", "lanes", "retention", "concurrency", "key-concurrency"); err != nil {
 				return err
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
@@ -99,8 +110,47 @@ others it is an error, for options cannot be changed yet.`,
 	flags.Var(duration{&o.Timeout}, "timeout", "how long one attempt may take (default 30s)")
 	flags.Var(size{&o.MaxPayload}, "max-payload", "the largest payload, at most 32MiB (default 1MiB)")
 	flags.IntVar(&o.Lanes, "lanes", 0, "lanes that share the load of very many senders (default 1)")
-	later(flags, "retention", "rate-limit", "concurrency", "mode")
-	laterSwitch(flags, "ordered")
+	flags.StringVar((*string)(&o.Mode), "mode", "", "at_least_once or at_most_once (default at_least_once)")
+	flags.Var(duration{&o.Retention}, "retention", "how long settled messages can be looked up beyond the ring (default: no longer)")
+	flags.BoolVar(&o.RetainPayload, "retain-payload", false, "keep payloads as long as the retention, too")
+	flags.BoolVar(&o.Ordered, "ordered", false, "keep the messages of each key strictly in order")
+	flags.BoolVar(&o.StopOnDead, "stop-on-dead", false, "a dead message stops its key of an ordered queue until it is replayed or discarded")
+	flags.BoolVar(&o.Fair, "fair", false, "let keys take turns, however much waits of one")
+	limitFlags(flags, &o.Limits)
+	return cmd
+}
+
+// limitFlags are the flags of a queue's limits.
+func limitFlags(flags *pflag.FlagSet, l *posthaste.QueueLimits) {
+	flags.IntVar(&l.Concurrency, "concurrency", 0, "how many messages may be handed out at a time (default no bound)")
+	flags.Var(rate{&l.RateLimit}, "rate-limit", "how many in how long, such as 50/s, 100/m or \"50/s burst 100\" (default no bound)")
+	flags.IntVar(&l.KeyConcurrency, "key-concurrency", 0, "how many of each key at a time (default no bound)")
+	flags.Var(rate{&l.KeyRateLimit}, "key-rate-limit", "how many of each key in how long (default no bound)")
+}
+
+func newQueueLimit(a *app) *cobra.Command {
+	var db database
+	var l posthaste.QueueLimits
+	cmd := &cobra.Command{
+		Use: "limit QUEUE", Short: "Give a queue limits, and take away those not named",
+		Long: `Give a queue exactly the limits named, from the next claim on. Those that are not
+named end; without any flag all do.`,
+		Args: exactly(1, "the queue's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := explicitZero(cmd, "concurrency", "key-concurrency"); err != nil {
+				return err
+			}
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+				if err := e.QueueLimit(ctx, caller(), args[0], l); err != nil {
+					return err
+				}
+				return a.made(ctx, e, args[0])
+			})
+		},
+	}
+	cmd.Flags().SortFlags = false
+	db.flag(cmd)
+	limitFlags(cmd.Flags(), &l)
 	return cmd
 }
 
@@ -117,8 +167,66 @@ func (a *app) made(ctx context.Context, e posthaste.Engine, name string) error {
 	return a.print(shown, func(w io.Writer) {
 		o := shown.Options
 		fields(w, "queue", shown.Name, "max attempts", o.MaxAttempts, "backoff", o.Backoff.Base+" to "+o.Backoff.Max,
-			"timeout", o.Timeout, "max payload", fmt.Sprintf("%d bytes", o.MaxPayload), "lanes", o.Lanes)
+			"timeout", o.Timeout, "max payload", fmt.Sprintf("%d bytes", o.MaxPayload), "lanes", o.Lanes, "mode", o.Mode, "retention", o.Retention,
+			"ordered", yes(o.Ordered), "fair", yes(o.Fair), "concurrency", number(o.Concurrency), "rate limit", queues[0].Options.Limits.RateLimit,
+			"key concurrency", number(o.KeyConcurrency), "key rate limit", queues[0].Options.Limits.KeyRateLimit,
+			"paused keys", strings.Join(queues[0].PausedKeys, ", "))
 	})
+}
+
+// number is n as a field shows it, nothing for 0.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
+}
+
+// newQueueDecide is a command that pauses or resumes.
+func newQueueDecide(a *app, verb, short, done string, decide func(posthaste.Engine, context.Context, string, string) error) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: verb + " QUEUE", Short: short,
+		Args: exactly(1, "the queue's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+				if err := decide(e, ctx, caller(), args[0]); err != nil {
+					return err
+				}
+				return a.print(map[string]string{done: args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s is %s\n", args[0], done) })
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+// newKeyDecide is a command that pauses or resumes a key of a queue.
+func newKeyDecide(a *app, verb, short, done string, decide func(posthaste.Engine, context.Context, string, string, string) error) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: verb + " QUEUE KEY", Short: short,
+		Args: exactly(2, "the queue's name and the key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+				if err := decide(e, ctx, caller(), args[0], args[1]); err != nil {
+					return err
+				}
+				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w io.Writer) {
+					fmt.Fprintf(w, "key %s of queue %s is %s\n", oneLine(args[1], 255), args[0], done)
+				})
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
 }
 
 func newQueueDrop(a *app) *cobra.Command {

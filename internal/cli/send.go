@@ -35,12 +35,16 @@ standard input.
 
 --messages sends many in one transaction: it names a file (or "-") with a JSON
 array of messages as the HTTP API takes them, each with payload, key, kind,
-headers, reference, terms, content_type, delay, send_at or wake.`,
+headers, reference, terms, content_type, delay, send_at, priority, dedupe_key,
+dedupe_window or wake.`,
 		Example: `  posthaste send orders '{"order": 7}' --reference order-7
   posthaste send orders --delay 5m < order.json
   posthaste send orders --messages many.json`,
 		Args: between(1, 2, "a queue and a payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := explicitZero(cmd, "dedupe-window"); err != nil {
+				return err
+			}
 			messages, single, err := s.read(a, cmd, args)
 			if err != nil {
 				return err
@@ -62,7 +66,10 @@ headers, reference, terms, content_type, delay, send_at or wake.`,
 	flags.Var(instant{&m.SendAt}, "send-at", "hold it back until this time, such as 2026-10-12T08:30:00Z")
 	flags.BoolVar(&s.wake, "wake", true, "wake a sleeping worker")
 	flags.StringVar(&s.messages, "messages", "", "send the JSON array of messages in this file, \"-\" for the standard input")
-	later(flags, "priority", "dedupe-key", "idempotency-key")
+	flags.IntVar(&m.Priority, "priority", 0, "0 to 3; 0 is handed out first")
+	flags.StringVar(&m.DedupeKey, "dedupe-key", "", "sent again with this key, nothing is sent, and the first one's id is printed")
+	flags.Var(duration{&m.DedupeWindow}, "dedupe-window", "how long the dedupe key is remembered (default 24h)")
+	later(flags, "idempotency-key")
 	return cmd
 }
 
@@ -70,7 +77,7 @@ headers, reference, terms, content_type, delay, send_at or wake.`,
 func (s *sending) read(a *app, cmd *cobra.Command, args []string) (messages []posthaste.Message, single bool, err error) {
 	queue := args[0]
 	if s.messages != "" {
-		for _, name := range []string{"key", "kind", "header", "reference", "term", "content-type", "delay", "send-at", "wake"} {
+		for _, name := range []string{"key", "kind", "header", "reference", "term", "content-type", "delay", "send-at", "priority", "dedupe-key", "dedupe-window", "wake"} {
 			if cmd.Flags().Changed(name) {
 				return nil, false, posthaste.Invalidf(name, "--%s and --messages exclude each other: say it of each message in the file", name)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/server"
+	"github.com/posthaste-mq/posthaste/telemetry"
 )
 
 const defaultListen = "127.0.0.1:8484"
@@ -23,27 +23,49 @@ const defaultListen = "127.0.0.1:8484"
 type serving struct {
 	listen string
 	token  string
+	limits server.Limits
 }
 
 func (s *serving) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "where the HTTP API listens, host:port")
 	cmd.Flags().StringVar(&s.token, "token", "", "the token that callers of the API must send (better as POSTHASTE_TOKEN, which no process list shows)")
+	cmd.Flags().Float64Var(&s.limits.AddressRate, "address-rate", 1000, "requests a second that one remote address may make, this machine's excepted; 0 is any number")
+	cmd.Flags().Float64Var(&s.limits.TokenRate, "token-rate", 0, "requests a second that one token may make; 0 is any number")
+	cmd.Flags().IntVar(&s.limits.MaxWaiting, "max-waiting", 10_000, "how many receivers may wait for messages at the same time")
 }
 
-// tokens checks listen and token together.
-func (s *serving) tokens() ([]server.Token, error) {
-	var tokens []server.Token
-	if s.token != "" {
-		token, err := server.NewToken("token", s.token, server.ScopeAdmin)
-		if err != nil {
-			return nil, err
-		}
-		tokens = append(tokens, token)
+// given is the token that the command was given, if it was.
+func (s *serving) given() ([]posthaste.Token, error) {
+	if s.token == "" {
+		return nil, nil
 	}
-	if err := server.CheckListen(s.listen, len(tokens) > 0); err != nil {
+	token, err := server.NewToken("token", s.token, server.ScopeAdmin)
+	return []posthaste.Token{token}, err
+}
+
+// exposed is the error of listening where others can reach the server while
+// nobody has a token, nil where the address allows it.
+func (s *serving) exposed(given []posthaste.Token) (exposed, err error) {
+	err = server.CheckListen(s.listen, len(given) > 0)
+	if posthaste.CodeOf(err) == posthaste.Refused {
+		return misuse(err), nil
+	}
+	if err != nil {
 		return nil, misuse(err)
 	}
-	return tokens, nil
+	return nil, nil
+}
+
+// someToken returns refusal unless the database has a token in force.
+func someToken(ctx context.Context, store posthaste.Engine, refusal error) error {
+	if refusal == nil {
+		return nil
+	}
+	tokens, _, err := store.TokensInForce(ctx)
+	if err == nil && len(tokens) == 0 {
+		return refusal
+	}
+	return err
 }
 
 // listenOn opens a port, or says which flag chooses another.
@@ -78,7 +100,9 @@ func newServe(a *app) *cobra.Command {
 		Use: "serve", Short: "Run the HTTP API on a database, until stopped",
 		Long: `Run the HTTP API on a database, and with --worker the built-in sinks too.
 The server starts also while the database is away: /readyz answers 503 until it
-is there. Without a token it only listens on this machine's loopback address.
+is there. It asks for a token where one is given with --token, where the
+database has or had some ("posthaste token add"), and on every address but this
+machine's loopback, where it does not start while there is none.
 
 SIGTERM or Ctrl-C stops it in order: it takes no more connections and gives what
 runs --grace to finish. A second signal ends it at once with exit code 130 or 143.`,
@@ -104,27 +128,40 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 	if err := errors.Join(db.check(), work.check()); err != nil {
 		return err
 	}
-	tokens, err := serve.tokens()
+	given, err := serve.given()
 	if err != nil {
 		return err
 	}
+	exposed, err := serve.exposed(given)
+	if err != nil {
+		return err
+	}
+	follows, stopTracing, err := a.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	made, closeSinks, err := work.open()
 	if err != nil {
 		return err
 	}
 	defer closeSinks()
-	listener, err := listenOn("listen", serve.listen)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-
 	store, err := postgres.Open(ctx, db.url, db.options(postgres.Logger(a.log), postgres.Lazily())...)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	api, metrics, err := newAPI(&watched{Engine: store, log: a.log}, tokens, a.log, nil)
+	if exposed != nil && store.Ready(ctx) == nil {
+		if err := someToken(ctx, store, exposed); err != nil {
+			return err
+		}
+	}
+	listener, err := listenOn("listen", serve.listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	api, metrics, err := a.newAPI(&watched{Engine: store, log: a.log}, serve, given, nil, follows)
 	if err != nil {
 		return err
 	}
@@ -136,6 +173,9 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 			if err := untilReady(ctx, store, a.log); err != nil {
 				return err
 			}
+			if err := someToken(ctx, store, exposed); err != nil {
+				return err
+			}
 			close(opened)
 			<-ctx.Done()
 			return nil
@@ -145,7 +185,7 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 		run := service{"worker", func(ctx context.Context) error {
 			select {
 			case <-opened:
-				return work.worker(store, made, a.log, metrics).Run(ctx)
+				return work.worker(store, made, a.log, metrics, follows).Run(ctx)
 			case <-ctx.Done():
 				return nil
 			}
@@ -158,11 +198,18 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 
 // newAPI makes the server on an engine, with metrics of what runs in this
 // process beside it.
-func newAPI(engine posthaste.Engine, tokens []server.Token, log *slog.Logger, mount map[string]http.Handler) (*server.Server, posthaste.Telemetry, error) {
-	telemetry, metrics := newMetrics(engine, log)
+func (a *app) newAPI(engine posthaste.Engine, s serving, given []posthaste.Token, mount map[string]http.Handler, follows posthaste.Tracing) (*server.Server, *telemetry.Prometheus, error) {
+	events, metrics := newMetrics(engine, a.log)
+	exposed, err := s.exposed(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.limits.MaxWaiting < 1 {
+		return nil, nil, posthaste.Invalidf("max-waiting", "--max-waiting must be above zero, and is %d", s.limits.MaxWaiting)
+	}
 	api, err := server.New(server.Config{
-		Engine: engine, Client: posthaste.NewClient(engine), Logger: log, Metrics: metrics,
-		Tokens: tokens, Mount: mount, Version: version(),
+		Engine: engine, Client: posthaste.NewClient(engine), Logger: a.log, Metrics: metrics, Tracing: follows,
+		Tokens: given, RequireToken: exposed != nil, Limits: s.limits, Mount: mount, Version: version(),
 	})
-	return api, telemetry, err
+	return api, events, err
 }

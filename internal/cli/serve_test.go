@@ -117,9 +117,8 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		within(t, promised(), "ready again", answers(base+"/readyz", 200))
-		if _, err := do("POST", base+"/v1/emails", aMail, nil); err != nil {
-			t.Fatal(err)
-		}
+		// A promise of readiness is none that each connection succeeds.
+		within(t, promised(), "a mail is taken", func() error { _, err := do("POST", base+"/v1/emails", aMail, nil); return err })
 		limited, cancel := context.WithTimeout(ctx, patience)
 		if err := mails.Wait(limited, func(all []catcher.Mail) bool { return len(all) == round }); err != nil {
 			t.Fatal(err)
@@ -255,5 +254,61 @@ func TestServeWithToken(t *testing.T) {
 	}
 	if said := p.said(); strings.Contains(said, "open-sesame") || !strings.HasPrefix(said, "{") {
 		t.Errorf("the log holds the token or is no JSON:\n%s", said)
+	}
+}
+
+// TestServeWithStoredTokens listens beyond loopback only once the database has a
+// token, lets it in, and knows of a drop without a restart.
+func TestServeWithStoredTokens(t *testing.T) {
+	t.Parallel()
+	database := testpg.New(t)
+	env := []string{"DATABASE_URL=" + database}
+	refused := start(t, "", env, "serve", "--listen", "0.0.0.0:0")
+	if code := refused.wait(); code != 2 || !strings.Contains(refused.said(), "posthaste token add") {
+		t.Fatalf("without a token: exit code %d:\n%s", code, refused.said())
+	}
+	add := func(name string) string {
+		t.Helper()
+		secret, stderr, code := run(t, "", "token", "add", name, "--scope", "admin", "--database-url", database)
+		if code != 0 {
+			t.Fatalf("token add: %d: %s", code, stderr)
+		}
+		return strings.TrimSpace(secret)
+	}
+	secret := add("ops")
+	p, address := startServe(t, env, "--listen", "0.0.0.0:0", "--log-level", "debug")
+	with := func(secret string, want int) func() error {
+		return func() error {
+			r, err := http.NewRequest("GET", "http://"+address+"/v1/queues", nil)
+			if err != nil {
+				return err
+			}
+			r.Header.Set("Authorization", "Bearer "+secret)
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				return err
+			}
+			answer.Body.Close()
+			if answer.StatusCode != want {
+				return fmt.Errorf("%s, want %d", answer.Status, want)
+			}
+			return nil
+		}
+	}
+	eventually(t, "the token is good", with(secret, 200))
+	if err := answers("http://"+address+"/v1/queues", 401)(); err != nil {
+		t.Error(err)
+	}
+	second := add("ops-2")
+	eventually(t, "the second token is good", with(second, 200))
+	if _, stderr, code := run(t, "", "token", "drop", "ops", "--database-url", database); code != 0 {
+		t.Fatal(stderr)
+	}
+	eventually(t, "the dropped token is refused", with(secret, 401))
+	if err := with(second, 200)(); err != nil {
+		t.Error(err)
+	}
+	if said := p.said(); strings.Contains(said, secret) || strings.Contains(said, second) {
+		t.Errorf("a secret is in the log:\n%s", said)
 	}
 }

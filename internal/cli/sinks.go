@@ -12,6 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/sink/smtp"
+	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -102,15 +103,22 @@ func (w *working) open() (made map[string]posthaste.Sink, close func(), err erro
 }
 
 // worker assembles the runtime on an engine.
-func (w *working) worker(engine posthaste.Engine, made map[string]posthaste.Sink, log *slog.Logger, telemetry posthaste.Telemetry) *worker.Worker {
+func (w *working) worker(engine posthaste.Engine, made map[string]posthaste.Sink, log *slog.Logger, metrics *telemetry.Prometheus, follows posthaste.Tracing) *worker.Worker {
 	grace := w.grace
 	if grace == 0 {
 		grace = -1 // zero means the default there
 	}
-	run := worker.New(engine, worker.Config{Version: version(), Grace: grace, Logger: log, Telemetry: telemetry})
+	config := worker.Config{Version: version(), Grace: grace, Logger: log, Tracing: follows}
+	if metrics != nil {
+		config.Telemetry = metrics
+	}
+	run := worker.New(engine, config)
 	for queue, sink := range made {
 		// One message a call: a slow one delays only itself.
-		worker.HandleSink(run, queue, sink, worker.SinkBatch(1), worker.Concurrency(w.concurrency))
+		worker.HandleSink(run, queue, sink, worker.BatchSize(1), worker.Concurrency(w.concurrency))
+	}
+	if metrics != nil {
+		metrics.Expect(run.Reads()...)
 	}
 	return run
 }

@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -83,9 +85,12 @@ func (r *running) close() {
 
 func (a *app) up(ctx context.Context, u up) error {
 	u.queues, u.concurrency = []string{email.Queue}, 8
-	tokens, err := u.tokens()
+	given, err := u.given()
 	if err != nil {
 		return err
+	}
+	if exposed, err := u.exposed(given); errors.Join(exposed, err) != nil {
+		return cmp.Or(exposed, err)
 	}
 	if u.postgresPort < 0 || u.postgresPort > 65535 {
 		return posthaste.Invalidf("postgres-port", "--postgres-port must be 0 to 65535, and is %d", u.postgresPort)
@@ -93,6 +98,11 @@ func (a *app) up(ctx context.Context, u up) error {
 	if err := u.check(); err != nil {
 		return err
 	}
+	follows, stopTracing, err := a.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	home, err := openHome(u.data)
 	if err != nil {
 		return err
@@ -112,11 +122,11 @@ func (a *app) up(ctx context.Context, u up) error {
 		}
 		return err
 	}
-	api, telemetry, err := newAPI(r.engine, tokens, a.log, map[string]http.Handler{"/caught": r.mails.Handler()})
+	api, telemetry, err := a.newAPI(r.engine, u.serving, given, map[string]http.Handler{"/caught": r.mails.Handler()}, follows)
 	if err != nil {
 		return err
 	}
-	work := u.worker(r.engine, r.sinks, a.log, telemetry)
+	work := u.worker(r.engine, r.sinks, a.log, telemetry, follows)
 	return a.runAll(ctx, u, home, r, api, work)
 }
 

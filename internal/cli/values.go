@@ -35,6 +35,23 @@ func (d duration) Set(s string) error {
 	return nil
 }
 
+// rate is a flag that reads a rate.
+type rate struct{ value *posthaste.Rate }
+
+func (r rate) String() string {
+	if r.value == nil {
+		return ""
+	}
+	return r.value.String()
+}
+
+func (r rate) Set(s string) (err error) {
+	*r.value, err = posthaste.ParseRate(s)
+	return err
+}
+
+func (rate) Type() string { return "rate" }
+
 func (duration) Type() string { return "duration" }
 
 // instant is a flag that reads an RFC 3339 time.

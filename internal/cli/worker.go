@@ -2,15 +2,21 @@ package cli
 
 import (
 	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/telemetry"
 )
 
 func newWorker(a *app) *cobra.Command {
 	var db database
 	var work working
+	var metricsListen string
 	cmd := &cobra.Command{
 		Use: "worker --queue NAME", Short: "Deliver messages with a built-in sink, until stopped",
 		Long: `Deliver the messages of queues that have a built-in sink: for now the queue
@@ -23,7 +29,7 @@ once with exit code 130 or 143; what it held runs elsewhere.`,
 		Example: "  posthaste worker --queue emails --smtp-url smtp://user:password@mail.example.com:587",
 		Args:    exactly(0, "no arguments; queues are named with --queue"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.work(cmd.Context(), db, work)
+			return a.work(cmd.Context(), db, work, metricsListen)
 		},
 	}
 	cmd.Flags().SortFlags = false
@@ -31,21 +37,34 @@ once with exit code 130 or 143; what it held runs elsewhere.`,
 	db.flag(cmd)
 	db.pollingFlag(cmd)
 	work.flags(cmd.Flags())
+	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "where /metrics and /healthz of this worker are served to everybody who reaches it, host:port; nowhere by default")
 	return cmd
 }
 
-func (a *app) work(ctx context.Context, db database, work working) error {
+func (a *app) work(ctx context.Context, db database, work working, metricsListen string) error {
 	if len(work.queues) == 0 {
 		return &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue, for example --queue emails"}
 	}
 	if err := work.check(); err != nil {
 		return err
 	}
+	follows, stopTracing, err := a.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	made, closeSinks, err := work.open()
 	if err != nil {
 		return err
 	}
 	defer closeSinks()
+	var listener net.Listener
+	if metricsListen != "" {
+		if listener, err = listenOn("metrics-listen", metricsListen); err != nil {
+			return err
+		}
+		defer listener.Close()
+	}
 	a.signal.announce.Store(true)
 	engine, err := db.wait(ctx, a.log)
 	if err != nil {
@@ -55,9 +74,26 @@ func (a *app) work(ctx context.Context, db database, work working) error {
 		return err
 	}
 	defer engine.Close()
-	run := work.worker(engine, made, a.log, nil)
+	var events *telemetry.Prometheus
+	if listener != nil {
+		var metrics http.Handler
+		events, metrics = newMetrics(engine, a.log)
+		defer a.serveMetrics(listener, metrics)()
+	}
+	run := work.worker(engine, made, a.log, events, follows)
 	go a.tellStarted(ctx, run.Started(), "working", "queues", work.queues)
 	return run.Run(ctx)
+}
+
+// serveMetrics serves a worker's metrics until stop is called.
+func (a *app) serveMetrics(listener net.Listener, metrics http.Handler) (stop func()) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
+	go func() { _ = server.Serve(listener) }()
+	a.log.Info("metrics", "address", "http://"+listener.Addr().String()+"/metrics")
+	return func() { _ = server.Close() }
 }
 
 // tellStarted logs once that something runs.

@@ -68,7 +68,7 @@ func TestSQLReferenceHasTheSignatures(t *testing.T) {
 	described := 0
 	for _, f := range functions {
 		arguments := casts.ReplaceAllString(strings.ReplaceAll(f.Arguments, "DEFAULT", "default"), "")
-		arguments = strings.NewReplacer("NULL", "null", "CURRENT_USER", "current_user").Replace(arguments)
+		arguments = strings.NewReplacer("NULL", "null", "CURRENT_USER", "current_user", "SESSION_USER", "session_user").Replace(arguments)
 		section, ok := said[f.Name+"("+arguments+")"]
 		if !ok {
 			if f.Granted && !says(text, f.Name) {

@@ -45,17 +45,22 @@ var rooms = []room{
 	{name: "inbox", may: []string{"."}},
 	{name: "server", may: []string{".", "email", "internal/wire"}},
 	{name: "telemetry", may: []string{"."}},
+	{name: "telemetry/tracing", may: []string{"."}},
+	{name: "codec/*", may: []string{"."}},
 	{name: "enginetest", may: []string{"."}},
-	{name: "posthastetest", may: []string{".", "worker"}},
+	{name: "posthastetest", may: []string{".", "worker", "internal/memory", "internal/scratch"}},
 
 	{name: "examples/*", may: []string{".", "postgres", "worker"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
-	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source/*", "inbox", "server", "telemetry",
+	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source/*", "inbox", "server", "telemetry", "telemetry/tracing",
 		"internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "internal/devpg"}},
+	{name: "internal/chaos", may: []string{".", "postgres", "worker", "internal/devpg", "internal/history"}},
+	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
+	{name: "internal/scratch", may: []string{"postgres"}},
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
 	{name: "internal/testpg/testdb", may: []string{"internal/devpg"}}, // for the tests inside postgres: not postgres
 	{name: "internal/testpg/launch", may: []string{"internal/devpg", "internal/testpg/testdb"}},

@@ -39,8 +39,8 @@ const (
 // Event is one line of a history.
 type Event struct {
 	Kind Kind `json:"kind"`
-	// ID is the message's.
-	ID posthaste.MessageID `json:"id"`
+	// ID is the message's; 0 where nobody knows it, or where it is about none.
+	ID posthaste.MessageID `json:"id,omitzero"`
 	// Attempt is what the delivery said, from 1; 0 for Sent.
 	Attempt int `json:"attempt,omitempty"`
 	// Alone is what the delivery said.
@@ -51,6 +51,20 @@ type Event struct {
 	Process string `json:"process"`
 	// Note is free text, such as the payload.
 	Note string `json:"note,omitempty"`
+	// Token is the sender's own name for what one transaction sends, and Part
+	// the message's place in that: they are known before there is an id.
+	Token string `json:"token,omitempty"`
+	Part  int    `json:"part,omitempty"`
+	Queue string `json:"queue,omitempty"`
+	Key   string `json:"key,omitempty"`
+	// Count is how many there are, such as messages of a token.
+	Count int `json:"count,omitempty"`
+	// IDs are those of a token's messages, in order.
+	IDs []posthaste.MessageID `json:"ids,omitempty"`
+	// Whom is the process that something was done to.
+	Whom string `json:"whom,omitempty"`
+	// Took is how long it lasted, up to At.
+	Took time.Duration `json:"took,omitempty"`
 }
 
 // Now is the machine's monotonic clock: the same for all its processes.

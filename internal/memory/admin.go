@@ -15,6 +15,13 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
+	if o.Fair || o.Limits != (posthaste.QueueLimits{}) {
+		return unlimited("limits")
+	}
+	if o.Mode == posthaste.AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0) {
+		return posthaste.Invalidf("max_attempts", "a queue that hands out at most once never tries again")
+	}
+	o.Mode = cmp.Or(o.Mode, posthaste.AtLeastOnce)
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, 20)
 	o.BackoffBase = cmp.Or(o.BackoffBase, time.Second)
 	o.BackoffMax = cmp.Or(o.BackoffMax, time.Hour)
@@ -30,6 +37,9 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 		{"timeout", o.Timeout > 0},
 		{"max_payload", o.MaxPayload > 0 && o.MaxPayload <= posthaste.MaxPayloadBytes},
 		{"lanes", o.Lanes >= 1 && o.Lanes <= 64},
+		{"mode", o.Mode == posthaste.AtLeastOnce || o.Mode == posthaste.AtMostOnce},
+		{"retention", o.Retention >= 0 && o.Retention <= 36500*24*time.Hour},
+		{"retain_payload", !o.RetainPayload || o.Retention > 0},
 	} {
 		if !c.ok {
 			return posthaste.Invalidf(c.field, "%s is out of its range", c.field)
@@ -40,7 +50,8 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	if e.queues[name] != nil {
 		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists already"}
 	}
-	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
+	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{},
+		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
 	return ctx.Err()
 }
 
@@ -52,7 +63,49 @@ func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 		return err
 	}
 	delete(e.queues, name)
+	maps.DeleteFunc(e.schedules, func(_ string, s *schedule) bool { return s.Message.Queue == name })
 	maps.DeleteFunc(e.messages, func(_ posthaste.MessageID, m *message) bool { return m.Queue == name })
+	return ctx.Err()
+}
+
+// QueuePause implements [posthaste.Admin].
+func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
+	return e.decideQueue(ctx, by, name, "pause", func(q *queue) bool {
+		changed := q.pausedAt.IsZero()
+		q.pausedAt = cmpTime(q.pausedAt, time.Now())
+		return changed
+	})
+}
+
+// QueueResume implements [posthaste.Admin].
+func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
+	return e.decideQueue(ctx, by, name, "resume", func(q *queue) bool {
+		changed := !q.pausedAt.IsZero()
+		q.pausedAt = time.Time{}
+		for b := range e.bells {
+			b.Wake(name)
+		}
+		return changed
+	})
+}
+
+func cmpTime(t, or time.Time) time.Time {
+	if t.IsZero() {
+		return or
+	}
+	return t
+}
+
+func (e *Engine) decideQueue(ctx context.Context, by, name, action string, act func(*queue) bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q, err := e.queue(name)
+	if err != nil {
+		return err
+	}
+	if act(q) {
+		e.record(posthaste.Action{By: by, Action: action, Queue: name})
+	}
 	return ctx.Err()
 }
 
@@ -65,7 +118,7 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 		if q := e.queues[name]; len(names) == 0 || slices.Contains(names, name) {
 			info := q.info
 			info.CountedAt = time.Now()
-			infos = append(infos, posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: q.createdAt,
+			infos = append(infos, posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: q.createdAt, PausedAt: q.pausedAt,
 				Subscriptions: []posthaste.SubscriptionInfo{info}})
 		}
 	}
@@ -78,7 +131,7 @@ func (m *message) info() posthaste.MessageInfo {
 		state = posthaste.StateReady
 	}
 	return posthaste.MessageInfo{ID: m.id, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers,
-		Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType, CreatedAt: m.createdAt,
+		Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType, CreatedAt: m.createdAt, ErasedAt: m.erasedAt,
 		Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: state,
 			DueAt: m.dueAt, Attempts: slices.Clone(m.attempts)}}}
 }
@@ -115,59 +168,13 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 	defer e.mu.Unlock()
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
 		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&
-			(f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
+			(f.Key == "" || f.Key == m.Key) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
 	})
 	var infos []posthaste.MessageInfo
 	for _, m := range found {
 		infos = append(infos, m.info())
 	}
 	return infos, 0, firstError(err, ctx.Err())
-}
-
-// DeadLetters implements [posthaste.Admin].
-func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
-		return m.state == posthaste.StateDead && (f.Queue == "" || f.Queue == m.Queue) && (f.IDs == nil || slices.Contains(f.IDs, m.id))
-	})
-	var dead []posthaste.DeadLetter
-	for _, m := range found {
-		dead = append(dead, posthaste.DeadLetter{ID: m.id, Queue: m.Queue, Subscription: posthaste.DefaultSubscription,
-			Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType,
-			Payload: m.body, CreatedAt: m.createdAt, DiedAt: m.diedAt, Error: m.attempts[len(m.attempts)-1].Error,
-			Attempts: slices.Clone(m.attempts)})
-	}
-	return dead, firstError(err, ctx.Err())
-}
-
-// Replay implements [posthaste.Admin].
-func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, ids, func(q *queue, m *message) {
-		last := m.attempts[len(m.attempts)-1].Attempt
-		m.state = posthaste.StateReady
-		e.append(q, &entry{m: m, attempt: last + 1, story: slices.Clone(m.attempts)}, true)
-	})
-}
-
-// Discard implements [posthaste.Admin].
-func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, ids, func(_ *queue, m *message) { m.state = posthaste.StateDiscarded })
-}
-
-// bury takes dead letters off the list and does act with each.
-func (e *Engine) bury(ctx context.Context, ids []posthaste.MessageID, act func(*queue, *message)) (were []posthaste.MessageID, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, id := range ids {
-		if m := e.messages[id]; m != nil && m.state == posthaste.StateDead {
-			q := e.queues[m.Queue]
-			q.info.Dead--
-			act(q, m)
-			were = append(were, id)
-		}
-	}
-	return were, ctx.Err()
 }
 
 // Workers implements [posthaste.Admin].

@@ -46,7 +46,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	reply := posthaste.HeartbeatReply{Maintain: e.flowed}
+	reply := posthaste.HeartbeatReply{Maintain: e.flowed, TickIn: e.tickIn(now)}
 	w, err := e.worker(beat.Worker)
 	if err != nil {
 		return reply, err
@@ -55,8 +55,11 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	for _, ref := range beat.Queues {
 		look := posthaste.LookReply{NextDue: -1}
 		if q := e.queues[ref.Queue]; q != nil {
-			look.Found = len(q.fresh) > 0 || q.nextDue(now) == 0
+			look.Found = q.waiting() > 0 || q.nextDue(now) == 0
 			look.NextDue = q.nextDue(now)
+			if !q.pausedAt.IsZero() {
+				look = posthaste.LookReply{NextDue: -1}
+			}
 		}
 		reply.Looks = append(reply.Looks, look)
 	}
@@ -158,6 +161,9 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if len(reply.Deliveries) > 0 {
 		return reply, nil
 	}
+	if !q.pausedAt.IsZero() {
+		return reply, nil
+	}
 	now := time.Now()
 	taken, wants := e.take(q, req.Max, req.Idle, now)
 	made := make([]delivery, len(taken))
@@ -166,13 +172,35 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		d := &made[i]
 		*d = delivery{entry: n, q: q, worker: req.Worker, number: req.Number, alone: n.losses >= 2, claimedAt: now}
 		e.hand(d)
+		reply.Deliveries[i] = e.describe(d)
+		if d.close() {
+			continue
+		}
 		w.claims[req.Number] = append(w.claims[req.Number], d)
 		w.open[req.Number]++
-		reply.Deliveries[i] = e.describe(d)
 	}
 	reply.WantsIdle = wants
 	reply.NextDue = q.nextDue(now)
 	return reply, nil
+}
+
+// waiting counts the fresh entries.
+func (q *queue) waiting() (n int) {
+	for _, fresh := range q.fresh {
+		n += len(fresh)
+	}
+	return n
+}
+
+// order is the priorities as a claim takes them: ascending, and of eight claims
+// one begins with another than the first.
+func order() []int {
+	all := []int{0, 1, 2, 3}
+	if rand.N(8) == 0 {
+		first := 1 + rand.N(3)
+		all = slices.Insert(slices.Delete(all, first, first+1), 0, first)
+	}
+	return all
 }
 
 // take removes up to limit entries that may start now, the due ones first but
@@ -180,11 +208,20 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, wantsIdle bool) {
 	var aside []*entry
 	half := limit
-	if len(q.fresh) > 0 {
+	if q.waiting() > 0 {
 		half = (limit + 1) / 2
 	}
-	for len(q.due) > 0 && len(taken) < half && !q.due[0].dueAt.After(now) {
-		n := heap.Pop(&q.due).(*entry)
+	priorities := order()
+	var due []*entry
+	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
+		due = append(due, heap.Pop(&q.due).(*entry))
+	}
+	slices.SortStableFunc(due, func(a, b *entry) int {
+		return slices.Index(priorities, a.m.Priority) - slices.Index(priorities, b.m.Priority)
+	})
+	for len(due) > 0 && len(taken) < half {
+		n := due[0]
+		due = due[1:]
 		if n.losses >= 2 && (!idle || len(taken) > 0) {
 			aside = append(aside, n)
 			continue
@@ -195,12 +232,14 @@ func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*e
 			break
 		}
 	}
-	for _, n := range aside {
+	for _, n := range append(due, aside...) {
 		heap.Push(&q.due, n)
 	}
-	rest := min(limit-len(taken), len(q.fresh))
-	taken = append(taken, q.fresh[:rest]...)
-	q.fresh = q.fresh[rest:]
+	for _, p := range priorities {
+		rest := min(limit-len(taken), len(q.fresh[p]))
+		taken = append(taken, q.fresh[p][:rest]...)
+		q.fresh[p] = q.fresh[p][rest:]
+	}
 	return taken, len(aside) > 0
 }
 
@@ -216,6 +255,20 @@ func (e *Engine) hand(d *delivery) {
 	d.m.attempts = append(d.m.attempts, posthaste.Attempt{Attempt: d.attempt, Worker: by, ClaimedAt: d.claimedAt})
 }
 
+// close settles what is handed out at most once, and reports whether d is that.
+func (d *delivery) close() bool {
+	if d.q.options.Mode != posthaste.AtMostOnce {
+		return false
+	}
+	d.settled = true
+	d.q.info.InFlight--
+	d.m.state = posthaste.StateHandedOut
+	if a := d.attemptRow(); a != nil {
+		a.Outcome, a.EndedAt = posthaste.HandedOut, d.claimedAt
+	}
+	return true
+}
+
 // describe needs d to be the newest delivery, or one that is in e.deliveries.
 func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 	id := len(e.deliveries)
@@ -227,6 +280,7 @@ func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 		Attempt: d.attempt, Key: d.m.Key, Kind: d.m.Kind, Headers: d.m.Headers, Reference: d.m.Reference,
 		ContentType: d.m.contentType, Payload: d.m.body, CreatedAt: d.m.createdAt, DueAt: d.dueAt,
 		Timeout: d.q.options.Timeout, Story: d.story, Alone: d.alone && d.worker != 0,
+		AtMostOnce: d.q.options.Mode == posthaste.AtMostOnce && d.worker != 0,
 	}
 }
 
@@ -265,13 +319,18 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]p
 	}
 	now := time.Now()
 	e.rescueTimed(q, now)
+	if !q.pausedAt.IsZero() {
+		return nil, nil
+	}
 	taken, _ := e.take(q, req.Max, true, now)
 	out := make([]posthaste.RawDelivery, len(taken))
 	for i, n := range taken {
 		d := &delivery{entry: n, q: q, until: now.Add(req.Lease), alone: n.losses >= 2, claimedAt: now}
 		e.hand(d)
-		e.timed = append(e.timed, d)
 		out[i] = e.describe(d)
+		if !d.close() {
+			e.timed = append(e.timed, d)
+		}
 	}
 	return out, nil
 }
@@ -315,6 +374,11 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for _, s := range settlements {
+		if d := e.delivery(s.Delivery); d != nil && d.q.options.Mode == posthaste.AtMostOnce {
+			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "the queue hands out at most once: settling is refused"}
+		}
+	}
 	results := make([]posthaste.SettleResult, len(settlements))
 	for i, s := range settlements {
 		results[i].Delivery = s.Delivery
@@ -377,6 +441,8 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		if s.RetryAfter > 0 {
 			next.dueAt = now.Add(s.RetryAfter)
 		}
+	case posthaste.Released:
+		next.dueAt = now.Add(s.RetryAfter)
 	}
 	if (outcome == posthaste.Retried || outcome == posthaste.Lost) && next.failures+next.lostsAlone >= o.MaxAttempts {
 		outcome = posthaste.Dead
@@ -398,8 +464,11 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		return outcome, time.Time{}
 	}
 	d.m.state, d.m.dueAt = posthaste.StateRetrying, next.dueAt
-	if outcome == posthaste.Released {
+	if next.attempt == 1 { // it was released, and has not failed before
 		d.m.state = posthaste.StateReady
+		if next.dueAt.After(now) {
+			d.m.state = posthaste.StateScheduled
+		}
 	}
 	e.append(d.q, &next, true)
 	return outcome, next.dueAt

@@ -1,10 +1,11 @@
 // Package memory is an engine that lives in the process and keeps nothing. It
-// is for tests only: it shows that enginetest asks nothing of PostgreSQL, and
-// lets the runtime be tested without a database.
+// is for tests only, users' own included: it shows that enginetest asks nothing
+// of PostgreSQL, and lets the runtime be tested without a database.
 package memory
 
 import (
 	"bytes"
+	"cmp"
 	"container/heap"
 	"context"
 	"encoding/json"
@@ -27,15 +28,20 @@ type Engine struct {
 	timed      []*delivery // of leases by time, not settled
 	workers    map[posthaste.WorkerID]*worker
 	bells      map[*bell]struct{}
+	actions    []posthaste.Action
+	requests   map[[2]string]request // by scope and key
+	schedules  map[string]*schedule
 	lastID     posthaste.MessageID
 	flowed     bool
+	tokens     []*posthaste.Token
+	tokenMade  bool
 }
 
 // Open returns an empty engine.
 func Open() *Engine {
 	return &Engine{
 		queues: map[string]*queue{}, messages: map[posthaste.MessageID]*message{},
-		workers: map[posthaste.WorkerID]*worker{}, bells: map[*bell]struct{}{},
+		workers: map[posthaste.WorkerID]*worker{}, bells: map[*bell]struct{}{}, requests: map[[2]string]request{}, schedules: map[string]*schedule{},
 	}
 }
 
@@ -43,8 +49,10 @@ type queue struct {
 	name      string
 	options   posthaste.QueueOptions
 	createdAt time.Time
-	fresh     []*entry
+	pausedAt  time.Time
+	fresh     [posthaste.MaxPriority + 1][]*entry
 	due       dueEntries
+	once      map[string]*message // by dedupe key
 	info      posthaste.SubscriptionInfo
 }
 
@@ -57,6 +65,7 @@ type message struct {
 	state       posthaste.State
 	dueAt       time.Time
 	diedAt      time.Time
+	erasedAt    time.Time
 	attempts    []posthaste.Attempt
 }
 
@@ -113,13 +122,45 @@ func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
 	return q, err
 }
 
-// Send implements [posthaste.Engine].
-func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
-	if err := ctx.Err(); err != nil {
+// request is what was sent under an idempotency key.
+type request struct {
+	digest []byte
+	ids    []posthaste.MessageID
+	until  time.Time
+}
+
+// SendIdempotent implements [posthaste.Engine].
+func (e *Engine) SendIdempotent(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	now := time.Now()
+	if before, ok := e.requests[[2]string{r.Scope, r.Key}]; ok && now.Before(before.until) {
+		if !bytes.Equal(before.digest, r.Digest) {
+			return nil, &posthaste.Error{Code: posthaste.KeyReused, Field: "Idempotency-Key", Message: "the key was used for another request"}
+		}
+		return slices.Clone(before.ids), nil
+	}
+	ids, err := e.send(ctx, messages)
+	if err == nil {
+		e.requests[[2]string{r.Scope, r.Key}] = request{digest: r.Digest, ids: slices.Clone(ids), until: now.Add(r.Window)}
+	}
+	return ids, err
+}
+
+// Send implements [posthaste.Engine].
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.send(ctx, messages)
+}
+
+func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]posthaste.MessageID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	made := make([]*message, len(messages))
 	now := time.Now()
 	for i := range messages {
@@ -131,14 +172,28 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	}
 	ids := make([]posthaste.MessageID, len(made))
 	for i, m := range made {
-		e.lastID++
-		ids[i], m.id = e.lastID, e.lastID
-		e.messages[m.id] = m
 		q := e.queues[m.Queue]
-		q.info.Sent++
-		e.append(q, &entry{m: m, attempt: 1, dueAt: m.dueAt}, !m.NoWake)
+		if m.DedupeKey != "" {
+			if first := q.once[m.DedupeKey]; first != nil && now.Before(first.createdAt.Add(cmp.Or(first.DedupeWindow, 24*time.Hour))) {
+				ids[i] = first.id
+				continue
+			}
+			q.once[m.DedupeKey] = m
+		}
+		ids[i] = e.store(m)
 	}
 	return ids, nil
+}
+
+// store makes a checked message a message; e.mu is held.
+func (e *Engine) store(m *message) posthaste.MessageID {
+	e.lastID++
+	m.id = e.lastID
+	e.messages[m.id] = m
+	q := e.queues[m.Queue]
+	q.info.Sent++
+	e.append(q, &entry{m: m, attempt: 1, dueAt: m.dueAt}, !m.NoWake)
+	return m.id
 }
 
 func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error) {
@@ -175,7 +230,7 @@ func (e *Engine) append(q *queue, n *entry, ring bool) {
 	e.flowed = true
 	q.info.Depth++
 	if n.dueAt.IsZero() {
-		q.fresh = append(q.fresh, n)
+		q.fresh[n.m.Priority] = append(q.fresh[n.m.Priority], n)
 	} else {
 		heap.Push(&q.due, n)
 	}

@@ -134,7 +134,8 @@ func ParseObject(path string, data []byte) (*Object, error) {
 	return o, nil
 }
 
-// ParseArray reads a JSON array into its elements, still encoded.
+// ParseArray reads a JSON array into its elements, still encoded; more than
+// [MaxBatch] are refused before each costs memory of its own.
 func ParseArray(path string, data []byte) ([]json.RawMessage, error) {
 	if path == "" {
 		if err := Check(data); err != nil {
@@ -144,11 +145,35 @@ func ParseArray(path string, data []byte) ([]json.RawMessage, error) {
 	if kindOf(data) != "an array" {
 		return nil, wrongKind(path, "a JSON array", data)
 	}
+	if n := commas(data) + 1; n > MaxBatch {
+		return nil, posthaste.Invalidf(path, "an array may hold at most %d, and this one holds %d", MaxBatch, n)
+	}
 	var elements []json.RawMessage
 	if err := json.Unmarshal(data, &elements); err != nil {
 		return nil, syntaxError(err, len(data))
 	}
 	return elements, nil
+}
+
+// commas counts those between the elements of an array, which is well-formed.
+func commas(data []byte) (n int) {
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth == 1:
+			n++
+		}
+	}
+	return n
 }
 
 func (o *Object) at(name string) string {

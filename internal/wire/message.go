@@ -22,7 +22,8 @@ const MaxBatch = 10_000
 
 // ParseMessages reads one message object, or an array of them, for a queue.
 // single says that it was one object. Fields of a message are payload, key,
-// kind, headers, reference, terms, content_type, delay, send_at and wake.
+// kind, headers, reference, terms, content_type, delay, send_at, priority, dedupe_key,
+// dedupe_window and wake.
 // The limits of a message and its queue are the engine's to check.
 func ParseMessages(queue string, data []byte) (messages []posthaste.Message, single bool, err error) {
 	if err := Check(data); err != nil {
@@ -49,7 +50,7 @@ func ParseMessages(queue string, data []byte) (messages []posthaste.Message, sin
 }
 
 // laterMessageOptions are options that the product knows and does not have yet.
-var laterMessageOptions = []string{"priority", "dedupe_key", "ordered", "subscription", "idempotency_key"}
+var laterMessageOptions = []string{"ordered", "subscription", "idempotency_key"}
 
 func parseMessage(path, queue string, data []byte) (posthaste.Message, error) {
 	o, err := ParseObject(path, data)
@@ -85,6 +86,12 @@ func readOptions(o *Object, m *posthaste.Message) {
 	}
 	m.Delay = o.Duration("delay")
 	m.SendAt = o.Time("send_at")
+	m.Priority = o.Int("priority", 0, posthaste.MaxPriority)
+	m.DedupeKey = o.Text("dedupe_key")
+	m.DedupeWindow = positiveDuration(o, "dedupe_window")
+	if m.DedupeWindow != 0 && m.DedupeKey == "" {
+		o.Fail("dedupe_window", "says nothing without a dedupe_key")
+	}
 	m.NoWake = !o.Bool("wake", true)
 }
 

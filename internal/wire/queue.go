@@ -7,10 +7,10 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-var laterQueueOptions = []string{"ordered", "retention", "rate_limit", "concurrency", "mode", "priorities", "dedupe"}
-
 // ParseQueueOptions reads a queue's options: max_attempts, backoff with base
-// and max, timeout, max_payload (bytes) and lanes. No bytes at all mean {}.
+// and max, timeout, max_payload (bytes), lanes, mode, retention and
+// retain_payload, ordered, on_dead, fair, and those of [ParseQueueLimits]. No bytes
+// at all mean {}.
 func ParseQueueOptions(data []byte) (posthaste.QueueOptions, error) {
 	var q posthaste.QueueOptions
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -24,12 +24,61 @@ func ParseQueueOptions(data []byte) (posthaste.QueueOptions, error) {
 	q.Timeout = positiveDuration(o, "timeout")
 	q.MaxPayload = o.Int("max_payload", 1, posthaste.MaxPayloadBytes)
 	q.Lanes = o.Int("lanes", 1, 64)
+	switch q.Mode = posthaste.Mode(o.Text("mode")); q.Mode {
+	case "", posthaste.AtLeastOnce, posthaste.AtMostOnce:
+	default:
+		o.Fail("mode", "must be %s or %s, and is %q", posthaste.AtLeastOnce, posthaste.AtMostOnce, q.Mode)
+	}
+	q.Retention = positiveDuration(o, "retention")
+	q.RetainPayload = o.Bool("retain_payload", false)
+	q.Ordered = o.Bool("ordered", false)
+	switch on := o.Text("on_dead"); on {
+	case "", "continue":
+	case "stop":
+		q.StopOnDead = true
+	default:
+		o.Fail("on_dead", "must be continue or stop")
+	}
+	q.Fair = o.Bool("fair", false)
+	q.Limits = queueLimits(o)
 	if backoff := o.Object("backoff"); backoff != nil {
 		q.BackoffBase = positiveDuration(backoff, "base")
 		q.BackoffMax = positiveDuration(backoff, "max")
 		o.keep(backoff.Finish())
 	}
-	return q, o.Finish(laterQueueOptions...)
+	return q, o.Finish()
+}
+
+// ParseQueueLimits reads a queue's limits: concurrency and key_concurrency,
+// rate_limit and key_rate_limit with limit, per and burst.
+func ParseQueueLimits(data []byte) (posthaste.QueueLimits, error) {
+	o, err := ParseObject("", data)
+	if err != nil {
+		return posthaste.QueueLimits{}, err
+	}
+	return queueLimits(o), o.Finish()
+}
+
+func queueLimits(o *Object) posthaste.QueueLimits {
+	return posthaste.QueueLimits{
+		Concurrency: o.Int("concurrency", 1, 100_000), RateLimit: rate(o, "rate_limit"),
+		KeyConcurrency: o.Int("key_concurrency", 1, 100_000), KeyRateLimit: rate(o, "key_rate_limit"),
+	}
+}
+
+func rate(o *Object, name string) (r posthaste.Rate) {
+	given := o.Object(name)
+	if given == nil {
+		return r
+	}
+	r.Limit = given.Int("limit", 1, 1_000_000_000)
+	r.Per = positiveDuration(given, "per")
+	r.Burst = given.Int("burst", 1, 1_000_000)
+	if !given.Has("limit") {
+		given.Fail("limit", "is missing: how many in that time")
+	}
+	o.keep(given.Finish())
+	return r
 }
 
 // positiveDuration refuses an explicit zero: in QueueOptions zero means the

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -60,7 +61,9 @@ type Message struct {
 	Payload         json.RawMessage     `json:"payload,omitempty"`
 	PayloadEncoding string              `json:"payload_encoding,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`
-	Subscriptions   []MessageState      `json:"subscriptions"`
+	// ErasedAt is there once its content was erased.
+	ErasedAt      time.Time      `json:"erased_at,omitzero"`
+	Subscriptions []MessageState `json:"subscriptions"`
 }
 
 // MessageState is where a message stands for one subscription.
@@ -76,9 +79,9 @@ type MessageState struct {
 func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	shown := Message{
 		ID: m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
-		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
+		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, ErasedAt: m.ErasedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
 	}
-	if withPayload {
+	if withPayload && m.Payload != nil {
 		shown.Payload, shown.PayloadEncoding = Payload(m.ContentType, m.Payload)
 	}
 	for i, s := range m.Subscriptions {
@@ -105,33 +108,84 @@ type DeadLetter struct {
 	// Error is the last error.
 	Error    string              `json:"error"`
 	Attempts []posthaste.Attempt `json:"attempts"`
+	// ErasedAt is there once its content was erased.
+	ErasedAt time.Time `json:"erased_at,omitzero"`
 }
 
 // NewDeadLetter shows a dead letter.
 func NewDeadLetter(d posthaste.DeadLetter) DeadLetter {
+	if !d.ErasedAt.IsZero() {
+		d.ContentType, d.Payload = posthaste.ContentTypeJSON, []byte("null")
+	}
 	payload, encoding := Payload(d.ContentType, d.Payload)
 	return DeadLetter{
 		ID: d.ID, Queue: d.Queue, Subscription: d.Subscription, Key: d.Key, Kind: d.Kind, Headers: d.Headers,
 		Reference: d.Reference, Terms: d.Terms, ContentType: contentType(d.ContentType), Payload: payload, PayloadEncoding: encoding,
-		CreatedAt: d.CreatedAt, DiedAt: d.DiedAt, Error: d.Error, Attempts: orEmpty(d.Attempts),
+		CreatedAt: d.CreatedAt, DiedAt: d.DiedAt, Error: d.Error, Attempts: orEmpty(d.Attempts), ErasedAt: d.ErasedAt,
 	}
+}
+
+// Action is the record of what an operator did.
+type Action struct {
+	ID        string              `json:"id"`
+	At        time.Time           `json:"at"`
+	By        string              `json:"by"`
+	Action    string              `json:"action"`
+	Queue     string              `json:"queue,omitempty"`
+	MessageID posthaste.MessageID `json:"message_id,omitzero"`
+	Details   json.RawMessage     `json:"details,omitempty"`
+}
+
+// NewAction shows an action.
+func NewAction(a posthaste.Action) Action {
+	return Action{ID: strconv.FormatInt(a.ID, 10), At: a.At, By: a.By, Action: a.Action, Queue: a.Queue, MessageID: a.MessageID, Details: a.Details}
 }
 
 // Queue is a queue with its counters.
 type Queue struct {
-	Name          string              `json:"name"`
-	Options       QueueOptions        `json:"options"`
-	CreatedAt     time.Time           `json:"created_at"`
+	Name      string       `json:"name"`
+	Options   QueueOptions `json:"options"`
+	CreatedAt time.Time    `json:"created_at"`
+	// PausedAt is since when it is paused; left out while it is not.
+	PausedAt time.Time `json:"paused_at,omitzero"`
+	// PausedKeys are the first 100 keys that are paused.
+	PausedKeys    []string            `json:"paused_keys,omitempty"`
 	Subscriptions []SubscriptionCount `json:"subscriptions"`
 }
 
 // QueueOptions are a queue's options, spelled as [ParseQueueOptions] reads them.
 type QueueOptions struct {
-	MaxAttempts int     `json:"max_attempts"`
-	Backoff     Backoff `json:"backoff"`
-	Timeout     string  `json:"timeout"`
-	MaxPayload  int     `json:"max_payload"`
-	Lanes       int     `json:"lanes"`
+	MaxAttempts int            `json:"max_attempts"`
+	Backoff     Backoff        `json:"backoff"`
+	Timeout     string         `json:"timeout"`
+	MaxPayload  int            `json:"max_payload"`
+	Lanes       int            `json:"lanes"`
+	Mode        posthaste.Mode `json:"mode"`
+	// Retention is absent where there is none.
+	Retention     string `json:"retention,omitempty"`
+	RetainPayload bool   `json:"retain_payload,omitempty"`
+	// The rest is left out where it is not asked for.
+	Ordered        bool   `json:"ordered,omitempty"`
+	OnDead         string `json:"on_dead,omitempty"`
+	Fair           bool   `json:"fair,omitempty"`
+	Concurrency    int    `json:"concurrency,omitempty"`
+	RateLimit      *Rate  `json:"rate_limit,omitempty"`
+	KeyConcurrency int    `json:"key_concurrency,omitempty"`
+	KeyRateLimit   *Rate  `json:"key_rate_limit,omitempty"`
+}
+
+// Rate is how many messages may be handed out in how long.
+type Rate struct {
+	Limit int    `json:"limit"`
+	Per   string `json:"per"`
+	Burst int    `json:"burst"`
+}
+
+func newRate(r posthaste.Rate) *Rate {
+	if r.IsZero() {
+		return nil
+	}
+	return &Rate{Limit: r.Limit, Per: r.Per.String(), Burst: r.Burst}
 }
 
 // Backoff bounds the wait between attempts.
@@ -155,21 +209,46 @@ type SubscriptionCount struct {
 	// OldestAge is a duration, "0s" if nothing waits.
 	OldestAge string    `json:"oldest_age"`
 	CountedAt time.Time `json:"counted_at,omitzero"`
+	// Filter and MaxLag are absent where there is none.
+	Filter *Filter `json:"filter,omitempty"`
+	MaxLag string  `json:"max_lag,omitempty"`
+}
+
+// Filter is what a subscription lets through.
+type Filter struct {
+	Kind    []string            `json:"kind,omitempty"`
+	Headers map[string][]string `json:"headers,omitempty"`
 }
 
 // NewQueue shows a queue.
 func NewQueue(q posthaste.QueueInfo) Queue {
 	shown := Queue{
-		Name: q.Name, CreatedAt: q.CreatedAt, Subscriptions: make([]SubscriptionCount, len(q.Subscriptions)),
+		Name: q.Name, CreatedAt: q.CreatedAt, PausedAt: q.PausedAt, PausedKeys: q.PausedKeys, Subscriptions: make([]SubscriptionCount, len(q.Subscriptions)),
 		Options: QueueOptions{
-			MaxAttempts: q.Options.MaxAttempts, Timeout: q.Options.Timeout.String(), MaxPayload: q.Options.MaxPayload, Lanes: q.Options.Lanes,
+			MaxAttempts: q.Options.MaxAttempts, Timeout: q.Options.Timeout.String(), MaxPayload: q.Options.MaxPayload, Lanes: q.Options.Lanes, Mode: q.Options.Mode,
+			RetainPayload: q.Options.RetainPayload,
+			Ordered:       q.Options.Ordered, Fair: q.Options.Fair,
+			Concurrency: q.Options.Limits.Concurrency, RateLimit: newRate(q.Options.Limits.RateLimit),
+			KeyConcurrency: q.Options.Limits.KeyConcurrency, KeyRateLimit: newRate(q.Options.Limits.KeyRateLimit),
 			Backoff: Backoff{Base: q.Options.BackoffBase.String(), Max: q.Options.BackoffMax.String()},
 		},
+	}
+	if q.Options.Retention > 0 {
+		shown.Options.Retention = q.Options.Retention.String()
+	}
+	if q.Options.StopOnDead {
+		shown.Options.OnDead = "stop"
 	}
 	for i, s := range q.Subscriptions {
 		shown.Subscriptions[i] = SubscriptionCount{
 			Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost,
 			SentPerSecond: s.SentPerSecond, DonePerSecond: s.DonePerSecond, OldestAge: s.OldestAge.String(), CountedAt: s.CountedAt,
+		}
+		if len(s.Filter.Kinds)+len(s.Filter.Headers) > 0 {
+			shown.Subscriptions[i].Filter = &Filter{Kind: s.Filter.Kinds, Headers: s.Filter.Headers}
+		}
+		if s.MaxLag > 0 {
+			shown.Subscriptions[i].MaxLag = s.MaxLag.String()
 		}
 	}
 	return shown

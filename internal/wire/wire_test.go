@@ -81,7 +81,7 @@ func TestPayloadThatIsNoJSON(t *testing.T) {
 // body said, and reading it never panics.
 func FuzzParseMessages(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `[{}]`, `[]`, `{"payload":{"a":[1,2,{"b":null}]},"key":"k","kind":"x","headers":{"a":"b"},"reference":"r","terms":["t"],"delay":"5 minutes","wake":false}`,
+		`{}`, `[{}]`, `[]`, `{"payload":{"a":[1,2,{"b":null}]},"key":"k","kind":"x","headers":{"a":"b"},"reference":"r","terms":["t"],"delay":"5 minutes","priority":3,"dedupe_key":"d","dedupe_window":"1h","wake":false}`,
 		`{"payload":"AAEC","content_type":"image/png"}`, `{"send_at":"2030-01-01T00:00:00.5+01:00"}`, `{"key":"\ud800"}`, `{"key":"a","key":"b"}`,
 		`{"priority":1}`, `[1]`, `null`, `{"headers":{"a":1}}`, `{"delay":"-1s"}`, `{"payload":1}x`, "\xff", `{"delay":"01:02:03"}`, `{"terms":[`,
 	} {

@@ -65,6 +65,20 @@ begin
   assert (select settled from posthaste.ack(array[r.delivery_id])), 'it was not settled';
 end $$;
 
+-- release with after: not before that, still as the same attempt.
+begin;
+do $$
+declare
+  d bigint := (select delivery_id from got where n = 3);
+  m record;
+begin
+  assert (select settled from posthaste.release(array[d], '{"after": "1 hour"}')), 'it was not released for later';
+  select state, due_at, attempts into m from posthaste.message((select message_id from got where n = 3));
+  assert m.state = 'scheduled' and m.due_at between clock_timestamp() + '59 minutes' and clock_timestamp() + '61 minutes' and m.attempts = '[]',
+    format('it became %s', m);
+end $$;
+rollback;
+
 -- fail: again later, as the next attempt.
 do $$
 declare

@@ -1,5 +1,6 @@
 -- posthaste.carry_slot: moves out of a slot what must outlive it: cursors of idle
--- readers are written anew, and entries due later are appended anew and cancelled
+-- readers are written anew, those that sift are brought on to what they will hand
+-- out next, and entries due later are appended anew and cancelled
 -- where they were, exactly, under the locks of the readers concerned. A reader
 -- that is busy is left for the next round. One round carries at most 1,000
 -- cursors and 10,000 entries; the table carried says how far it came in a lane,
@@ -41,12 +42,20 @@ begin
      limit 1000
   loop
     if posthaste.lock_reader(v_reader, false) then
+      -- Only now: its newest claim may lie in a slot that the sequence came to since.
+      l := posthaste.live_slots();
       c := posthaste.cursor_of(v_reader, l);
       if c.slot = p_slot then
         perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
         v_carried := v_carried + 1;
       end if;
     end if;
+  end loop;
+  for u in select s.queue_id, s.number, x.lanes from posthaste.subscriptions s join posthaste.queue_settings x on x.id = s.queue_id
+            where s.filter is not null and s.dropped_at is null order by 1, 2 loop
+    for v_lane in 0..u.lanes - 1 loop
+      v_carried := v_carried + posthaste.sift_on(posthaste.reader_key(u.queue_id, u.number, v_lane, 0), l)::int;
+    end loop;
   end loop;
   -- While entries may still come into the slot, carrying would have to begin
   -- again from the start.
@@ -62,7 +71,7 @@ begin
        and (select e.pos from posthaste.entries e
              where e.queue_id = x.id and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
                and (e.due_at, e.pos) > (greatest(v_after, y.due_at), case when y.due_at > v_after then y.pos else 9223372036854775807 end)
-               and not exists (select from posthaste.cancelled z where z.pos = e.pos)
+               and posthaste.to_carry(x.id, e.pos, e.for_subscription)
              order by e.due_at, e.pos limit 1) is not null
   loop
     v_free := true;
@@ -71,6 +80,7 @@ begin
       v_reader := posthaste.reader_key(q.id, u.number, q.lane, 1);
       v_free := v_free and posthaste.lock_reader(v_reader, false);
       if v_free then
+        l := posthaste.live_slots();
         c := posthaste.cursor_of(v_reader, l);
         v_reached := greatest(v_reached, c.t1);
       end if;
@@ -87,18 +97,20 @@ begin
     with far as materialized (
       select e.* from posthaste.entries e
        where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (k.due_at, k.pos) and ((e.pos >> 22) & 15) = p_slot
-         and not exists (select from posthaste.cancelled x where x.pos = e.pos)
+         and posthaste.to_carry(q.id, e.pos, e.for_subscription)
        -- Ordered, or the choice of the index would be left to chance.
        order by e.due_at, e.pos
        limit v_left
     ), withdrawn as (
       insert into posthaste.cancelled (pos, subscriber, outcome)
-      select f.pos, q.id::bigint << 10 | x.number, 'carried'
+      -- Distinct: whoever may COPY can write a position twice; that must not stop upkeep.
+      select distinct f.pos, q.id::bigint << 10 | x.number, 'carried'
         from far f join posthaste.subscriptions x on x.queue_id = q.id and x.dropped_at is null
          and (f.for_subscription is null or f.for_subscription = x.number)
+      on conflict (pos, subscriber) do update set outcome = excluded.outcome
     ), counted as (
       update posthaste.counters n set dropped = n.dropped + m.rows
-        from (select f.for_subscription, count(*) as rows from far f where f.for_subscription is not null group by 1) m
+        from (select f.for_subscription, count(*) as rows from far f where f.for_subscription is not null and f.message_id <> 0 group by 1) m -- events are not counted
        where n.queue_id = q.id and n.subscription = m.for_subscription
     ), again as (
       insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
@@ -106,6 +118,19 @@ begin
       select f.ord, coalesce(f.message_id, f.pos), f.created_at, f.due_at, f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone,
              f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
         from far f
+      returning pos, message_id, for_subscription
+    ), still_withdrawn as (
+      -- From whom it was withdrawn before, and who began after it was sent: to
+      -- those the new entry would be a new message.
+      insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
+      select a.pos, q.id::bigint << 10 | x.number, coalesce(z.outcome, 'earlier'), '3', coalesce(z.copied, false)
+        from again a
+        join far f on coalesce(f.message_id, f.pos) = a.message_id and a.message_id <> 0 and f.for_subscription is not distinct from a.for_subscription
+        join posthaste.subscriptions x on x.queue_id = q.id and x.dropped_at is null and (f.for_subscription is null or f.for_subscription = x.number)
+        left join posthaste.cancelled z on z.pos = f.pos and z.subscriber = q.id::bigint << 10 | x.number
+       where z.pos is not null
+          or x.sifts and f.for_subscription is null and pg_visible_in_snapshot(f.xid, x.since) and not (x.scheduled and f.due_at > x.created_at)
+      on conflict (pos, subscriber) do nothing
     )
     select (select count(*) from far), f.due_at, f.pos into v_rows, v_due, v_pos from far f order by f.due_at desc, f.pos desc limit 1;
     continue when v_rows is null;

@@ -12,14 +12,22 @@
 -- stay locked.
 -- Returns: handed, wants_idle (a message waits that must run alone), next_due
 -- (seconds until the next one falls due, where nothing was handed out), timeout
--- (seconds), in each row; and a delivery in those that have a delivery_id.
+-- (seconds) and rules, in each row; and a delivery in those that have a delivery_id.
+-- rules is a sum: 1, messages of a key follow each other; 2, what is handed out
+-- counts against a limit, so that a worker should ask for no more than it can start
+-- at once; 4, nothing was handed out for the queue's own limits are reached, and
+-- what is sent before next_due changes nothing. Of a
+-- queue whose mode is at_most_once (which at_most_once tells) it returns all rows,
+-- and never again: the claim is settled as it is made, its rows cannot be read by
+-- the number, and a number that is used again is a new claim. A paused queue has
+-- nothing.
 -- Errors: PH410 the worker was declared lost; PH404; PH400; PH503.
 -- Locks: the worker's key, shared; the number's key; the readers.
 create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
   p_single boolean default false, p_idle boolean default false, p_due boolean default true, p_again boolean default true, p_rows int default 0)
 returns table (handed int, wants_idle boolean, next_due double precision, timeout double precision,
   delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text,
-  created_at timestamptz, due_at timestamptz, story jsonb, alone boolean)
+  created_at timestamptz, due_at timestamptz, story jsonb, alone boolean, at_most_once boolean, rules smallint)
 language plpgsql volatile security definer rows 100
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -28,8 +36,11 @@ declare
   v_queue int;
   v_subscription int;
   v_lanes int;
+  v_width int;
+  v_first int;
   v_lane record;
   v_made posthaste.claims[];
+  v_ruled boolean;
   v_live posthaste.live;
   v_due timestamptz;
 begin
@@ -42,7 +53,9 @@ begin
   -- Declaring a worker lost takes this key exclusively, so that no claim of it
   -- can commit afterwards.
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
-  select r.oldest_open, q.id, s.number, q.lanes, extract(epoch from q.timeout) into v_open, v_queue, v_subscription, v_lanes, timeout
+  select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.lanes else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
+         case when q.ordered then 1 else 0 end + case when q.limited or q.key_concurrency is not null or q.key_rate is not null then 2 else 0 end
+    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules
     from (select) one
     left join posthaste.registrations r on r.id = p_worker and r.lost_at is null and r.ended_at is null
     left join posthaste.queue_settings q on q.name = p_queue and q.dropped_at is null
@@ -65,39 +78,61 @@ begin
     v_live := posthaste.live_slots();
     -- Between and ordered, or the choice of the index would be left to chance.
     select coalesce(sum(k.places), 0) into handed from (
-      select c.places from posthaste.claims c
+      select c.places - coalesce(bit_count(c.withheld), 0) as places from posthaste.claims c
        where c.holder = p_worker and c.number between p_number and p_number
          and posthaste.in_slots(c.slot, v_live.a, v_live.b, v_live.c, v_live.d, v_live.e, v_live.f)
        order by c.number) k;
+    if handed > 0 then
+      v_lanes := 0; -- that is its answer, also where there is room for more
+    end if;
   end if;
   -- The settle's flush covers the claim's: what is handed out and not settled
   -- when the database crashes is handed out again.
-  perform set_config('synchronous_commit', 'off', true);
-  for v_round in 0..v_lanes - 1 loop
-    exit when handed > 0;
-    -- Later lanes are only tried, never waited for, for they are not taken in
-    -- ascending order.
-    v_lane := posthaste.claim_lane(v_queue, v_subscription, ((p_number + v_round) % v_lanes)::int, p_max,
-      p_worker, p_number, null, p_single, p_idle, p_due, v_round = 0);
-    handed := greatest(v_lane.handed, 0);
-    wants_idle := wants_idle or v_lane.wants_idle;
-    v_due := least(v_due, v_lane.next_due);
+  if not at_most_once then
+    perform set_config('synchronous_commit', case when current_setting('posthaste.must_flush', true) = 'yes' then current_setting('synchronous_commit') else 'off' end, true);
+  else
+    perform posthaste.must_flush();
+  end if;
+  if v_ruled and handed = 0 then
+    v_lane := posthaste.claim_ruled(v_queue, v_subscription, p_max, p_worker, case when not at_most_once then p_number end, null,
+      p_single and not at_most_once, p_idle, p_due, at_most_once);
+    handed := v_lane.handed;
+    wants_idle := v_lane.wants_idle;
+    v_due := v_lane.next_due;
     v_made := v_lane.made;
     v_live := v_lane.live;
+    v_lanes := 0;
+    rules := rules + case when v_lane.limited then 4 else 0 end;
+  end if;
+  v_first := posthaste.first_priority(v_lanes, v_width);
+  for v_round in 0..v_lanes - 1 loop
+    -- Only where lanes are priorities is a claim filled from several.
+    exit when handed > 0 and (v_lanes = v_width or handed >= p_max or v_made[cardinality(v_made)].alone);
+    -- Later lanes are only tried, never waited for, for they are not taken in
+    -- ascending order.
+    v_lane := posthaste.claim_lane(v_queue, v_subscription, posthaste.lane_of_round(v_round, v_width, v_first, p_number), p_max - handed,
+      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once);
+    wants_idle := wants_idle or v_lane.wants_idle;
+    v_due := least(v_due, v_lane.next_due);
+    if v_lane.handed > 0 then
+      handed := handed + v_lane.handed;
+      v_made := v_made || v_lane.made;
+      v_live := v_lane.live;
+    end if;
   end loop;
   next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;
   if handed = 1 and p_rows > 0 and v_made[1].part = 0 then
     -- One fresh entry, of which the claim says all: half as dear as by its window.
     return query
       select handed, wants_idle, next_due, timeout, v_made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,
-             e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false
+             e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false, at_most_once, rules
         from posthaste.entries e
        where e.queue_id = v_queue and e.lane = (v_made[1].reader >> 1) & 511 and e.due_at is null and e.ord is null
          and (e.pos >> 22) & 15 = (v_made[1].first_pos >> 22) & 15 and e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos;
-  elsif handed between 1 and p_rows then
+  elsif handed > 0 and (handed <= p_rows or at_most_once) then
     return query
       select handed, wants_idle, next_due, timeout, f.numbered_from + f.ordinality, f.message_id, f.attempt, f.key, f.kind, f.headers,
-             f.payload, f.content_type, f.reference, f.created_at, f.due_at, f.story, f.alone
+             f.payload, f.content_type, f.reference, f.created_at, f.due_at, f.story, f.alone, at_most_once, rules
         from posthaste.fetch(p_worker, p_number, v_made, v_live) with ordinality f;
   else
     return next;

@@ -4,13 +4,14 @@
 -- null for a lease by time; until when that lease runs; single: each delivery is
 -- settled by itself; alone: one that must run alone may be handed out; due:
 -- whether to look at the due track also where something is fresh; wait: whether
--- to wait for the readers.
+-- to wait for the readers; closed: the claims are settled as they are made; keys:
+-- what the claims are to have there, as in claims.
 -- Returns: handed, or -1 if a reader was busy; made, its claims; live, the slots that it looked into; wants_idle; next_due, where asked
 -- for and known and nothing was handed out.
 -- Locks: the readers, ascending. The settings that hold its plans are its
 -- callers': to pin them once more would cost each claim as much as a query. Inserts: claims, leases.
 create or replace function posthaste.claim_lane(p_queue int, p_subscription int, p_lane int, p_max int,
-  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean,
+  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean default false, p_keys bigint[] default null,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp as $$
@@ -27,6 +28,7 @@ declare
   v_alone boolean := false;
   v_walked int := 0;
   v_new boolean := false;
+  v_more boolean := false;
   v_due_first boolean := p_due and (p_max > 1 or random() < 0.5);
 begin
   handed := -1;
@@ -86,7 +88,8 @@ begin
         v_walked := v_walked + d.walked;
         wants_idle := wants_idle or d.wants_idle;
         if w.places > 0 then
-          w := posthaste.put_claim(w, p_holder, p_number, p_until, p_single);
+          w.keys := p_keys;
+          w := posthaste.put_claim(w, p_holder, p_number, p_until, p_single, p_closed);
           made := made || w;
           handed := handed + w.places;
           v_left := v_left - w.places;
@@ -116,33 +119,51 @@ begin
     else
       c := posthaste.cursor_of(v_reader, live);
       v_found := 0;
-      if not c.ended then
-        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, v_left, live);
-        v_found := f.places;
-      end if;
-      if v_found = 0 then
-        c.s0 := c.s1;
-        c.s1 := s;
-        c.window_claim := null;
-        f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, v_left, live);
-        v_found := f.places;
+      if c.part = 3 then
+        d := posthaste.sifted_slice(p_queue, p_lane, c, s, v_left, live);
+        c := d.c;
+        v_found := c.places;
+        v_more := v_found = 0 and not c.ended;
+        -- What was walked over in vain is not walked over again.
+        if v_found = 0 and d.walked > 64 then
+          perform posthaste.put_claim(c, null, null, null, false);
+        end if;
+      else
+        if not c.ended then
+          f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, v_left, live);
+          v_found := f.places;
+        end if;
+        if v_found = 0 then
+          c.s0 := c.s1;
+          c.s1 := s;
+          c.window_claim := null;
+          f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, v_left, live);
+          v_found := f.places;
+        end if;
+        if v_found > 0 then
+          c.part := 0;
+          c.places := f.places;
+          c.first_xid := f.first_xid;
+          c.first_pos := f.first_pos;
+          c.last_xid := f.last_xid;
+          c.last_pos := f.last_pos;
+          c.ended := f.places < v_left;
+          c.alone := false;
+          c.t0 := null;
+          c.t1 := null;
+        end if;
       end if;
       if v_found > 0 then
-        c.part := 0;
-        c.places := f.places;
-        c.first_xid := f.first_xid;
-        c.first_pos := f.first_pos;
-        c.last_xid := f.last_xid;
-        c.last_pos := f.last_pos;
-        c.ended := f.places < v_left;
-        c.alone := false;
-        c.t0 := null;
-        c.t1 := null;
-        c := posthaste.put_claim(c, p_holder, p_number, p_until, p_single);
+        c.keys := p_keys;
+        c := posthaste.put_claim(c, p_holder, p_number, p_until, p_single, p_closed);
         made := made || c;
-        v_left := v_left - f.places;
-        handed := handed + f.places;
+        v_left := v_left - v_found;
+        handed := handed + v_found;
       end if;
     end if;
   end loop;
+  if v_more and handed = 0 then
+    -- It stopped among what is not for it: there is more to walk over.
+    next_due := t;
+  end if;
 end $$;

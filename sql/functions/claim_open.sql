@@ -1,6 +1,6 @@
 -- posthaste.claim_open: whether a claim has deliveries that are not settled.
--- Those of a dropped queue count as settled.
--- Reads: settlements, queue_settings.
+-- Those of a dropped subscription, so also of a dropped queue, count as settled.
+-- Reads: settlements, subscriptions.
 create or replace function posthaste.claim_open(c posthaste.claims)
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -17,5 +17,5 @@ begin
      order by s.slot, s.claim, s.part, s.number desc limit 1;
   end if;
   return coalesce(v_settled, 0) < c.places
-     and exists (select from posthaste.queue_settings q where q.id = c.reader >> 20 and q.dropped_at is null);
+     and exists (select from posthaste.subscriptions u where u.queue_id = c.reader >> 20 and u.number = (c.reader >> 10) & 1023 and u.dropped_at is null);
 end $$;

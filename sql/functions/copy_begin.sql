@@ -2,12 +2,15 @@
 -- must follow in the same transaction: COPY posthaste.entries (pos, queue_id,
 -- lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload).
 -- Arguments: queue, how many messages (1 to 100,000), the longest payload's
--- bytes, whether to ring. The client checks the other limits.
--- Returns: what to write into each row: queue_id, lanes (any lane below it), and
--- as many positions. Errors: PH404, PH413, PH400.
--- Locks: the queue's key, shared. Advances: positions.
-create or replace function posthaste.copy_begin(p_queue text, p_count int, p_longest int, p_wake boolean,
-  out queue_id int, out lanes int, out positions bigint[])
+-- bytes, whether to ring, the highest priority among them. The client checks the
+-- other limits.
+-- Returns: what to write into each row: queue_id, the lane (its priority × step,
+-- and any number below lanes), and as many positions. No lanes: this queue looks at
+-- keys, and messages must be sent by posthaste.send_rows. Errors: PH404, PH413, PH400.
+-- Locks: the queue's key, shared. Advances: positions. Updates: queue_settings,
+-- where a priority is used first.
+create or replace function posthaste.copy_begin(p_queue text, p_count int, p_longest int, p_wake boolean, p_priority int default 0,
+  out queue_id int, out lanes int, out positions bigint[], out step int)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   q posthaste.queue_settings;
@@ -25,6 +28,12 @@ begin
     raise exception using errcode = 'PH413', column = 'payload',
       message = format('payload of %s bytes is over the queue''s limit of %s (max_payload)', p_longest, q.max_payload);
   end if;
+  -- In order by the function that takes arrays.
+  if q.keyed then
+    lanes := 0;
+    positions := '{}';
+    return;
+  end if;
   if p_wake then
     perform posthaste.ring(q.id);
   end if;
@@ -32,6 +41,7 @@ begin
   -- reclaiming can see.
   perform pg_current_xact_id();
   queue_id := q.id;
-  lanes := q.lanes;
+  lanes := q.width;
+  step := case when q.lanes > q.width or coalesce(p_priority, 0) > 0 and posthaste.part_lanes(q.id) then q.width else 0 end;
   positions := array(select nextval('posthaste.positions') from generate_series(1, p_count));
 end $$;

@@ -26,19 +26,20 @@ begin
   -- ten times as much as its index probes.
   l := posthaste.live_slots();
   with handed as materialized (
-    select q.id, u.number, (
-        select coalesce(sum(c.total), 0)
+    select q.id, u.number, x.total, x.sifted
+      from posthaste.queue_settings q join posthaste.subscriptions u on u.queue_id = q.id
+     cross join lateral (
+        select coalesce(sum(c.total), 0) as total, coalesce(sum(c.sifted), 0) as sifted
           from generate_series(0, q.lanes - 1) lane cross join generate_series(0, 1) track
          cross join lateral (
-           select y.total from posthaste.claims y
+           select y.total, y.sifted from posthaste.claims y
             where y.reader = posthaste.reader_key(q.id, u.number, lane, track)
               and posthaste.in_slots(y.slot, l.a, l.b, l.c, l.d, l.e, l.f)
-            order by y.reader desc, y.seq desc limit 1) c) as total
-      from posthaste.queue_settings q join posthaste.subscriptions u on u.queue_id = q.id
+            order by y.reader desc, y.seq desc limit 1) c) x
      where q.dropped_at is null and u.dropped_at is null
   )
-  update posthaste.counters x set handed = h.total
-    from handed h where x.queue_id = h.id and x.subscription = h.number and x.handed <> h.total;
+  update posthaste.counters x set handed = h.total, sifted = h.sifted
+    from handed h where x.queue_id = h.id and x.subscription = h.number and (x.handed <> h.total or x.sifted <> h.sifted);
   v_s := posthaste.snapshot_now();
   l := posthaste.live_slots();
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, v_s);
@@ -54,7 +55,18 @@ begin
              from posthaste.entries e
             where e.queue_id = q.id and e.lane = g and e.due_at is null and e.ord is null
               and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-              and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)) x) as rows
+              and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)) x)
+        + case when q.keyed then (
+        select coalesce(sum(x.rows), 0)
+          from generate_series(0, q.lanes - 1) g
+         cross join unnest(v_lo, v_hi) r (lo, hi)
+         cross join lateral (
+           select count(*) as rows
+             from (select e.pos from posthaste.entries e
+                    where e.queue_id = q.id and e.lane = g and e.ord is not null and e.due_at is null
+                      and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+                      and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                    order by e.xid, e.ord, e.pos) y) x) else 0 end as rows
       from posthaste.queue_settings q
      where q.dropped_at is null
   )
@@ -73,6 +85,7 @@ begin
                   where e.queue_id = q.id and e.lane = g and e.due_at is not null
                     and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
                     and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                    and e.message_id is distinct from 0 -- events
                   order by e.xid, e.pos) e
                group by e.for_subscription) d
             where q.dropped_at is null loop
@@ -96,7 +109,8 @@ begin
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
     v_any := true;
   end loop;
-  for n in select x.reader >> 10 as subscriber, count(*) filter (where x.outcome = 'retried') as retried, count(*) filter (where x.outcome = 'lost') as lost
+  for n in select x.reader >> 10 as subscriber, count(*) filter (where x.outcome = 'retried') as retried, count(*) filter (where x.outcome = 'lost') as lost,
+                    count(*) filter (where x.outcome in ('retried', 'lost', 'released')) as again
              from unnest(v_lo, v_hi) r (lo, hi)
             cross join lateral (
               select x.reader, x.outcome from posthaste.outcomes x
@@ -104,7 +118,19 @@ begin
                  and posthaste.in_slots(x.slot, l.a, l.b, l.c, l.d, l.e, l.f)
                order by x.xid) x
             group by 1 loop
-    update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost
+    -- In a keyed queue they come back without an entry in the lanes.
+    update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost,
+           again = again + case when exists (select from posthaste.queue_settings q where q.id = n.subscriber >> 10 and q.keyed) then n.again else 0 end
+     where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
+  end loop;
+  for n in select x.subscriber, count(*) as withdrawn
+             from unnest(v_lo, v_hi) r (lo, hi)
+            cross join lateral (
+              select x.subscriber from posthaste.cancelled x
+               where x.noted >= r.lo::text::xid8 and x.noted < r.hi::text::xid8 and x.outcome in ('cancelled', 'done', 'moved')
+               order by x.noted) x
+            group by 1 loop
+    update posthaste.counters set dropped = dropped + n.withdrawn
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
   end loop;
   update posthaste.counted c set s = v_s, last_value = v_last, at = v_now;

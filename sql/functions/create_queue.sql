@@ -1,7 +1,14 @@
 -- posthaste.create_queue: makes a queue with its subscription 'default'. Made
--- already with the same options it is left as it is.
+-- already with the same options it is left as it is, whatever its limits are where
+-- none is given.
 -- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'}, timeout
--- ('30 seconds'), max_payload in bytes (1048576, at most 33554432), lanes (1).
+-- ('30 seconds'), max_payload in bytes (1048576, at most 33554432), lanes (1;
+-- 8 if ordered), mode ('at_least_once'; 'at_most_once' never tries again, so that it
+-- excludes max_attempts and backoff), retention (none; how long settled messages are
+-- kept beyond the ring), retain_payload (false), ordered (false; by key), on_dead
+-- ('continue', or 'stop' the key of an ordered queue), fair (false; keys take turns),
+-- and limits (none): concurrency and key_concurrency, rate_limit and key_rate_limit
+-- as posthaste.queue_limits reads them.
 -- Errors: PH400 with the field, PH409 if it exists with other options, PH501.
 -- Inserts: queue_settings, subscriptions.
 create or replace function posthaste.create_queue(name text, options jsonb default '{}')
@@ -18,8 +25,8 @@ begin
     raise exception using errcode = 'PH400', column = 'name', message = format('queue name %L is not allowed', v_name),
       hint = '1 to 63 of a-z, 0-9, _, - and .';
   end if;
-  perform posthaste.check_options(o, array['max_attempts', 'backoff', 'timeout', 'max_payload', 'lanes'],
-    array['ordered', 'retention', 'rate_limit', 'concurrency', 'mode']);
+  perform posthaste.check_options(o, array['max_attempts', 'backoff', 'timeout', 'max_payload', 'lanes', 'mode', 'retention', 'retain_payload',
+      'ordered', 'on_dead', 'fair', 'concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
   b := coalesce(o -> 'backoff', '{}');
   if jsonb_typeof(b) <> 'object' then
     raise exception using errcode = 'PH400', column = 'backoff', message = 'option ''backoff'' must be an object with base and max';
@@ -33,7 +40,41 @@ begin
     raise exception using errcode = 'PH400', column = 'timeout', message = 'option ''timeout'' must be above zero';
   end if;
   q.max_payload := coalesce(posthaste.option_int(o, 'max_payload', 1, 33554432), 1048576);
-  q.lanes := coalesce(posthaste.option_int(o, 'lanes', 1, 64), 1);
+  q.mode := coalesce(posthaste.option_text(o, 'mode'), 'at_least_once');
+  if q.mode not in ('at_least_once', 'at_most_once') then
+    raise exception using errcode = 'PH400', column = 'mode', message = format('option ''mode'' must be at_least_once or at_most_once, and is %L', q.mode);
+  elsif q.mode = 'at_most_once' and (o ? 'max_attempts' or o ? 'backoff') then
+    raise exception using errcode = 'PH400', column = case when o ? 'max_attempts' then 'max_attempts' else 'backoff' end,
+      message = 'a queue that hands out at most once never tries again: leave out max_attempts and backoff';
+  end if;
+  q.retention := posthaste.option_interval(o, 'retention');
+  if q.retention <= '0' or q.retention > '36500 days' then
+    raise exception using errcode = 'PH400', column = 'retention', message = 'option ''retention'' must be above zero and at most 36500 days';
+  end if;
+  q.retain_payload := posthaste.option_boolean(o, 'retain_payload', false);
+  if q.retain_payload and q.retention is null then
+    raise exception using errcode = 'PH400', column = 'retain_payload', message = 'option ''retain_payload'' needs a retention', hint = 'give retention, too';
+  end if;
+  q.ordered := posthaste.option_boolean(o, 'ordered', false);
+  q.on_dead := coalesce(posthaste.option_text(o, 'on_dead'), 'continue');
+  q.fair := posthaste.option_boolean(o, 'fair', false);
+  q := posthaste.queue_limits(o, q);
+  if q.on_dead not in ('continue', 'stop') then
+    raise exception using errcode = 'PH400', column = 'on_dead', message = format('option ''on_dead'' must be continue or stop, and is %L', q.on_dead);
+  elsif q.on_dead = 'stop' and not q.ordered then
+    raise exception using errcode = 'PH400', column = 'on_dead', message = 'option ''on_dead'' is for ordered queues: in others no message waits for another';
+  elsif q.ordered and q.fair then
+    raise exception using errcode = 'PH400', column = 'fair', message = 'options ''ordered'' and ''fair'' exclude each other: keys of an ordered queue run side by side anyway';
+  end if;
+  q.keyed := q.ordered or q.fair or q.key_concurrency is not null or q.key_rate is not null;
+  if q.mode = 'at_most_once' and (q.ordered or q.key_concurrency is not null) then
+    raise exception using errcode = 'PH400', column = 'mode',
+      message = 'a queue that hands out at most once cannot be ordered or have a key_concurrency: it never learns when a message has ended, so it cannot start the next of its key then',
+      hint = 'leave out mode';
+  elsif q.mode = 'at_most_once' and q.keyed then
+    raise exception using errcode = 'PH501', column = 'mode', message = 'a queue that hands out at most once cannot look at keys (fair, key_rate_limit): not supported yet';
+  end if;
+  q.width := coalesce(posthaste.option_int(o, 'lanes', 1, 64), case when q.ordered then 8 else 1 end);
   select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
   if v_id is null then
     -- Only to make it: whoever waits for this key waits for open senders, and
@@ -43,15 +84,21 @@ begin
   end if;
   if v_id is not null then
     if exists (select from posthaste.queue_settings x where x.id = v_id
-                  and (x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_payload, x.lanes)
-                      is distinct from (q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.lanes)) then
+                  and (x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_payload, x.width, x.mode, x.retention, x.retain_payload, x.ordered, x.on_dead, x.fair)
+                      is distinct from (q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead, q.fair)
+                    -- Limits may have been changed since; only those asked for must be so.
+                    or o ?| array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit']
+                       and (x.concurrency, x.rate, x.burst, x.key_concurrency, x.key_rate, x.key_burst)
+                           is distinct from (q.concurrency, q.rate, q.burst, q.key_concurrency, q.key_rate, q.key_burst)) then
       raise exception using errcode = 'PH409', column = 'name', message = format('queue %L exists with other options', v_name),
         hint = 'look at it in the view posthaste.queues';
     end if;
     return;
   end if;
-  insert into posthaste.queue_settings (name, max_attempts, backoff_base, backoff_max, timeout, max_payload, lanes)
-  values (v_name, q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.lanes) returning id into v_id;
+  insert into posthaste.queue_settings (name, max_attempts, backoff_base, backoff_max, timeout, max_payload, lanes, width, mode, retention, retain_payload, ordered, on_dead,
+    fair, concurrency, rate, burst, key_concurrency, key_rate, key_burst)
+  values (v_name, q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead,
+    q.fair, q.concurrency, q.rate, q.burst, q.key_concurrency, q.key_rate, q.key_burst) returning id into v_id;
   insert into posthaste.subscriptions (queue_id, number, name, since) values (v_id, 0, 'default', posthaste.first_snapshot());
   insert into posthaste.counters (queue_id, subscription) values (v_id, 0);
 end $$;

@@ -1,6 +1,7 @@
 -- posthaste.cursor_of: where a reader stands: its newest claim, with the
 -- snapshots of its window filled in. A reader that never claimed stands where
--- its subscription began.
+-- its subscription began. A fresh one with part 3 sifts (posthaste.sifted_slice),
+-- and a due one whose sifted is not null.
 -- Arguments: reader, the live slots. Called under the reader's lock, in a later
 -- statement, when the answer must hold.
 -- Reads: claims, subscriptions.
@@ -19,9 +20,9 @@ begin
     c.seq := 0;
     c.total := 0;
     c.ended := true;
-    c.part := 2;
-    c.t1 := '-infinity';
-    select since into c.s1 from posthaste.subscriptions
+    select since, case when filter is not null and p_reader & 1 = 0 then 3 else 2 end, case when sifts then 0 end,
+           case when scheduled then created_at else '-infinity' end
+      into c.s1, c.part, c.sifted, c.t1 from posthaste.subscriptions
      where queue_id = p_reader >> 20 and number = (p_reader >> 10) & 1023;
   elsif c.window_claim is not null then
     select s0, s1 into c.s0, c.s1 from posthaste.claims where slot = c.slot and id = c.window_claim;

@@ -1,9 +1,13 @@
--- posthaste.drop_queue: drops a queue with everything in it. Closes it for
+-- posthaste.drop_queue: drops a queue with everything in it, and the schedules
+-- that send to it. Closes it for
 -- senders, waits for those in flight; from then on its entries and claims count
 -- as settled, and its space comes back with the ring.
--- Errors: PH404. Locks: the queue's key, exclusive (senders hold it shared).
--- Updates: queue_settings. Deletes: dead_letter_entries, counters, lease_cursors,
--- held_claims.
+-- Errors: PH404, PH503. Locks: the queue's key, exclusive (senders hold it shared);
+-- of one that looks at keys, the readers.
+-- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
+-- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
+-- parked, keys, lane_wishes, limit_states.
+-- What the history has of it is shown no more, and goes when it expires.
 create or replace function posthaste.drop_queue(name text)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -16,8 +20,20 @@ begin
   if v_id is null then
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.name);
   end if;
+  -- A claim deletes what it lets go.
+  if (select q.keyed from posthaste.queue_settings q where q.id = v_id) then
+    perform posthaste.lock_lanes(v_id);
+  end if;
+  delete from posthaste.schedule_settings where queue_id = v_id;
+  update posthaste.subscriptions set dropped_at = clock_timestamp() where queue_id = v_id and dropped_at is null;
   delete from posthaste.dead_letter_entries where queue_id = v_id;
   delete from posthaste.counters where queue_id = v_id;
+  delete from posthaste.history_cursors where reader >> 20 = v_id;
+  delete from posthaste.history_aside where reader >> 20 = v_id;
   delete from posthaste.held_claims where subscriber >> 10 = v_id;
+  delete from posthaste.parked where subscriber >> 10 = v_id;
+  delete from posthaste.keys where subscriber >> 10 = v_id;
+  delete from posthaste.lane_wishes where subscriber >> 10 = v_id;
+  delete from posthaste.limit_states where subscriber >> 10 = v_id;
   delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
 end $$;

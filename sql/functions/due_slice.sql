@@ -1,9 +1,9 @@
 -- posthaste.due_slice: the next entries of one part of a due window.
 -- Part 1: entries that became visible between the window's snapshots with a due
 -- time not after its end. Part 2: entries visible before, whose due time lies
--- between the window's times. Entries of other subscriptions, cancelled ones,
--- those due later and, in part 2, those of part 1 are walked over, in bounded
--- steps.
+-- between the window's times. Entries of other subscriptions, withdrawn ones,
+-- those that the subscription's filter leaves out, those due later and, in part
+-- 2, those of part 1 are walked over, in bounded steps.
 -- One lower bound, not two: a btree starts at only one of them.
 -- Arguments: w holds the window, the part and the key after which to go on; how
 -- many; whether one that must run alone may be handed out; the live slots.
@@ -21,12 +21,16 @@ declare
   v_steps int := greatest(4096, 4 * p_max);
   v_cancelled boolean := exists (select from posthaste.cancelled);
   v_subscriber bigint := w.reader >> 10;
+  u posthaste.subscriptions;
   stopped boolean := false;
 begin
   walked := 0;
   wants_idle := false;
   w.places := 0;
   w.alone := false;
+  if w.sifted is not null then
+    select x.* into u from posthaste.subscriptions x where x.queue_id = p_queue and x.number = p_subscription;
+  end if;
   if w.part = 1 then
     select lo, hi into v_lo, v_hi from posthaste.window_ranges(w.s0, w.s1);
     for v in select e.xid, e.pos, e.due_at, e.for_subscription, e.losses
@@ -43,7 +47,8 @@ begin
               limit v_steps loop
       walked := walked + 1;
       if v.due_at <= w.t1 and (v.for_subscription is null or v.for_subscription = p_subscription)
-         and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber)) then
+         and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber))
+         and (w.sifted is null or v.for_subscription is not null or posthaste.due_is_for(u, p_lane, v.xid, v.pos, v.due_at)) then
         if v.losses >= 2 then
           if w.places > 0 or not p_alone then
             -- Lost twice: the only place of its slice, with nothing else running.
@@ -59,6 +64,10 @@ begin
           w.first_due := v.due_at;
         end if;
         w.places := w.places + 1;
+      elsif w.sifted is not null and v.due_at <= w.t1 and v.for_subscription is null
+            and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber))
+            and (not pg_visible_in_snapshot(v.xid, u.since) or u.scheduled and v.due_at > u.created_at) then
+        w.sifted := w.sifted + 1; -- by the filter
       end if;
       w.last_xid := v.xid;
       w.last_pos := v.pos;
@@ -81,7 +90,8 @@ begin
               limit v_steps loop
       walked := walked + 1;
       if v.before and (v.for_subscription is null or v.for_subscription = p_subscription)
-         and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber)) then
+         and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber))
+         and (w.sifted is null or v.for_subscription is not null or posthaste.due_is_for(u, p_lane, v.xid, v.pos, v.due_at)) then
         if v.losses >= 2 then
           if w.places > 0 or not p_alone then
             -- Lost twice: the only place of its slice, with nothing else running.
@@ -97,6 +107,10 @@ begin
           w.first_due := v.due_at;
         end if;
         w.places := w.places + 1;
+      elsif w.sifted is not null and v.before and v.for_subscription is null
+            and not (v_cancelled and exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = v_subscriber))
+            and (not pg_visible_in_snapshot(v.xid, u.since) or u.scheduled and v.due_at > u.created_at) then
+        w.sifted := w.sifted + 1; -- by the filter
       end if;
       w.last_xid := v.xid;
       w.last_pos := v.pos;

@@ -10,15 +10,16 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 #variable_conflict use_column
 declare
   o jsonb := fail.options;
+  v_wait float8;
 begin
   perform posthaste.check_options(o, array['permanent', 'retry_after', 'receipt', 'strict'], '{}');
   if coalesce(btrim(fail.error), '') = '' then
     raise exception using errcode = 'PH400', column = 'error', message = 'error must say what went wrong';
   end if;
+  v_wait := posthaste.option_wait(o, 'retry_after');
   return query select s.settled, s.outcome, s.due_at
     from posthaste.settle_singles(array[fail.delivery_id],
            case when posthaste.option_boolean(o, 'permanent', false) then 'dead' else 'retried' end,
            case when o ? 'receipt' then jsonb_build_array(o -> 'receipt') end, fail.error,
-           extract(epoch from posthaste.option_interval(o, 'retry_after'))::float8,
-           posthaste.option_boolean(o, 'strict', false)) s;
+           v_wait, posthaste.option_boolean(o, 'strict', false)) s;
 end $$;

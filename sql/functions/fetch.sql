@@ -9,7 +9,7 @@
 -- claim again with the same number.
 -- Errors: PH409 "reclaimed" if there are not as many rows as the claim says, for
 -- places would be counted wrong. A snapshot older than the claim ends so, too.
--- Reads: claims, entries, slots, cancelled.
+-- Reads: claims, entries, slots, cancelled, subscriptions.
 create or replace function posthaste.fetch(p_worker bigint, p_number bigint, p_claims posthaste.claims[] default null,
   p_live posthaste.live default null)
 returns table (numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
@@ -26,6 +26,7 @@ declare
   v_subscription int;
   v_lane int;
   v_subscriber bigint;
+  u posthaste.subscriptions;
   v_lo bigint[];
   v_hi bigint[];
   v_rows int;
@@ -49,7 +50,10 @@ begin
     if c.window_claim is not null and c.s1 is null then
       select k.s0, k.s1 into c.s0, c.s1 from posthaste.claims k where k.slot = c.slot and k.id = c.window_claim;
     end if;
-    if c.part < 2 then
+    if c.part = 3 or c.sifted is not null then
+      select x.* into u from posthaste.subscriptions x where x.queue_id = v_queue and x.number = v_subscription;
+    end if;
+    if c.part <> 2 then
       select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(c.s0, c.s1) x;
     end if;
     -- The limits stop the scans: a row comparison from above ends them only where
@@ -83,11 +87,38 @@ begin
            and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
            and (e.for_subscription is null or e.for_subscription = v_subscription)
+           and (c.sifted is null or posthaste.is_for(u, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
            and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
          order by e.xid, e.pos) e
          where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
          limit c.places;
+    elsif c.part = 3 then
+      return query
+        select c.id * 4096 - v_returned - 1, c.alone, e.*
+          from unnest(v_lo, v_hi) r (lo, hi)
+         cross join lateral (
+        select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
+               e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
+          from posthaste.entries e
+         where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
+           and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
+           and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
+           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+           and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
+           and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
+           and posthaste.passes(u.filter, e.kind, e.headers)
+         order by e.xid, e.pos) e
+         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
+         limit c.places;
+    elsif c.part >= 4 then
+      -- Places that were withheld leave gaps in the numbers.
+      return query
+        select c.id * 4096 + k.place - v_returned - row_number() over (), c.alone, k.pos, k.message_id, k.created_at, k.due_at, k.attempt, k.failures, k.losses, k.losses_alone,
+               k.content_type, k.key, k.kind, k.reference, k.headers, k.terms, k.trace, k.story, k.payload, k.ord
+          from posthaste.keyed_rows(c, l) k;
+      get diagnostics v_rows = row_count;
+      c.places := c.places - coalesce(bit_count(c.withheld), 0);
     else
       return query
         select c.id * 4096 - v_returned - 1, c.alone, e.*
@@ -99,12 +130,15 @@ begin
            and (e.due_at, e.pos) >= (c.first_due, c.first_pos) and (e.due_at, e.pos) <= (c.last_due, c.last_pos)
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
            and (e.for_subscription is null or e.for_subscription = v_subscription)
+           and (c.sifted is null or posthaste.is_for(u, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
            and pg_visible_in_snapshot(e.xid, c.s0)
            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
          order by e.due_at, e.pos) e
          limit c.places;
     end if;
-    get diagnostics v_rows = row_count;
+    if c.part < 4 then
+      get diagnostics v_rows = row_count;
+    end if;
     if v_rows <> c.places then
       raise exception using errcode = 'PH409',
         message = format('claim %s has %s deliveries of which %s can be read: it was reclaimed, or this transaction is older than it', c.id, c.places, v_rows),

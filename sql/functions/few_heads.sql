@@ -14,6 +14,9 @@ begin
       select from posthaste.entries e where e.queue_id = p_queue and e.lane = g and e.due_at is null and e.ord is null and ((e.pos >> 22) & 15) = p_slot limit 10001) e
     union all
     select from generate_series(0, p_lanes - 1) g cross join lateral (
+      select from posthaste.entries e where e.queue_id = p_queue and e.lane = g and e.ord is not null and e.due_at is null and ((e.pos >> 22) & 15) = p_slot limit 10001) e
+    union all
+    select from generate_series(0, p_lanes - 1) g cross join lateral (
       select from posthaste.entries e where e.queue_id = p_queue and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot limit 10001) e
     limit 10001) x;
   heads := '{}';
@@ -22,6 +25,10 @@ begin
       select x.h from (
         select e.pos, posthaste.head_of(e) as h from generate_series(0, p_lanes - 1) g
           join posthaste.entries e on e.queue_id = p_queue and e.lane = g and e.due_at is null and e.ord is null and ((e.pos >> 22) & 15) = p_slot
+         where e.pos < p_before and e.message_id is null
+        union all
+        select e.pos, posthaste.head_of(e) as h from generate_series(0, p_lanes - 1) g
+          join posthaste.entries e on e.queue_id = p_queue and e.lane = g and e.ord is not null and e.due_at is null and ((e.pos >> 22) & 15) = p_slot
          where e.pos < p_before and e.message_id is null
         union all
         select e.pos, posthaste.head_of(e) as h from generate_series(0, p_lanes - 1) g

@@ -4,11 +4,13 @@
 -- one claim and true from it on. Rows before that one may have been reclaimed,
 -- so the answer counts only if the entry lies in that claim's own slice.
 -- Arguments: the reader, the entry's key, the live slots. The entry must be one
--- that is for the reader's subscription, of its track, and not cancelled.
+-- that is for the reader's subscription (posthaste.is_for), of its track, and not
+-- withdrawn.
 -- Returns: fate, one word:
 --   waiting      no claim took it yet
 --   handed_out   c did; its snapshots are filled in
 --   reclaimed    one did whose row is gone
+--   purged       it was waiting when the queue was purged
 -- Called several times in one stable function, all answers are of one moment.
 -- Reads: claims. Locks: none. Errors: none.
 create or replace function posthaste.find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamptz, l posthaste.live,
@@ -22,6 +24,7 @@ declare
   v_high bigint;
   v_at bigint;
   v_taken boolean;
+  v_ord xid8;
 begin
   select k.* into v from posthaste.claims k
    where k.reader = p_reader
@@ -34,20 +37,24 @@ begin
     if v.id is not null and v.window_claim is not null then
       select k.s0, k.s1 into v.s0, v.s1 from posthaste.claims k where k.slot = v.slot and k.id = v.window_claim;
     end if;
-    if v.s1 is null then
+    if v.s1 is null and v.part <> 5 then
       -- Truncated while this looked.
       fate := 'reclaimed';
       c := null;
       return;
     end if;
-    if p_due is null then
+    if (p_reader >> 1 & 511) >= 256 then
+      -- What was let go: appended by the claim, right before its own position.
+      v_taken := v.id > p_pos;
+    elsif v.part = 4 then
+      v_ord := coalesce(v_ord, (select e.ord from posthaste.entries e
+                                 where e.queue_id = p_reader >> 20 and e.lane = (p_reader >> 1 & 511) and e.ord is not null and e.due_at is null
+                                   and e.xid = p_xid and e.pos = p_pos and ((e.pos >> 22) & 15) = (p_pos >> 22) & 15
+                                 order by e.xid, e.ord, e.pos limit 1));
       v_taken := pg_visible_in_snapshot(p_xid, v.s0)
-        or (pg_visible_in_snapshot(p_xid, v.s1) and (v.ended or (p_xid, p_pos) <= (v.last_xid, v.last_pos)));
-    elsif pg_visible_in_snapshot(p_xid, v.s0) then
-      v_taken := p_due <= v.t0 or (p_due <= v.t1 and v.part = 2 and (v.ended or (p_due, p_pos) <= (v.last_due, v.last_pos)));
+        or (pg_visible_in_snapshot(p_xid, v.s1) and (v.ended or (v_ord, p_pos) <= (v.last_xid, v.last_pos)));
     else
-      v_taken := pg_visible_in_snapshot(p_xid, v.s1) and p_due <= v.t1
-        and (v.part = 2 or v.ended or (p_xid, p_pos) <= (v.last_xid, v.last_pos));
+      v_taken := posthaste.taken(v, p_xid, p_pos, p_due);
     end if;
     if v_taken then
       c := v;
@@ -69,13 +76,18 @@ begin
     return;
   end if;
   fate := case
+    when c.places = 0 and c.first_pos is not null and p_due is null and not pg_visible_in_snapshot(p_xid, c.s0)
+     and (coalesce(v_ord, p_xid), p_pos) > (c.first_xid, c.first_pos) then 'purged'
     when c.places = 0 then 'reclaimed'
-    when c.part < 2 and not pg_visible_in_snapshot(p_xid, c.s0)
+    when c.part = 5 and p_xid = c.first_xid and p_pos between c.first_pos and c.last_pos then 'handed_out'
+    when c.part = 4 and not pg_visible_in_snapshot(p_xid, c.s0)
+     and (v_ord, p_pos) >= (c.first_xid, c.first_pos) and (v_ord, p_pos) <= (c.last_xid, c.last_pos) then 'handed_out'
+    when c.part in (0, 1, 3) and not pg_visible_in_snapshot(p_xid, c.s0)
      and (p_xid, p_pos) >= (c.first_xid, c.first_pos) and (p_xid, p_pos) <= (c.last_xid, c.last_pos) then 'handed_out'
     when c.part = 2 and pg_visible_in_snapshot(p_xid, c.s0) and p_due > c.t0
      and (p_due, p_pos) >= (c.first_due, c.first_pos) and (p_due, p_pos) <= (c.last_due, c.last_pos) then 'handed_out'
     else 'reclaimed' end;
-  if fate = 'reclaimed' then
+  if fate <> 'handed_out' then
     c := null;
   end if;
 end $$;

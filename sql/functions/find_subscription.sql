@@ -1,11 +1,14 @@
--- posthaste.find_subscription: resolves names of a queue and a subscription.
+-- posthaste.find_subscription: resolves names of a queue and a subscription. A
+-- paused queue has no lanes.
 -- Errors: PH404 with the field queue or subscription.
 -- Reads: queue_settings, subscriptions.
 create or replace function posthaste.find_subscription(p_queue text, p_subscription text,
-  out queue_id int, out number int, out lanes int, out timeout double precision)
+  out queue_id int, out number int, out lanes int, out timeout double precision, out width int,
+  out at_most_once boolean)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-  select q.id, s.number, q.lanes, extract(epoch from q.timeout) into queue_id, number, lanes, timeout
+  select q.id, s.number, case when q.paused_at is null then q.lanes else 0 end, extract(epoch from q.timeout), q.width, q.mode = 'at_most_once'
+    into queue_id, number, lanes, timeout, width, at_most_once
     from posthaste.queue_settings q
     left join posthaste.subscriptions s
       on s.queue_id = q.id and s.name = coalesce(nullif(p_subscription, ''), 'default') and s.dropped_at is null
@@ -15,6 +18,8 @@ begin
       hint = format('create it: select posthaste.create_queue(%L)', p_queue);
   elsif number is null then
     raise exception using errcode = 'PH404', column = 'subscription',
-      message = format('queue %L has no subscription %L', p_queue, p_subscription), hint = 'every queue has the subscription ''default''';
+      message = format('queue %L has no subscription %L', p_queue, coalesce(nullif(p_subscription, ''), 'default')),
+      hint = format('it has %s', (select string_agg(quote_literal(s.name), ', ' order by s.name) from posthaste.subscriptions s
+                                where s.queue_id = find_subscription.queue_id and s.dropped_at is null));
   end if;
 end $$;

@@ -3,11 +3,14 @@
 -- the transaction whose settlement won.
 -- Arguments: the claim; parallel arrays of places, outcomes wanted ('done' with
 -- a receipt, 'retried', 'dead', 'lost', 'released'), error texts, waits in
--- seconds (null: the queue's backoff), receipts, durations in milliseconds.
+-- seconds (null: the queue's backoff, and none where released), receipts,
+-- durations in milliseconds.
 -- Returns: place, what it became, when the next attempt may start.
 -- A failed or lost message is dead once failures and losses while alone reach
 -- max_attempts. A released one keeps its attempt.
--- Inserts: outcomes, entries, dead_letter_entries. Reads: claims, entries, queue_settings.
+-- In a keyed queue what is not finished is parked, and its key with it, and comes
+-- back by a claim.
+-- Inserts: outcomes, entries, dead_letter_entries, parked. Reads: claims, entries, queue_settings.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
   p_waits double precision[], p_receipts jsonb[], p_durations real[])
 returns table (place int, outcome text, due_at timestamptz)
@@ -18,6 +21,8 @@ declare
   v_lane smallint := (c.reader >> 1) & 511;
   q posthaste.queue_settings;
   v_now timestamptz := clock_timestamp();
+  -- False for a dropped subscription, so also for a dropped queue.
+  v_kept boolean := coalesce((select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = v_queue and u.number = v_subscription), false);
   v_worker text := (select w.name from posthaste.registrations w where w.id = c.holder);
 begin
   select * into q from posthaste.queue_settings where id = v_queue;
@@ -40,6 +45,7 @@ begin
                when 'retried' then v_now + make_interval(secs => coalesce(x.wait,
                  random() * least(extract(epoch from q.backoff_max)::float8,
                                   extract(epoch from q.backoff_base)::float8 * 2 ^ least(x.failures - 1, 60))))
+               when 'released' then v_now + make_interval(secs => coalesce(x.wait, 0))
                else v_now
              end as next
         from counted x
@@ -65,19 +71,44 @@ begin
              least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
-       where z.became in ('retried', 'lost', 'released') and q.dropped_at is null
+       where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed
        order by z.place
+    ), parks as (
+      -- Not as a loose entry: messages of its key that are reached meanwhile stay
+      -- behind it. Which claims learn by the event.
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, not_before, reason, created_at, attempt, failures, losses, losses_alone,
+                                    content_type, kind, reference, headers, terms, trace, story, payload)
+      select c.reader >> 10, coalesce(z.key, ''), z.ord, z.message_id, z.pos, v_lane & 255, case when z.next > v_now then z.next end, z.became, z.created_at,
+             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone,
+             z.content_type, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
+        from told z
+       where z.became in ('retried', 'lost', 'released') and v_kept and q.keyed
+    ), events as (
+      select posthaste.lane_event(c.reader >> 10, v_lane & 255, jsonb_agg(x.event), x.at)
+        from (select jsonb_build_object('key', coalesce(z.key, ''), 'ord', z.ord::text, 'id', z.message_id) as event, v_now as at
+                from told z where z.became in ('retried', 'lost', 'released')
+              union all
+              select jsonb_build_object('key', coalesce(z.key, '')), z.next
+                from told z where z.became in ('retried', 'lost', 'released') and z.next > v_now
+              union all
+              select jsonb_build_object('key', z.key, 'stop', z.message_id), v_now
+                from told z where z.became = 'dead' and q.on_dead = 'stop' and z.key is not null) x
+       where q.keyed and v_kept
+       group by x.at
     ), letters as (
       insert into posthaste.dead_letter_entries (message_id, subscription, queue_id, lane, pos, ord, attempt, created_at, died_at,
                                                  content_type, key, kind, reference, headers, terms, trace, error, story, payload)
-      select z.message_id, v_subscription, v_queue, v_lane, z.pos, z.ord, z.attempt, z.created_at, v_now,
+      -- Whoever may COPY can write a position twice; that must not keep others' from being settled.
+      select distinct on (z.message_id) z.message_id, v_subscription, v_queue, v_lane & 255, z.pos, z.ord, z.attempt, z.created_at, v_now,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, coalesce(z.error, 'failed'), z.story_now, z.payload
         from told z
-       where z.became = 'dead' and q.dropped_at is null
+       where z.became = 'dead' and v_kept
+       order by z.message_id, z.place desc
       on conflict (queue_id, message_id, subscription) do update
         set pos = excluded.pos, attempt = excluded.attempt, error = excluded.error, story = excluded.story, died_at = excluded.died_at
     )
-    select z.place, z.became, case when z.became in ('retried', 'lost', 'released') then z.next end from told z;
+    select z.place, z.became, case when z.became in ('retried', 'lost', 'released') then z.next end from told z
+     where (select count(*) from events) >= 0; -- or they would not be appended
   -- Somebody who sleeps has to know the next due time.
   if p_outcomes && array['retried', 'lost', 'released'] then
     perform posthaste.ring(v_queue);

@@ -1,15 +1,28 @@
--- posthaste.forget_cancelled: removes rows of cancelled whose slots are reclaimed,
--- at most 10,000 a call. Reads: slots. Deletes from: cancelled.
+-- posthaste.forget_cancelled: removes rows of cancelled whose entries are gone with
+-- their slots, at most 10,000 a call.
+-- By revolutions that rows are left of, which are few. Not by which epoch a slot
+-- has now: in a ledger that was not maintained for a whole revolution it still has
+-- entries of earlier ones.
+-- Reads: slots, counted. Deletes from: cancelled.
 create or replace function posthaste.forget_cancelled()
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+  v_epoch bigint := -1;
+  v_left int := 10000;
+  v_gone int;
 begin
-  delete from posthaste.cancelled k
-   where (k.pos, k.subscriber) in (
-     select x.pos, x.subscriber
-       from (select s.epoch << 22 as lo, (s.epoch + 1) << 22 as hi from posthaste.slots s where not s.live
-             -- And whatever lies before the whole ring.
-             union all select 0, min(s.epoch) << 22 from posthaste.slots s where s.live) r
-      cross join lateral (select y.pos, y.subscriber from posthaste.cancelled y where y.pos >= r.lo and y.pos < r.hi order by y.pos) x
-      limit 10000);
+  while v_left > 0 loop
+    select x.pos >> 22 into v_epoch from posthaste.cancelled x where x.pos >= (v_epoch + 1) << 22 order by x.pos limit 1;
+    exit when v_epoch is null;
+    continue when not exists (select from posthaste.slots s where s.slot = (v_epoch & 15) and s.cleared_to >= ((v_epoch + 1) << 22) - 1);
+    delete from posthaste.cancelled k
+     where (k.pos, k.subscriber) in (
+       select x.pos, x.subscriber from posthaste.cancelled x
+        where x.pos >= v_epoch << 22 and x.pos < (v_epoch + 1) << 22
+          -- What was parked outlives its slot, and is to be counted first.
+          and pg_visible_in_snapshot(x.noted, (select c.s from posthaste.counted c)) order by x.pos limit v_left);
+    get diagnostics v_gone = row_count;
+    v_left := v_left - v_gone;
+  end loop;
 end $$;

@@ -17,7 +17,12 @@ begin
   if c.window_claim is not null and c.s1 is null then
     select k.s0, k.s1 into w.s0, w.s1 from posthaste.claims k where k.slot = c.slot and k.id = c.window_claim;
   end if;
-  if c.part = 0 then
+  if c.part >= 4 then
+    -- Their first row in the slot, of slices that are not long.
+    return exists (select from posthaste.keyed_rows(w, posthaste.live_slots()) k where (k.pos >> 22) & 15 = p_slot);
+  end if;
+  -- Of a sifted slice also what it leaves out counts, while the claim is open.
+  if c.part in (0, 3) then
     select * into f from posthaste.fresh_slice(v_queue, v_lane, w.s0, w.s1, c.first_xid, c.first_pos - 1, 1, o);
     return f.places > 0 and (f.first_xid, f.first_pos) <= (c.last_xid, c.last_pos);
   end if;

@@ -1,18 +1,24 @@
 -- posthaste.insert_entries: checks messages for one queue each and appends them.
 -- Arguments: parallel arrays, null if no message has that; payloads are bytes already; due times absolute, or
 -- delays in seconds; null content type means JSON. wake: ring the doorbell.
--- Returns: the ids in order.
+-- Returns: the ids in order; of a message whose dedupe key is in use, that of the
+-- message that uses it.
 -- Errors: PH400 PH404 PH413 with the field. Locks: each queue's key, shared.
--- Inserts: entries.
+-- Inserts: entries. Updates: queue_settings, where a priority is used first.
 create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
-  p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean)
+  p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean,
+  p_priorities smallint[] default null, p_dedupe_keys text[] default null, p_dedupe_windows double precision[] default null)
 returns bigint[] language plpgsql volatile 
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_names text[];
   v_queues int[];
-  v_lanes int[];
+  v_widths int[];
+  v_steps int[]; -- from one priority's lanes to the next's
   v_most int[];
+  v_keyed boolean[];
+  v_ordered boolean[];
+  v_ord xid8;
   v_name text;
   q posthaste.queue_settings;
   v_of int[];
@@ -35,11 +41,44 @@ begin
         hint = format('create it: select posthaste.create_queue(%L)', v_name);
     end if;
     v_queues := v_queues || q.id;
-    v_lanes := v_lanes || q.lanes::int;
+    v_widths := v_widths || q.width::int;
+    v_steps := v_steps || case when q.lanes > q.width then q.width::int else 0 end;
     v_most := v_most || q.max_payload;
+    v_keyed := v_keyed || q.keyed;
+    v_ordered := v_ordered || q.ordered;
   end loop;
   if cardinality(v_names) > 1 then
     v_of := array(select array_position(v_names, x) from unnest(p_queues) x);
+  end if;
+  if true = any (v_keyed) then
+    v_ord := posthaste.ord_now();
+  end if;
+  -- What most messages are, in few and short expressions: evaluating and starting
+  -- them is a good part of what a message costs.
+  if cardinality(v_names) = 1 and p_headers is null and p_terms is null and p_delays is null and p_send_ats is null
+     and p_priorities is null and p_dedupe_keys is null then
+    v_fault := '';
+    for n in 1..cardinality(p_payloads) loop
+      continue when octet_length(p_payloads[n]) <= q.max_payload and coalesce(greatest(octet_length(p_keys[n]), octet_length(p_kinds[n]),
+        octet_length(p_references[n]), octet_length(p_content_types[n]), octet_length(p_traces[n])) <= 255, true)
+        and (not q.ordered or p_keys[n] <> '');
+      v_fault := null; -- is found out below
+      exit;
+    end loop;
+    if v_fault = '' then
+      if p_wake then
+        perform posthaste.ring(q.id);
+      end if;
+      with put as (
+        insert into posthaste.entries (ord, queue_id, lane, content_type, key, kind, reference, trace, payload)
+        select v_ord, q.id, case when q.keyed then posthaste.key_lane(nullif(p_keys[n], ''), q.width) when q.width = 1 then 0 else floor(random() * q.width) end,
+               nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''), p_traces[n], p_payloads[n]
+          from generate_series(1, cardinality(p_payloads)) n
+        returning pos
+      )
+      select array_agg(pos) into v_ids from put;
+      return v_ids;
+    end if;
   end if;
   -- By expressions, for a query would cost more to start than to run.
   for n in 1..cardinality(p_payloads) loop
@@ -51,7 +90,10 @@ begin
                     when octet_length(p_content_types[n]) > 255 then 'content_type'
                     when octet_length(p_traces[n]) > 255 then 'trace'
                     when p_delays[n] not between 0 and 9e12 then 'delay' -- NaN is above all numbers
-                    when not isfinite(p_send_ats[n]) then 'send_at' end;
+                    when not isfinite(p_send_ats[n]) then 'send_at'
+                    when v_ordered[coalesce(v_of[n], 1)] and coalesce(p_keys[n], '') = '' then 'key '
+                    when v_ordered[coalesce(v_of[n], 1)] and p_delays[n] > 0 then 'delay '
+                    when v_ordered[coalesce(v_of[n], 1)] and p_send_ats[n] > v_now then 'send_at ' end;
     v_bad := n;
     exit when v_fault is not null;
   end loop;
@@ -69,9 +111,23 @@ begin
               from generate_series(1, cardinality(p_payloads)) n) m
      where m.fault is not null limit 1;
   end if;
+  if v_fault is null and (p_priorities is not null or p_dedupe_keys is not null) then
+    for n in 1..cardinality(p_payloads) loop
+      v_fault := case when p_priorities[n] not between 0 and 3 then 'priority'
+                      when p_priorities[n] > 0 and v_keyed[coalesce(v_of[n], 1)] then 'priority '
+                      when octet_length(p_dedupe_keys[n]) > 255 then 'dedupe_key'
+                      when p_dedupe_windows[n] is not null and not (p_dedupe_windows[n] > 0 and p_dedupe_windows[n] <= 31536000) then 'dedupe_window' end;
+      v_bad := n;
+      exit when v_fault is not null;
+      -- By a condition that is never null, for null does not end an AND.
+      if coalesce(p_priorities[n], 0) > 0 and v_steps[coalesce(v_of[n], 1)] = 0 and posthaste.part_lanes(v_queues[coalesce(v_of[n], 1)]) then
+        v_steps[coalesce(v_of[n], 1)] := v_widths[coalesce(v_of[n], 1)];
+      end if;
+    end loop;
+  end if;
   if v_fault is not null then
     raise exception using
-      errcode = case when v_fault in ('payload', 'headers', 'terms', 'delay', 'send_at') then 'PH400' else 'PH413' end, column = btrim(v_fault),
+      errcode = case when v_fault in ('payload', 'headers', 'terms', 'delay', 'send_at', 'priority', 'priority ', 'dedupe_window', 'key ', 'delay ', 'send_at ') then 'PH400' else 'PH413' end, column = btrim(v_fault),
       message = case v_fault
         when 'payload' then 'payload must not be null'
         when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', octet_length(p_payloads[v_bad]), v_most[coalesce(v_of[v_bad], 1)])
@@ -80,6 +136,12 @@ begin
         when 'delay' then case when p_delays[v_bad] < 0 then 'delay must not be negative' else 'delay is no duration that ends' end
           || format(': %s seconds (at most 9e12)', p_delays[v_bad])
         when 'send_at' then 'send_at must be a time that comes'
+        when 'priority' then format('priority must be 0 to 3, and is %s', p_priorities[v_bad])
+        when 'priority ' then 'queues that look at keys have no priorities'
+        when 'dedupe_window' then format('dedupe_window must be above zero and at most 365 days, and is %s seconds', p_dedupe_windows[v_bad])
+        when 'key ' then 'an ordered queue needs a key in each message: it is in the order of its key'
+        when 'delay ' then 'a message of an ordered queue cannot be delayed: all later ones of its key would wait for it'
+        when 'send_at ' then 'a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it'
         when 'terms' then 'terms must be an array of strings'
         when 'terms ' then 'a term is over 255 bytes'
         when 'terms  ' then 'there are over 1,000 terms'
@@ -91,10 +153,20 @@ begin
       perform posthaste.ring(v_queues[i]);
     end loop;
   end if;
+  if p_dedupe_keys is not null then
+    return posthaste.insert_once(array(select v_queues[coalesce(v_of[n], 1)] from generate_series(1, cardinality(p_payloads)) n),
+      array(select case when v_keyed[coalesce(v_of[n], 1)] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[coalesce(v_of[n], 1)])
+                        else coalesce(p_priorities[n], 0) * v_steps[coalesce(v_of[n], 1)] + floor(random() * v_widths[coalesce(v_of[n], 1)]) end
+              from generate_series(1, cardinality(p_payloads)) n)::smallint[],
+      array(select case when v_keyed[coalesce(v_of[n], 1)] then v_ord end from generate_series(1, cardinality(p_payloads)) n),
+      p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_delays, p_send_ats, p_traces, p_dedupe_keys, p_dedupe_windows);
+  end if;
   with put as (
-    insert into posthaste.entries (queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
-    select v_queues[coalesce(v_of[n], 1)],
-           case when v_lanes[coalesce(v_of[n], 1)] = 1 then 0 else floor(random() * v_lanes[coalesce(v_of[n], 1)]) end,
+    insert into posthaste.entries (ord, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
+    select case when v_keyed[coalesce(v_of[n], 1)] then v_ord end, v_queues[coalesce(v_of[n], 1)],
+           case when v_keyed[coalesce(v_of[n], 1)] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[coalesce(v_of[n], 1)])
+                else coalesce(p_priorities[n], 0) * v_steps[coalesce(v_of[n], 1)]
+           + case when v_widths[coalesce(v_of[n], 1)] = 1 then 0 else floor(random() * v_widths[coalesce(v_of[n], 1)]) end end,
            -- A time that has come is no due time.
            case when p_delays[n] > 0 then v_now + make_interval(secs => p_delays[n]) when p_send_ats[n] > v_now then p_send_ats[n] end,
            nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''),

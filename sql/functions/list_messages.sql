@@ -1,19 +1,20 @@
 -- posthaste.list_messages: messages with their states, newest first.
 -- Arguments, null for any: in_queue, with_reference, with_term (one of its terms),
 -- in_state (a message matches if some subscription has it so); before: only ids
--- below it, for paging; max: 1 to 1000 rows.
+-- below it, for paging; max: 1 to 1000 rows; with_key.
 -- Returns: one row per message and subscription, as posthaste.message without
--- the payload.
+-- the payload. What was erased is found by its queue, id and state alone.
 -- By reference and term it uses their indexes, by state dead it reads the dead
--- letters. With any other state it looks at the 10,000 newest messages that
--- match the rest and no further, and says so in a notice: page on with before.
+-- letters, and the history by key, too. With any other state it looks at the
+-- 10,000 newest messages that match the rest and no further, by key at 500,000
+-- positions of the ring, and says so in a notice: page on with before.
 -- For clients that see no notices it is in the setting posthaste.list_before, too,
 -- until the transaction ends; empty after a search that was not cut.
 -- Errors: PH400, PH404 with the field.
 create or replace function posthaste.list_messages(in_queue text default null, with_reference text default null, with_term text default null,
-  in_state text default null, before bigint default null, max int default 100)
+  in_state text default null, before bigint default null, max int default 100, with_key text default null)
 returns table (message_id bigint, queue text, subscription text, state text, due_at timestamptz, key text, kind text, headers jsonb,
-  reference text, terms text[], content_type text, created_at timestamptz, attempts jsonb)
+  reference text, terms text[], content_type text, created_at timestamptz, attempts jsonb, erased_at timestamptz)
 language plpgsql stable security definer rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
@@ -21,6 +22,7 @@ declare
   v_queue text := list_messages.in_queue;
   v_reference text := nullif(list_messages.with_reference, '');
   v_term text := nullif(list_messages.with_term, '');
+  v_key text := nullif(list_messages.with_key, '');
   v_state text := nullif(list_messages.in_state, '');
   v_before bigint := list_messages.before;
   v_left int := list_messages.max;
@@ -29,43 +31,78 @@ declare
   v_queues int[];
   v_heads posthaste.head[];
   v_ids bigint[];
+  v_more bigint[];
+  v_bottom bigint;
+  v_cut boolean := false;
   v_found int;
+  v record;
 begin
   perform set_config('posthaste.list_before', '', true);
   if v_left is null or v_left not between 1 and 1000 then
     raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 messages can be listed at a time, and %s are wanted', v_left);
   end if;
-  if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'dead', 'discarded', 'cancelled') then
+  if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'discarded', 'cancelled') then
     raise exception using errcode = 'PH400', column = 'state', message = format('state %L is none', v_state),
-      hint = 'scheduled, ready, running, retrying, done, dead, discarded or cancelled';
+      hint = 'scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled';
   end if;
   if nullif(v_queue, '') is not null then
-    v_queues := array[(posthaste.find_subscription(v_queue, null)).queue_id];
+    v_queues := array[posthaste.find_queue(v_queue)];
   else
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null);
     v_queue := null;
   end if;
-  while v_left > 0 and v_looked < 10000 loop
-    v_page := case when v_state is null then v_left else 1000 end;
+  while v_left > 0 and v_looked < 10000 and not v_cut loop
+    v_page := case when v_state is null and (v_key is null or v_reference is null and v_term is null) then v_left else 1000 end;
+    -- v_bottom is how far down all that is there was seen; null is to the end.
+    v_bottom := null;
     if v_reference is not null or v_term is not null then
       v_heads := array(select h from posthaste.named_heads(v_queues, v_reference, v_term, v_before, v_page) h);
     elsif v_state = 'dead' then
       v_heads := array(select h from posthaste.dead_newest(v_queues, v_before, v_page) h);
+    elsif v_key is not null then
+      v := posthaste.key_heads(v_queues, v_key, v_before, v_page);
+      v_heads := v.heads;
+      v_bottom := v.cut_at;
+      -- The dead letters of this key, which the ring may have forgotten.
+      select * into v from posthaste.dead_found(row(case when v_queue is not null then v_queues[1] end, null, null, v_key, null, null, null, null, null)::posthaste.dead_filter, null, v_before, v_page);
+      v_heads := v_heads || array(select h from posthaste.dead_heads(v.message_ids) h);
+      v_bottom := greatest(v_bottom, case when cardinality(v.message_ids) = v_page then v.message_ids[v_page] end);
+      v_cut := v_bottom is not null;
     else
       v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
     end if;
-    v_ids := array(select distinct x.message_id from unnest(v_heads) x order by 1);
-    exit when v_ids = '{}';
-    v_heads := v_heads || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h);
+    v_ids := array(select distinct x.message_id from unnest(v_heads) x order by 1 desc);
+    if cardinality(v_ids) >= v_page then
+      v_bottom := greatest(v_bottom, v_ids[v_page]);
+    end if;
+    v_more := case when v_state in ('scheduled', 'ready', 'running', 'retrying', 'dead') then '{}'
+                   else posthaste.history_ids(v_queues, v_reference, v_key, v_term, v_before, v_page) end;
+    if cardinality(v_more) >= v_page then
+      v_bottom := greatest(v_bottom, v_more[v_page]);
+    end if;
+    v_ids := array(select distinct x from unnest(v_ids || v_more) x where x >= coalesce(v_bottom, 0) order by x);
+    -- What was erased is not found by what it said.
+    if v_reference is not null or v_term is not null or v_key is not null then
+      v_more := array(select e.message_id from posthaste.erased e where e.message_id = any (v_ids));
+    else
+      v_more := '{}';
+    end if;
+    if v_key is not null and (v_reference is not null or v_term is not null) then
+      v_heads := array(select x from unnest(v_heads) x where x.key = v_key);
+    end if;
+    v_looked := v_looked + cardinality(v_ids);
+    v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
+               || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
+               || array(select h from posthaste.parked_heads(v_ids) h);
     return query
       with states as materialized (
-        select (m.h).*, m.subscription_name, m.state as now, m.due_at as next, m.attempts from posthaste.message_states(v_heads) m
+        select m.* from posthaste.message_rows(v_heads, v_ids) m where (v_key is null or m.key = v_key) and m.message_id <> all (v_more)
       ), wanted as materialized (
         select distinct s.message_id from states s join posthaste.queue_settings q on q.id = s.queue_id and q.dropped_at is null
-         where v_state is null or s.now = v_state order by s.message_id desc limit v_left
+         where v_state is null or s.state = v_state order by s.message_id desc limit v_left
       )
-      select s.message_id, q.name, s.subscription_name, s.now, s.next, s.key, s.kind, s.headers, s.reference, s.terms,
-             coalesce(s.content_type, 'application/json'), s.created_at, s.attempts
+      select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
+             s.content_type, s.created_at, s.attempts, s.erased_at
         from wanted w
         join states s on s.message_id = w.message_id
         join posthaste.queue_settings q on q.id = s.queue_id
@@ -74,12 +111,11 @@ begin
     -- never late.
     get diagnostics v_found = row_count;
     v_left := v_left - v_found;
-    v_looked := v_looked + cardinality(v_ids);
-    v_before := v_ids[1];
-    exit when cardinality(v_ids) < v_page;
+    v_before := v_bottom;
+    exit when v_bottom is null;
   end loop;
-  if v_left > 0 and v_looked >= 10000 then
+  if v_left > 0 and v_bottom is not null then
     perform set_config('posthaste.list_before', v_before::text, true);
-    raise notice using message = format('looked at the %s newest messages only', v_looked), hint = format('page on with before => %s', v_before);
+    raise notice using message = format('looked at the %s newest messages only', case when v_cut then 500000 else v_looked end), hint = format('page on with before => %s', v_before);
   end if;
 end $$;

@@ -16,13 +16,33 @@ declare
   v_due timestamptz;
   d record;
   v_idle boolean;
+  v_keyed boolean;
   v_next timestamptz;
 begin
   ready := false;
+  v_keyed := (select q.keyed from posthaste.queue_settings q where q.id = p_queue);
   for v_lane in 0..p_lanes - 1 loop
     v_reader := posthaste.reader_key(p_queue, p_subscription, v_lane, 0);
     c := posthaste.cursor_of(v_reader, l);
-    if (not c.ended and (select places from posthaste.fresh_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, l)) > 0)
+    if v_keyed then
+      w := posthaste.cursor_of(v_reader + 1, l);
+      if not c.ended and cardinality((posthaste.ordered_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, l)).poss) > 0
+         or cardinality((posthaste.ordered_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l)).poss) > 0
+         -- A key waits for a run to end, and one has ended.
+         or exists (select from posthaste.keys z where z.subscriber = v_reader >> 10 and z.lane = v_lane and z.waits)
+            and cardinality(w.busy) > cardinality(posthaste.lane_busy(w.open, s)) then
+        ready := true;
+        return;
+      end if;
+    elsif c.part = 3 then
+      d := posthaste.sifted_slice(p_queue, v_lane, c, s, 1, l);
+      -- Also where a claim is to keep what was walked over in vain, or the next
+      -- look would walk over it again.
+      if (d.c).places > 0 or not (d.c).ended or d.walked > 64 then
+        ready := true;
+        return;
+      end if;
+    elsif (not c.ended and (select places from posthaste.fresh_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, l)) > 0)
        or (select places from posthaste.fresh_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l)) > 0 then
       ready := true;
       return;

@@ -1,7 +1,7 @@
--- posthaste.maintain: one round of upkeep: rescue, counters, rotation, space.
+-- posthaste.maintain: one round of upkeep: schedules, rescue, counters, rotation, space.
 -- Safe to call by anyone at any time; of several at once one does the work.
 -- Returns: what it did, one row a task; none if there was nothing to do. Tasks
--- after which another call at once has work: rescued, marked, cleared, reclaimed.
+-- after which another call at once has work: ticked, rescued, marked, copied, cleared, reclaimed.
 -- Tells once when the clock is behind the last round's time.
 -- Locks: the maintenance key, for the transaction and without waiting.
 create or replace function posthaste.maintain()
@@ -13,6 +13,18 @@ declare
   v_ahead interval;
   r record;
 begin
+  -- Schedules have locks of their own, and do not wait for other upkeep.
+  if posthaste.tick_in() = 0 then
+    begin
+      r := posthaste.tick();
+      if r.sent + r.missed > 0 then
+        return query select 'ticked', format('%s sent, %s missed', r.sent, r.missed);
+        return;
+      end if;
+    exception when sqlstate 'PH503' then
+      null; -- a copy of the database, where nothing is sent by itself
+    end;
+  end if;
   if not pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then
     return;
   end if;
@@ -36,6 +48,10 @@ begin
   end if;
   perform posthaste.summarize();
   perform posthaste.forget_cancelled();
+  perform posthaste.forget_keys();
+  perform posthaste.forget_history();
+  perform posthaste.forget_erased();
+  perform posthaste.forget_limits();
   begin
     r := posthaste.reclaim();
   exception when lock_not_available then
@@ -44,9 +60,13 @@ begin
   end;
   if r.slot is not null then
     return query select 'reclaimed', format('slot %s', r.slot);
+  elsif r.reason like '%copied' then
+    return query select 'copied', r.reason;
   elsif r.reason like '%cleared' then
     return query select 'cleared', r.reason;
   elsif r.reason like 'slot %' then
     return query select 'kept', r.reason;
   end if;
+  -- Last, for it takes lanes until the transaction ends.
+  perform posthaste.forget_buckets();
 end $$;

@@ -1,17 +1,20 @@
 -- posthaste.message: the state and the whole story of one message.
 -- Arguments: its id. Returns: one row per subscription of its queue:
---   state      scheduled, ready, running, retrying, done, dead, discarded or cancelled
+--   state      scheduled, ready, running, retrying, done, handed_out (at most
+--              once), dead, discarded or cancelled
 --   due_at     when it may be handed out next, where that lies ahead
 --   attempts   every attempt, oldest first: attempt, outcome, worker (absent where
 --              it was received by SQL or HTTP), claimed_at, ended_at, duration_ms,
 --              error, receipt; no outcome while it runs
--- Settled messages can be looked up as long as the ring has room, dead letters
--- until they are replayed or discarded.
+--   payload    null where it was erased, or not retained
+--   erased_at  when its content was erased
+-- Settled messages can be looked up as long as the ring has room, and as long as
+-- the queue's retention; dead letters until they are replayed or discarded.
 -- Errors: PH404 unknown, or its space was reclaimed; PH400.
--- Reads: entries, dead_letter_entries and what message_states reads.
+-- Reads: entries, dead_letter_entries and what message_rows reads.
 create or replace function posthaste.message(id bigint)
 returns table (message_id bigint, queue text, subscription text, state text, due_at timestamptz, key text, kind text, headers jsonb,
-  reference text, terms text[], content_type text, payload bytea, created_at timestamptz, attempts jsonb)
+  reference text, terms text[], content_type text, payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz)
 language plpgsql stable security definer rows 1
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
@@ -25,22 +28,21 @@ begin
   -- By BRIN; an index on pos would cost every send more than this is worth.
   v_heads := array(select posthaste.head_of(e) from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (v_id >> 22) & 15 and e.pos = v_id and e.message_id is null)
-          || array(select h from posthaste.later_heads(array[v_id]) h)
-          || array(select h from posthaste.dead_heads(array[v_id]) h);
+          || posthaste.other_heads(v_id);
   return query
     select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
-           coalesce(s.content_type, 'application/json'), p.payload, s.created_at, s.attempts
-      from (select (m.h).message_id, (m.h).pos, (m.h).queue_id, (m.h).key, (m.h).kind, (m.h).headers, (m.h).reference, (m.h).terms,
-                   (m.h).content_type, (m.h).created_at, m.subscription, m.subscription_name, m.state, m.due_at, m.attempts
-              from posthaste.message_states(v_heads) m) s
+           s.content_type, coalesce(s.payload, p.payload), s.created_at, s.attempts, s.erased_at
+      from posthaste.message_rows(v_heads, array[v_id]) s
       join posthaste.queue_settings q on q.id = s.queue_id and q.dropped_at is null
-     cross join lateral (
+      left join lateral (
        select d.payload from posthaste.dead_letter_entries d where d.message_id = s.message_id and d.subscription = s.subscription
        union all
-       select e.payload from posthaste.entries e where ((e.pos >> 22) & 15) = (s.pos >> 22) & 15 and e.pos = s.pos
-       limit 1) p;
+       select k.payload from posthaste.parked k where k.message_id = s.message_id and k.subscriber = (s.queue_id::bigint << 10 | s.subscription)
+       union all
+       select e.payload from posthaste.entries e where ((e.pos >> 22) & 15) = (s.payload_pos >> 22) & 15 and e.pos = s.payload_pos
+       limit 1) p on s.payload_pos is not null;
   if not found then
     raise exception using errcode = 'PH404', column = 'id', message = format('message %s is unknown, or its space was reclaimed', v_id),
-      hint = 'settled messages are kept as long as the ring has room, dead letters until they are replayed or discarded';
+      hint = 'settled messages are kept as long as the ring has room or their queue''s retention, dead letters until they are replayed or discarded';
   end if;
 end $$;

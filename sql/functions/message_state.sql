@@ -8,9 +8,9 @@ language plpgsql stable security definer cost 100000
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 begin
   select m.state, m.due_at, m.attempts into state, due_at, attempts
-    from posthaste.message_states(
+    from posthaste.message_rows(
            array(select posthaste.head_of(e) from posthaste.entries e
                   where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-           || array(select h from posthaste.later_heads(array[p_id]) h)) m
+           || array(select h from posthaste.later_heads(array[p_id]) h), array[p_id]) m
    where m.subscription = p_subscription;
 end $$;

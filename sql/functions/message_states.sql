@@ -7,7 +7,7 @@
 -- first. What is not known any more, since its claim was reclaimed, has no row.
 -- All of one moment: the statement's that calls it.
 -- Reads: subscriptions, claims, entries, settlements, outcomes, cancelled,
---   dead_letter_entries, registrations, actions. Locks: none. Errors: none.
+--   dead_letter_entries, parked, registrations, action_records. Locks: none. Errors: none.
 create or replace function posthaste.message_states(p_heads posthaste.head[])
 returns table (h posthaste.head, subscription smallint, subscription_name text, state text, due_at timestamptz, attempts jsonb)
 language plpgsql stable rows 100
@@ -25,22 +25,29 @@ declare
   v_claims bigint[] := '{}';
   v_state text;
   v_claim bigint;
+  v_head posthaste.head;
 begin
   for v in
     select distinct on (x.message_id, s.number) x as head, x.*, s.number as subscriber, s.name,
-           d.message_id is not null as dead, d.story as dead_story, k.outcome as withdrawn
+           d.message_id is not null as dead, d.story as dead_story, k.outcome as withdrawn,
+           p.message_id is not null as parked, p.story as parked_story, p.attempt > 1 or p.failures + p.losses > 0 as again, p.not_before
       from unnest(p_heads) x
       join posthaste.subscriptions s on s.queue_id = x.queue_id and s.dropped_at is null
        and (x.for_subscription is null or x.for_subscription = s.number)
       left join posthaste.dead_letter_entries d on d.message_id = x.message_id and d.subscription = s.number
+      left join posthaste.parked p on p.message_id = x.message_id and p.subscriber = x.queue_id::bigint << 10 | s.number
       left join posthaste.cancelled k on k.pos = x.pos and k.subscriber = x.queue_id::bigint << 10 | s.number
-     -- What was sent before the subscription began is not its message.
-     where d.message_id is not null or x.due_at is not null or not pg_visible_in_snapshot(x.xid, s.since)
+     -- What was sent before the subscription began is not its message, nor what its filter leaves out.
+     where d.message_id is not null or posthaste.is_for(s, x.for_subscription, x.xid, x.due_at, x.kind, x.headers)
      order by x.message_id desc, s.number, x.pos desc
   loop
     v_claim := null;
+    v_head := v.head;
     if v.dead then
       v_state := 'dead';
+    elsif v.parked then
+      v_state := case when v.again then 'retrying' when v.not_before > v_now then 'scheduled' else 'ready' end;
+      v_head.due_at := v.not_before;
     elsif v.withdrawn is not null then
       -- Carried on, it lives in a later entry, which would stand here.
       v_state := case when v.withdrawn in ('cancelled', 'done') then v.withdrawn end;
@@ -48,6 +55,8 @@ begin
       f := posthaste.find_claim(posthaste.reader_key(v.queue_id, v.subscriber, v.lane, (v.due_at is not null)::int), v.xid, v.pos, v.due_at, l);
       if f.fate = 'waiting' then
         v_state := case when v.attempt > 1 or v.failures + v.losses > 0 then 'retrying' when v.due_at > v_now then 'scheduled' else 'ready' end;
+      elsif f.fate = 'purged' then
+        v_state := 'cancelled';
       elsif f.fate = 'handed_out' then
         v_state := 'running';
         v_claim := (f.c).id;
@@ -56,11 +65,11 @@ begin
       end if;
     end if;
     continue when v_state is null;
-    v_heads := v_heads || v.head;
+    v_heads := v_heads || v_head;
     v_numbers := v_numbers || v.subscriber;
     v_names := v_names || v.name;
     v_states := v_states || v_state;
-    v_stories := v_stories || coalesce(case when v.dead then v.dead_story else v.story end, '[]');
+    v_stories := v_stories || coalesce(case when v.dead then v.dead_story when v.parked then v.parked_story else v.story end, '[]');
     v_claims := v_claims || v_claim;
   end loop;
   return query
@@ -74,8 +83,10 @@ begin
         from (select distinct a.claim from a where a.claim is not null) z cross join lateral posthaste.places_of(z.claim) p
     ), told as (
       select a.*, p.place, c.at as claimed_at, c.holder, t.at as settled_at, t.duration, o.outcome, o.at as ended_at, o.duration as took, o.error, o.receipt,
-             case when a.claim is null then a.state when t.at is null then 'running' else coalesce(o.outcome, 'done') end as now, k.action
+             case when a.claim is null then a.state when t.at is null then 'running'
+                  else coalesce(o.outcome, case when q.mode = 'at_most_once' then 'handed_out' else 'done' end) end as now, k.action
         from a
+        join posthaste.queue_settings q on q.id = a.queue_id
         left join places p on p.claim = a.claim and p.pos = a.pos
         left join posthaste.claims c on c.slot = (a.claim >> 22) & 15 and c.id = a.claim
         left join lateral (
@@ -86,7 +97,7 @@ begin
         left join posthaste.outcomes o on o.slot = c.slot and o.claim = c.id and o.place = p.place
         -- Dead here means that its dead letter is gone.
         left join lateral (
-          select k.action from posthaste.actions k
+          select k.action from posthaste.action_records k
            where k.message_id = a.message_id and k.action in ('discard', 'replay') and (k.details ->> 'subscription')::int = a.number
            order by k.id desc limit 1) k on o.outcome = 'dead'
     )
@@ -105,6 +116,6 @@ begin
       from told w
       left join posthaste.registrations r on r.id = w.holder
      -- Retried, lost, released or replayed: the entry that followed is gone.
-     where w.action is distinct from 'replay' and (w.claim is null or w.place is not null) and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'dead', 'cancelled')
+     where w.action is distinct from 'replay' and (w.claim is null or w.place is not null) and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'cancelled')
      order by w.n;
 end $$;

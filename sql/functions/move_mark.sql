@@ -34,7 +34,7 @@ begin
   -- Read row by row: there may be hours of claims.
   for c in select k.id, k.number, case when k.single then k.places else 1 end as cost,
                   k.places > 0
-                  and (select q.dropped_at is null from posthaste.queue_settings q where q.id = k.reader >> 20)
+                  and (select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = k.reader >> 20 and u.number = (k.reader >> 10) & 1023)
                   and case when k.single then (select count(*) from posthaste.settlements s where s.slot = k.slot and s.claim = k.id)
                            else coalesce((select bit_count(s.bits) from posthaste.settlements s
                                            where s.slot = k.slot and s.claim = k.id and s.part = 0

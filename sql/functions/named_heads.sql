@@ -4,7 +4,7 @@
 -- Slot by slot from the newest, until enough messages are found of which no
 -- older slot can hold a newer one. By reference it reads what it returns, and at
 -- most 10,000 retries a slot; by term all of a slot that bear the term.
--- Reads: slots, positions, entries, dead_letter_entries.
+-- Reads: slots, positions, entries, dead_letter_entries, parked.
 create or replace function posthaste.named_heads(p_queues int[], p_reference text, p_term text, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
@@ -29,6 +29,18 @@ begin
                     order by d.message_id desc limit p_max);
   end if;
   v_heads := array(select h from posthaste.dead_heads(v_ids) h);
+  -- So do parked messages.
+  if p_reference is not null then
+    v_ids := array(select p.message_id from posthaste.parked p
+                    where p.reference = p_reference and p.subscriber >> 10 = any (p_queues) and p.message_id < v_before
+                      and (p_term is null or p.terms @> array[p_term])
+                    order by p.message_id desc limit p_max);
+  else
+    v_ids := array(select p.message_id from (select * from posthaste.parked p where p.terms @> array[p_term] offset 0) p
+                    where p.subscriber >> 10 = any (p_queues) and p.message_id < v_before
+                    order by p.message_id desc limit p_max);
+  end if;
+  v_heads := v_heads || array(select h from posthaste.parked_heads(v_ids) h);
   for v_epoch in
     select x.e from (select s.epoch as e from posthaste.slots s where s.live
                      union select generate_series(greatest((select max(s.epoch) from posthaste.slots s where s.live) + 1, (v_last >> 22) - 15), v_last >> 22)) x

@@ -16,12 +16,29 @@ declare
   d record;
   v_reader bigint;
   v_oldest timestamptz;
+  v_keyed boolean := (select q.keyed from posthaste.queue_settings q where q.id = p_queue);
 begin
   for v_lane in 0..p_lanes - 1 loop
     v_reader := posthaste.reader_key(p_queue, p_subscription, v_lane, 0);
     c := posthaste.cursor_of(v_reader, l);
-    select * into f from posthaste.fresh_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, case when c.ended then 0 else 1 end, l);
-    if f.places = 0 then
+    if v_keyed then
+      -- Of the log alone: what is parked may not be handed out, and events are no
+      -- messages.
+      select * into f from posthaste.ordered_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, case when c.ended then 0 else 1 end, l);
+      if cardinality(f.poss) = 0 then
+        select * into f from posthaste.ordered_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l);
+      end if;
+      v_oldest := least(v_oldest, (select e.created_at from posthaste.entries e
+        where e.queue_id = p_queue and e.lane = v_lane and e.ord is not null and e.due_at is null and e.ord = f.ords[1] and e.pos = f.poss[1]
+          and ((e.pos >> 22) & 15) = (f.poss[1] >> 22) & 15));
+      continue;
+    end if;
+    if c.part = 3 then
+      select (x.c).places::int as places, (x.c).first_xid, (x.c).first_pos into f from posthaste.sifted_slice(p_queue, v_lane, c, s, 1, l) x;
+    else
+      select * into f from posthaste.fresh_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, case when c.ended then 0 else 1 end, l);
+    end if;
+    if c.part <> 3 and f.places = 0 then
       select * into f from posthaste.fresh_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l);
     end if;
     if f.places > 0 then

@@ -2,7 +2,7 @@
 -- settled: its stragglers, and those from its mark on. The cost grows with the
 -- open ones and with what was claimed since the mark moved, not with the ring.
 -- Arguments: worker. Reads: registrations, stragglers, claims, settlements,
--- queue_settings.
+-- subscriptions.
 create or replace function posthaste.open_claims(p_worker bigint)
 returns setof posthaste.claims language plpgsql volatile rows 10
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -26,7 +26,7 @@ begin
       from posthaste.claims c
      where c.holder = p_worker and c.number >= v_mark and c.places > 0
        and posthaste.in_slots(c.slot, l.a, l.b, l.c, l.d, l.e, l.f)
-       and (select q.dropped_at is null from posthaste.queue_settings q where q.id = c.reader >> 20)
+       and (select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = c.reader >> 20 and u.number = (c.reader >> 10) & 1023)
        and case when c.single then (select count(*) from posthaste.settlements s where s.slot = c.slot and s.claim = c.id)
                 else coalesce((select bit_count(s.bits) from posthaste.settlements s
                                 where s.slot = c.slot and s.claim = c.id and s.part = 0

@@ -1,10 +1,12 @@
 -- posthaste.put_claim: writes a claim, which is the reader's new cursor.
 -- Arguments: c as it should be but for id, seq and holder, built from the row
 -- before it; holder and number, or until when the lease by time runs. A row
--- without places has no holder: it is closed at birth.
+-- without places has no holder: it is closed at birth. closed: so is this one, all
+-- of whose places are settled here; handed out is all that is known of them.
 -- Returns: the row written. Called under the reader's lock.
--- Inserts: claims, leases.
-create or replace function posthaste.put_claim(c posthaste.claims, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean)
+-- Inserts: claims, leases, settlements.
+create or replace function posthaste.put_claim(c posthaste.claims, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean,
+  p_closed boolean default false)
 returns posthaste.claims language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_before posthaste.claims := c;
@@ -26,12 +28,18 @@ begin
   else
     c.window_claim := null;
   end if;
-  insert into posthaste.claims
-  values (c.slot, c.places, c.part, p_single, coalesce(c.alone, false), c.ended, c.id, c.reader, c.seq + 1, c.total + c.places, p_holder, p_number,
-          clock_timestamp(), c.window_claim, c.first_xid, c.first_pos, c.last_xid, c.last_pos, c.first_due, c.last_due, c.t0, c.t1, c.s0, c.s1)
+  insert into posthaste.claims (slot, places, part, single, alone, ended, id, reader, seq, total, holder, number, at, window_claim,
+    first_xid, first_pos, last_xid, last_pos, first_due, last_due, t0, t1, s0, s1, sifted, withheld, keys, open, busy)
+  values (c.slot, c.places, c.part, p_single, coalesce(c.alone, false), c.ended, c.id, c.reader, c.seq + 1,
+          c.total + c.places - coalesce(bit_count(c.withheld), 0), p_holder, p_number, clock_timestamp(), c.window_claim,
+          c.first_xid, c.first_pos, c.last_xid, c.last_pos, c.first_due, c.last_due, c.t0, c.t1, c.s0, c.s1, c.sifted, c.withheld, c.keys, c.open, c.busy)
   returning * into c;
   if p_until is not null and c.places > 0 then
     insert into posthaste.leases (slot, claim, subscriber, until) values (c.slot, c.id, c.reader >> 10, p_until);
+  end if;
+  if p_closed and c.places > 0 then
+    insert into posthaste.settlements (slot, claim, part, number, reader, worker, fresh, done, bits)
+    values (c.slot, c.id, 0, 1, c.reader, p_holder, c.places, 0, repeat('1', c.places)::bit varying);
   end if;
   c.s0 := s0;
   c.s1 := s1;

@@ -5,11 +5,14 @@
 -- options: subscription.
 -- Returns: one row per message, with its payload as bytes.
 -- First rescues at most one expired claim of its subscription, so that SQL alone
--- is complete; what that appends comes with the next call. Call it in a short
+-- is complete; what that appends comes with the next call. What a queue whose mode
+-- is at_most_once hands out is settled with that: there is no lease, and nothing
+-- to acknowledge. Call it in a short
 -- READ COMMITTED transaction of its own and commit before the work: until then
 -- nobody else receives from the queue's lanes that it looked at. Of several lanes
--- it takes the first that has something; where others read all that are left,
--- the answer is empty. So it is after it walked over 32,768 due messages that
+-- it takes the first that has something (lanes of priorities: as posthaste.claim
+-- does); where others read all that are left,
+-- the answer is empty. So it is of a paused queue, and after it walked over 32,768 due messages that
 -- were handed out before or are for later or others: the next call goes on there.
 -- Errors: PH400, PH404, PH503. Locks: the readers of the lanes it looked at;
 -- waits for one only while it holds none.
@@ -24,6 +27,10 @@ declare
   v_lane record;
   v_lanes int;
   v_start int;
+  v_first int;
+  v_lane_number int;
+  v_handed int := 0;
+  v_made posthaste.claims[] := '{}';
   v_held boolean := false;
   v_stretches int := 0;
   c posthaste.claims;
@@ -42,7 +49,22 @@ begin
   v_sub := posthaste.find_subscription(receive.queue, posthaste.option_text(receive.options, 'subscription'));
   perform posthaste.rescue_leases(v_sub.queue_id::bigint << 10 | v_sub.number);
   v_lanes := v_sub.lanes;
-  v_start := floor(random() * v_lanes);
+  if v_lanes = 0 then
+    return; -- paused
+  end if;
+  if v_sub.at_most_once then
+    perform posthaste.must_flush();
+  end if;
+  if (select q.keyed or q.limited from posthaste.queue_settings q where q.id = v_sub.queue_id) then
+    v_lane := posthaste.claim_ruled(v_sub.queue_id, v_sub.number, receive.max, null, null,
+      case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, true, true, v_sub.at_most_once);
+    v_made := v_lane.made;
+    v_lanes := -1;
+  else
+    v_lanes := v_sub.lanes;
+  end if;
+  v_start := floor(random() * v_sub.width);
+  v_first := posthaste.first_priority(v_lanes, v_sub.width);
   -- Every lane that nobody is reading. An empty one stays locked until the end of
   -- the transaction, so one is waited for only while none is held: what is in the
   -- lanes that are busy is being handed out by others.
@@ -50,14 +72,23 @@ begin
   for v_round in 0..v_lanes loop
     if v_round = v_lanes then
       exit when v_held;
+      v_lane_number := posthaste.lane_of_round(0, v_sub.width, v_first, v_start);
     else
-      continue when not posthaste.lock_reader(posthaste.reader_key(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, 0), false);
+      v_lane_number := posthaste.lane_of_round(v_round, v_sub.width, v_first, v_start);
+      continue when not posthaste.lock_reader(posthaste.reader_key(v_sub.queue_id, v_sub.number, v_lane_number, 0), false);
       v_held := true;
     end if;
     loop
-      v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, (v_start + v_round) % v_lanes, receive.max,
-        null, null, clock_timestamp() + receive.lease, true, true, true, v_lanes = 1 or v_round = v_lanes);
-      exit lanes when v_lane.handed > 0;
+      v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_lane_number, receive.max - v_handed,
+        null, null, case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, v_handed = 0, true,
+        v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once);
+      if v_lane.handed > 0 then
+        v_handed := v_handed + v_lane.handed;
+        v_made := v_made || v_lane.made;
+        -- Only where lanes are priorities is an answer filled from several.
+        exit lanes when v_lanes = v_sub.width or v_handed >= receive.max or v_made[cardinality(v_made)].alone;
+        exit;
+      end if;
       -- It stopped on its way: a caller who sleeps after an empty answer would
       -- take one nap for each such stretch.
       exit when (v_lane.handed = 0 and v_lane.next_due <= clock_timestamp()) is not true;
@@ -65,7 +96,7 @@ begin
       exit lanes when v_stretches = 8;
     end loop;
   end loop;
-  foreach c in array coalesce(v_lane.made, '{}') loop
+  foreach c in array v_made loop
     return query
       select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, d.headers, d.payload,
              coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story

@@ -2,7 +2,8 @@
 -- free slots than settings.spare_slots) and a slot is free or can be made so.
 -- Returns: the slot that was truncated; null if none was, with the reason.
 -- Order matters: what must outlive the slot is carried in one transaction, and
--- the slot is truncated in a later one. ACCESS EXCLUSIVE with a lock_timeout of
+-- the slot is truncated in a later one; the history, which waits for nobody, is
+-- copied right before. ACCESS EXCLUSIVE with a lock_timeout of
 -- 50 ms; then everything that can have changed is checked again under the lock,
 -- in new statements that take no lock which the first check did not take already;
 -- then TRUNCATE. A lock that is refused (a backup may hold it for hours) means later.
@@ -25,6 +26,12 @@ begin
     v_seen := posthaste.ring_seen();
     v_blocker := posthaste.slot_blocker(v_slot);
     if v_blocker is null then
+      if not posthaste.keep_history(v_slot) then
+        reason := format('history of slot %s was copied', v_slot);
+        return;
+      end if;
+      -- What was settled since the last count would be gone uncounted.
+      perform posthaste.count_up();
       if posthaste.truncate_slot(v_slot, v_seen.last, v_seen.readers) then
         slot := v_slot;
         reason := null;
@@ -39,7 +46,7 @@ begin
   -- Only when nothing is truncated any more in this transaction: carrying takes
   -- readers, and whoever waits for those holds the slots' tables.
   foreach v_slot in array v_blocked loop
-    if posthaste.carry_slot(v_slot) > 0 or posthaste.slot_blocker(v_slot) is null then
+    if posthaste.skip_slot(v_slot) + posthaste.carry_slot(v_slot) > 0 or posthaste.slot_blocker(v_slot) is null then
       reason := format('slot %s was cleared', v_slot);
       return;
     end if;

@@ -1,39 +1,56 @@
 -- posthaste.replay: sends dead letters once more, under their old ids and with
 -- their story: the attempts go on counting, and all tries are open again.
--- Arguments: ids, at most 10,000; by: who asked, for the record.
+-- Arguments: ids, at most 10,000; by: who asked, for the record; in place of ids
+-- a filter as posthaste.dead_filter, then the newest below before are meant, at
+-- most max, and the setting posthaste.list_before says until the transaction
+-- ends where to go on, empty if there are no more.
 -- Returns: the ids that were dead letters, ascending. A message that is dead for
--- several subscriptions is replayed for each.
--- Errors: PH400. Locks: the queues' keys, shared; the dead letters.
--- Deletes: dead_letter_entries. Inserts: entries, actions.
-create or replace function posthaste.replay(message_ids bigint[], by text default current_user)
+-- several subscriptions is replayed for each that is meant. What was erased has
+-- nothing left to send and stays.
+-- Errors: PH400, PH404. Locks: the queues' keys, shared; the dead letters.
+-- Deletes: dead_letter_entries. Inserts: entries, action_records.
+create or replace function posthaste.replay(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
+  before bigint default null, max int default 1000)
 returns setof bigint language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
-  v_ids bigint[] := posthaste.check_ids(replay.message_ids);
+  c record := posthaste.dead_chosen(replay.message_ids, replay.filter, replay.before, replay.max);
   v_now timestamptz := clock_timestamp();
   q record;
 begin
   -- Dropping a queue takes this key exclusively.
   for q in select distinct s.id, s.name from posthaste.dead_letter_entries d join posthaste.queue_settings s on s.id = d.queue_id
-            where d.message_id = any (v_ids) order by s.name loop
+            where d.message_id = any (c.ids) order by s.name loop
     perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(q.name)));
     perform posthaste.ring(q.id);
   end loop;
   -- Ascending, or two replays would deadlock.
-  perform from posthaste.dead_letter_entries d where d.message_id = any (v_ids) order by d.message_id, d.subscription for update;
+  perform from posthaste.dead_letter_entries d where d.message_id = any (c.ids) order by d.message_id, d.subscription for update;
   return query
     with gone as (
-      delete from posthaste.dead_letter_entries d where d.message_id = any (v_ids) returning d.*
+      delete from posthaste.dead_letter_entries d
+       where d.message_id = any (c.ids) and posthaste.dead_matches(d, c.f) and d.erased_at is null returning d.*
+    ), parks as (
+      -- First of its key again.
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone,
+                                    content_type, kind, reference, headers, terms, trace, story, payload)
+      select g.queue_id::bigint << 10 | g.subscription, coalesce(g.key, ''), g.ord, g.message_id, g.pos, g.lane, 'replayed', g.created_at, least(g.attempt + 1, 32767), 0, 0, 0,
+             g.content_type, g.kind, g.reference, g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload
+        from gone g where g.ord is not null order by g.message_id, g.subscription
+    ), events as (
+      select posthaste.lane_event(g.queue_id::bigint << 10 | g.subscription, g.lane,
+               jsonb_build_array(jsonb_build_object('key', coalesce(g.key, ''), 'ord', g.ord::text, 'id', g.message_id, 'go', g.message_id)), v_now)
+        from gone g where g.ord is not null
     ), again as (
       insert into posthaste.entries (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, content_type, key, kind, reference,
                                      headers, terms, trace, story, payload)
       select g.message_id, g.created_at, v_now, g.queue_id, g.lane, g.subscription, least(g.attempt + 1, 32767), g.content_type, g.key, g.kind, g.reference,
              g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload
-        from gone g order by g.message_id, g.subscription
+        from gone g where g.ord is null order by g.message_id, g.subscription
     ), noted as (
-      insert into posthaste.actions (by, action, message_id, queue_id, details)
+      insert into posthaste.action_records (by, action, message_id, queue_id, details)
       select coalesce(replay.by, session_user), 'replay', g.message_id, g.queue_id, jsonb_build_object('subscription', g.subscription)
         from gone g order by g.message_id, g.subscription
     )
-    select distinct g.message_id from gone g order by 1;
+    select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
 end $$;

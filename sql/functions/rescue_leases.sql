@@ -21,7 +21,7 @@ declare
   t timestamptz := clock_timestamp();
   v_held bigint;
   v_stop timestamptz := t + interval '100 milliseconds';
-  v_count int := 0;
+  v_waited boolean := false;
   e record;
   c posthaste.claims;
   v_lost int := 0;
@@ -33,7 +33,8 @@ begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(10, p_subscriber)) then
     return 0;
   end if;
-  -- Before t is taken: what ended meanwhile is either seen here or comes after it.
+  -- After t was taken: of these claims, every end up to t counts as ended here, so
+  -- that those passed over below are examined, too.
   for v_held in
     select h.claim from posthaste.held_claims h
      where h.subscriber = p_subscriber and h.next_try <= t order by h.next_try, h.claim
@@ -88,7 +89,7 @@ begin
     continue when exists (select from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = e.claim);
     select * into c from posthaste.claims where slot = (e.claim >> 22) & 15 and id = e.claim;
     continue when c.id is null or not posthaste.claim_open(c);
-    if v_lost > 0 or v_count > 0 and clock_timestamp() > v_stop then
+    if v_lost > 0 or v_waited and clock_timestamp() > v_stop then
       -- One claim a transaction, and not many waits in vain: this one's turn comes
       -- with the next call.
       v_reached := least(v_reached, e.until - interval '1 microsecond');
@@ -99,7 +100,7 @@ begin
       -- Held in part by a settle in progress, or extended in part, which the next
       -- try finds out.
       insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second');
-      v_count := v_count + 1;
+      v_waited := true;
       v_lost := greatest(v_lost, 0);
     end if;
   end loop;

@@ -1,16 +1,20 @@
 -- posthaste.rescue_workers: declares overdue workers lost, and rescues one claim
 -- of a worker that is gone.
 -- Returns: how many deliveries were lost, 0 if there is nothing left to do now.
+-- A claim of which somebody is settling a part is put aside in held_claims and
+-- tried again once a second at most; a call stops after half a second of such
+-- tries.
 -- Locks: the worker's key, exclusive, where one is declared lost; one claim.
--- Updates: registrations, stragglers.
+-- Updates: registrations, stragglers, held_claims.
 create or replace function posthaste.rescue_workers()
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   w posthaste.registrations;
-  c posthaste.claims;
+  c record;
   v_lost int;
   v_all boolean;
   v_open boolean;
+  v_stop timestamptz := clock_timestamp() + interval '500 milliseconds';
 begin
   for w in select * from posthaste.registrations x where posthaste.worker_overdue(x) order by x.id loop
     -- A claim in flight holds the key: then look again later.
@@ -24,13 +28,27 @@ begin
     -- First, so that the next call does not walk over the same closed ones.
     v_open := posthaste.move_mark(w.id);
     v_all := true;
-    for c in select * from posthaste.open_claims(w.id) loop
+    -- Those that were not held yet first, or the same held ones would take all the time.
+    for c in
+      select o.id, o.reader, h.next_try from posthaste.open_claims(w.id) o
+        left join posthaste.held_claims h on h.subscriber = o.reader >> 10 and h.claim = o.id
+       order by h.next_try nulls first, o.id
+    loop
+      if c.next_try > clock_timestamp() then
+        v_all := false;
+        exit;
+      end if;
       v_lost := posthaste.rescue_claim(c.id);
       if v_lost > 0 then
         return v_lost;
+      elsif v_lost < 0 then
+        v_all := false;
+        insert into posthaste.held_claims as h (subscriber, claim, next_try) values (c.reader >> 10, c.id, clock_timestamp() + interval '1 second')
+        on conflict (subscriber, claim) do update set next_try = excluded.next_try;
+        exit when clock_timestamp() > v_stop;
       end if;
-      v_all := v_all and v_lost = 0;
     end loop;
+    exit when clock_timestamp() > v_stop;
     if v_all and not v_open then
       update posthaste.registrations x set cleared = true where x.id = w.id;
     end if;

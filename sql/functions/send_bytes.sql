@@ -17,5 +17,6 @@ begin
       raise exception using errcode = 'PH400', column = 'payload', message = 'payload is not valid JSON: ' || sqlerrm;
     end;
   end if;
-  return posthaste.send_row(queue, payload, o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake);
+  return posthaste.send_row(queue, payload, o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake,
+    o.priority, o.dedupe_key, o.dedupe_window);
 end $$;

@@ -14,6 +14,7 @@ declare
   v_queues text[] := '{}'; v_payloads bytea[] := '{}'; v_types text[] := '{}'; v_keys text[] := '{}'; v_kinds text[] := '{}';
   v_headers jsonb[] := '{}'; v_references text[] := '{}'; v_terms jsonb[] := '{}'; v_delays float8[] := '{}';
   v_send_ats timestamptz[] := '{}'; v_traces text[] := '{}';
+  v_priorities smallint[] := '{}'; v_dedupe_keys text[] := '{}'; v_dedupe_windows float8[] := '{}';
 begin
   if jsonb_typeof(messages) is distinct from 'array' then
     raise exception using errcode = 'PH400', column = 'messages', message = 'messages must be an array of objects';
@@ -37,6 +38,9 @@ begin
       v_delays := v_delays || o.delay;
       v_send_ats := v_send_ats || o.send_at;
       v_traces := v_traces || o.trace;
+      v_priorities := v_priorities || o.priority;
+      v_dedupe_keys := v_dedupe_keys || o.dedupe_key;
+      v_dedupe_windows := v_dedupe_windows || o.dedupe_window;
     end loop;
   exception when sqlstate 'PH400' or sqlstate 'PH501' then
     -- Around the whole loop, for a subtransaction each would cost more than the rest.
@@ -48,5 +52,5 @@ begin
     return;
   end if;
   return query select unnest(posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
-    v_delays, v_send_ats, v_traces, v_wake));
+    v_delays, v_send_ats, v_traces, v_wake, v_priorities, case when array_remove(v_dedupe_keys, null) <> '{}' then v_dedupe_keys end, v_dedupe_windows));
 end $$;

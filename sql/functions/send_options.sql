@@ -2,7 +2,8 @@
 -- Errors: PH400 with the option's name; PH501 for planned ones.
 create or replace function posthaste.send_options(p_options jsonb, p_more text[],
   out content_type text, out key text, out kind text, out headers jsonb, out reference text, out terms jsonb,
-  out delay double precision, out send_at timestamptz, out trace text, out wake boolean)
+  out delay double precision, out send_at timestamptz, out trace text, out wake boolean,
+  out priority smallint, out dedupe_key text, out dedupe_window double precision)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
   wake := true;
@@ -10,7 +11,8 @@ begin
     return;
   end if;
   perform posthaste.check_options(p_options,
-    array['key', 'kind', 'headers', 'reference', 'terms', 'content_type', 'delay', 'send_at', 'wake'] || p_more, array['priority', 'dedupe_key']);
+    array['key', 'kind', 'headers', 'reference', 'terms', 'content_type', 'delay', 'send_at', 'wake', 'priority',
+          'dedupe_key', 'dedupe_window'] || p_more, '{}');
   content_type := posthaste.option_text(p_options, 'content_type');
   key := posthaste.option_text(p_options, 'key');
   kind := posthaste.option_text(p_options, 'kind');
@@ -20,6 +22,12 @@ begin
   trace := headers ->> 'traceparent';
   delay := extract(epoch from posthaste.option_interval(p_options, 'delay'));
   wake := posthaste.option_boolean(p_options, 'wake', true);
+  priority := posthaste.option_int(p_options, 'priority', 0, 3);
+  dedupe_key := nullif(posthaste.option_text(p_options, 'dedupe_key'), '');
+  dedupe_window := extract(epoch from posthaste.option_interval(p_options, 'dedupe_window'));
+  if dedupe_window is not null and dedupe_key is null then
+    raise exception using errcode = 'PH400', column = 'dedupe_window', message = 'option ''dedupe_window'' says nothing without a dedupe_key';
+  end if;
   begin
     send_at := posthaste.option_text(p_options, 'send_at')::timestamptz;
   exception when data_exception then

@@ -7,8 +7,10 @@
 -- Returns: rows for the second kind, and for plainly done ones only where
 -- refused: delivery id, whether it was settled, what it became, when the next
 -- attempt may start, why its content was refused (nothing was recorded then).
+-- What is done and was lost before is withdrawn where it was not handed out
+-- again, but never in strict form.
 -- Errors: PH409 in strict form. Locks: none but those of inserting; everybody
--- settles in ascending order of (claim, part).
+-- settles in ascending order of (claim, part). For what came too late, readers.
 create or replace function posthaste.settle(p_claims bigint[], p_done bit varying[],
   p_deliveries bigint[] default '{}', p_outcomes text[] default '{}', p_errors text[] default '{}', p_waits double precision[] default '{}',
   p_receipts text[] default '{}', p_durations real[] default '{}', p_strict boolean default false)
@@ -30,6 +32,8 @@ declare
   v_receipts jsonb[];
   v_places int[];
   v_index int[];
+  v_late posthaste.claims[] := '{}';
+  v_bits bit varying[] := '{}';
 begin
   for i in 1..v_n loop
     if p_deliveries[i] <= p_deliveries[i - 1] then
@@ -105,6 +109,11 @@ begin
     end loop;
     v_fresh := posthaste.settle_claim(c, v_wanted, v_plain, null);
     if v_fresh <> v_wanted then
+      perform posthaste.refuse_at_most_once((c.reader >> 20)::int);
+      if not p_strict and bit_count(v_plain & ~v_fresh) > 0 then
+        v_late := v_late || c;
+        v_bits := v_bits || (v_plain & ~v_fresh);
+      end if;
       return query select c.id * 4096 + g, false, null::text, null::timestamptz, null::text
         from generate_series(0, c.places - 1) g where get_bit(v_wanted & ~v_fresh, g) = 1;
     end if;
@@ -123,5 +132,9 @@ begin
       raise exception using errcode = 'PH409', message = format('%s of the deliveries were no longer the caller''s', bit_count(v_wanted) - bit_count(v_fresh)),
         hint = 'they were settled before, or rescued after their lease; nothing of this transaction must stay';
     end if;
+  end loop;
+  -- Last, for it takes readers.
+  for i in 1..cardinality(v_late) loop
+    perform posthaste.late_done(v_late[i], v_bits[i]);
   end loop;
 end $$;

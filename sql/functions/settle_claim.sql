@@ -31,6 +31,9 @@ begin
     loop
       v_fresh := set_bit(v_fresh, v_place, 1);
     end loop;
+    if c.keys is not null then
+      perform posthaste.wake_waiting(c);
+    end if;
     return v_fresh;
   end if;
   loop
@@ -49,6 +52,9 @@ begin
     values (c.slot, c.id, 0, v_number + 1, c.reader, c.holder, p_duration, bit_count(v_fresh), bit_count(v_fresh & p_done), v_bits | v_fresh)
     on conflict do nothing;
     if found then
+      if c.keys is not null then
+        perform posthaste.wake_waiting(c);
+      end if;
       return v_fresh;
     end if;
   end loop;

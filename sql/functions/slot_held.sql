@@ -49,7 +49,7 @@ begin
      cross join lateral (select k.* from posthaste.claims k where k.slot = (i.claim >> 22) & 15 and k.id = i.claim) k
      where k.places > 0
        -- Not by exists: that may become a join, and of all queues with all leases.
-       and (select q.dropped_at is null from posthaste.queue_settings q where q.id = k.reader >> 20)
+       and (select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = k.reader >> 20 and u.number = (k.reader >> 10) & 1023)
        -- Received claims are settled delivery by delivery.
        and (select count(*) from posthaste.settlements s where s.slot = k.slot and s.claim = k.id) < k.places
   loop

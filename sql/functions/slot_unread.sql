@@ -18,12 +18,13 @@ declare
   d record;
   v_rest boolean;
   k posthaste.carried;
+  v_sub posthaste.subscriptions;
 begin
   -- Ordered, here and below, or the choice of the index would be left to chance.
   -- A cursor whose snapshots stand in another row has nulls here: then any entry
   -- of the lane in the slot will do for a closer look.
   for q in
-    select x.id, x.name, u.number, u.name as subscription, g as lane, posthaste.reader_key(x.id, u.number, g, 0) as reader
+    select x.id, x.name, x.keyed, u.number, u.name as subscription, g as lane, posthaste.reader_key(x.id, u.number, g, 0) as reader
       from posthaste.queue_settings x
      cross join lateral (select u.number, u.name from posthaste.subscriptions u where u.queue_id = x.id and u.dropped_at is null order by u.number) u
      cross join lateral generate_series(0, x.lanes - 1) g
@@ -43,6 +44,11 @@ begin
                  where e.queue_id = x.id and e.lane = g and e.due_at is null and e.ord is null and ((e.pos >> 22) & 15) = p_slot
                    and e.xid >= coalesce(pg_snapshot_xmin(f.s), '0')
                  order by e.xid, e.pos limit 1) is not null
+            or x.keyed
+               and (select e.pos from posthaste.entries e
+                     where e.queue_id = x.id and e.lane = g and e.ord is not null and e.due_at is null and ((e.pos >> 22) & 15) = p_slot
+                       and e.ord >= coalesce(pg_snapshot_xmin(f.s), '0')
+                     order by e.ord, e.pos limit 1) is not null
             or (select e.pos from posthaste.entries e
                  where e.queue_id = x.id and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
                    and e.xid >= coalesce(pg_snapshot_xmin(b.s), '0')
@@ -57,9 +63,25 @@ begin
     if c.slot = p_slot or w.slot = p_slot then
       return format('subscription %L of queue %L has its cursor in it', q.subscription, q.name);
     end if;
-    if (not c.ended and (select places from posthaste.fresh_slice(q.id, q.lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, o)) > 0)
+    if q.keyed then
+      if not c.ended and cardinality((posthaste.ordered_slice(q.id, q.lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, o)).poss) > 0
+         or cardinality((posthaste.ordered_slice(q.id, q.lane, c.s1, v_now, '0', 0, 1, o)).poss) > 0 then
+        return format('subscription %L of queue %L has not handed out all of it', q.subscription, q.name);
+      end if;
+    elsif c.part = 3 then
+      -- At most so much at a time: posthaste.sift_on brings the cursor on.
+      d := posthaste.sifted_slice(q.id, q.lane, c, v_now, 1, o);
+      if (d.c).places > 0 then
+        return format('subscription %L of queue %L has not handed out all of it', q.subscription, q.name);
+      elsif not (d.c).ended then
+        return format('subscription %L of queue %L has not come through all of it', q.subscription, q.name);
+      end if;
+    elsif (not c.ended and (select places from posthaste.fresh_slice(q.id, q.lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, o)) > 0)
        or (select places from posthaste.fresh_slice(q.id, q.lane, c.s1, v_now, '0', 0, 1, o)) > 0 then
       return format('subscription %L of queue %L has not handed out all of it', q.subscription, q.name);
+    end if;
+    if w.sifted is not null then
+      select x.* into v_sub from posthaste.subscriptions x where x.queue_id = q.id and x.number = q.number;
     end if;
     -- What is left of the present window, what became visible since, and
     -- what was visible and falls due later.
@@ -99,6 +121,7 @@ begin
            where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and e.due_at > w.t1 and e.due_at <= coalesce(k.since, 'infinity')
              and ((e.pos >> 22) & 15) = p_slot
              and (e.for_subscription is null or e.for_subscription = q.number)
+             and (w.sifted is null or posthaste.is_for(v_sub, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
              and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = q.reader >> 10)
            order by e.due_at, e.pos limit 1) is not null
       or k.due_at is not null
@@ -106,6 +129,7 @@ begin
                where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (greatest(k.due_at, w.t1), case when w.t1 > k.due_at then 9223372036854775807 else k.pos end)
                  and ((e.pos >> 22) & 15) = p_slot
                  and (e.for_subscription is null or e.for_subscription = q.number)
+                 and (w.sifted is null or posthaste.is_for(v_sub, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
                  and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = q.reader >> 10)
                order by e.due_at, e.pos limit 1) is not null;
     if v_rest then

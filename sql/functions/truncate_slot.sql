@@ -36,7 +36,9 @@ begin
     return false;
   end if;
   execute format('truncate posthaste.entries_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', p_slot);
-  update posthaste.slots s set live = false, left_before = null, marked_by = null where s.slot = p_slot;
+  -- Nothing can come to lie at a position that was given out before: whoever had
+  -- taken one of this slot is gone.
+  update posthaste.slots s set live = false, left_before = null, marked_by = null, cleared_to = n.last where s.slot = p_slot;
   delete from posthaste.carried k where k.slot = p_slot;
   return true;
 end $$;

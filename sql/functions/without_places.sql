@@ -7,5 +7,7 @@ begin
   c.first_xid := null;
   c.first_pos := null;
   c.first_due := null;
+  c.withheld := null;
+  c.keys := null;
   return c;
 end $$;

@@ -33,10 +33,10 @@ begin
     v_first := coalesce((select w.looked from posthaste.registrations w where w.id = p_worker), 0) % v_count;
   end if;
   for v in
-    select o.n, o.id, o.lanes, o.number, x.idle, x.due_at,
+    select o.n, o.id, o.lanes, o.number, o.paused, x.idle, x.due_at,
            o.number is not null and exists (select from posthaste.lease_cursors z where z.subscriber = (o.id::bigint << 10 | o.number)) as received
       -- Cut off here and not by leaving the loop, which reads ahead.
-      from (select 1 + (v_first + i) % v_count as n, q.id, q.lanes, s.number, s.since,
+      from (select 1 + (v_first + i) % v_count as n, q.id, q.lanes, q.keyed, q.paused_at is not null as paused, s.number, s.since,
                    sum(1 + coalesce(q.lanes, 0)) over (order by i rows between unbounded preceding and current row) - coalesce(q.lanes, 0) as work
               from generate_series(0, v_count - 1) i
               left join posthaste.queue_settings q on q.name = p_queues[1 + (v_first + i) % v_count] and q.dropped_at is null
@@ -50,6 +50,12 @@ begin
                               where e.queue_id = o.id and e.lane = g and e.due_at is null and e.ord is null and e.xid >= pg_snapshot_xmin(y.s)
                                 and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                               order by e.xid, e.pos limit 1), 0) = 0
+                        and (not o.keyed
+                             or not exists (select from posthaste.keys z where z.subscriber = o.id::bigint << 10 | o.number and z.lane = g and z.waits)
+                                and coalesce((select e.pos from posthaste.entries e
+                                      where e.queue_id = o.id and e.lane = g and e.ord is not null and e.due_at is null and e.ord >= pg_snapshot_xmin(y.s)
+                                        and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                                      order by e.ord, e.pos limit 1), 0) = 0)
                         and coalesce(b.ended and b.part = 2, true) and z.s is not null
                         and coalesce((select e.pos from posthaste.entries e
                               where e.queue_id = o.id and e.lane = g and e.due_at is not null and e.xid >= pg_snapshot_xmin(z.s)
@@ -83,9 +89,9 @@ begin
         v_work := v_work + 8;
         rescue := posthaste.leases_ended(v.id::bigint << 10 | v.number);
       end if;
-      if v.idle then
+      if v.idle or v.paused then
         v_ready[v.n] := false;
-        v_next[v.n] := case when v.due_at is not null then greatest(0, extract(epoch from v.due_at - clock_timestamp())) end;
+        v_next[v.n] := case when v.due_at is not null and not v.paused then greatest(0, extract(epoch from v.due_at - clock_timestamp())) end;
       else
         v_work := v_work + 16 * v.lanes;
         v_look := posthaste.look(v.id, v.number, v.lanes);

@@ -1,7 +1,7 @@
 -- What migrate makes of schema posthaste, one line per thing; a number after
 -- the dashes counts leaves of the ring that are alike in it. Written by
 -- go test ./sql -run Golden -update, and reviewed like code.
-table actions
+table action_records
   id bigint not null generated always as identity
   at timestamp with time zone not null default clock_timestamp()
   by text not null
@@ -10,8 +10,18 @@ table actions
   queue_id integer
   details jsonb
   constraint actions_pkey PRIMARY KEY (id)
-  index INDEX actions_message ON posthaste.actions USING btree (message_id)
-  index UNIQUE INDEX actions_pkey ON posthaste.actions USING btree (id)
+  index INDEX action_records_queue ON posthaste.action_records USING btree (queue_id, id)
+  index INDEX actions_message ON posthaste.action_records USING btree (message_id)
+  index UNIQUE INDEX actions_pkey ON posthaste.action_records USING btree (id)
+view actions
+  id bigint
+  at timestamp with time zone
+  by text
+  action text
+  queue text
+  message_id bigint
+  details jsonb
+  queue_id integer
 sequence actions_id_seq bigint start 1 increment 1 cache 1
 table applied
   only_row boolean not null default true
@@ -26,7 +36,12 @@ table cancelled
   subscriber bigint not null
   outcome text not null
   at timestamp with time zone not null default clock_timestamp()
+  xid xid8
+  noted xid8 not null default pg_current_xact_id()
+  copied boolean not null default false
   constraint cancelled_pkey PRIMARY KEY (pos, subscriber)
+  index INDEX cancelled_fresh ON posthaste.cancelled USING btree (subscriber, xid) WHERE (xid IS NOT NULL)
+  index INDEX cancelled_noted ON posthaste.cancelled USING btree (noted)
   index UNIQUE INDEX cancelled_pkey ON posthaste.cancelled USING btree (pos, subscriber)
 table carried
   slot smallint not null
@@ -62,6 +77,11 @@ partitioned table claims partition by LIST (slot)
   t1 timestamp with time zone
   s0 pg_snapshot
   s1 pg_snapshot
+  sifted bigint
+  withheld bit varying
+  keys bigint[]
+  open bigint[]
+  busy bigint[]
   constraint claims_pkey PRIMARY KEY (slot, id)
   index INDEX claims_holder ON ONLY posthaste.claims USING btree (holder, number) WHERE (holder IS NOT NULL)
   index INDEX claims_reader ON ONLY posthaste.claims USING btree (reader, seq)
@@ -91,6 +111,11 @@ leaf claims_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) 
   t1 timestamp with time zone -- 16
   s0 pg_snapshot -- 16
   s1 pg_snapshot -- 16
+  sifted bigint -- 16
+  withheld bit varying -- 16
+  keys bigint[] -- 16
+  open bigint[] -- 16
+  busy bigint[] -- 16
   constraint claims_N_pkey PRIMARY KEY (slot, id) -- 16
   index INDEX claims_N_holder_number_idx ON posthaste.claims_N USING btree (holder, number) WHERE (holder IS NOT NULL) -- 16
   index INDEX claims_N_reader_seq_idx ON posthaste.claims_N USING btree (reader, seq) -- 16
@@ -118,8 +143,26 @@ table counters with (fillfactor=50)
   before_done bigint not null default 0
   before_at timestamp with time zone
   counted_at timestamp with time zone not null default clock_timestamp()
+  sifted bigint not null default 0
   constraint counters_pkey PRIMARY KEY (queue_id, subscription)
   index UNIQUE INDEX counters_pkey ON posthaste.counters USING btree (queue_id, subscription)
+type cron
+  minutes bigint
+  hours bigint
+  days bigint
+  months bigint
+  weekdays bigint
+  either boolean
+type dead_filter
+  queue_id integer
+  subscription smallint
+  kind text
+  key text
+  reference text
+  term text
+  error text
+  died_from timestamp with time zone
+  died_before timestamp with time zone
 table dead_letter_entries
   message_id bigint not null
   subscription smallint not null
@@ -140,11 +183,15 @@ table dead_letter_entries
   error text not null
   story jsonb not null
   payload bytea not null
+  erased_at timestamp with time zone
   constraint dead_letter_entries_pkey PRIMARY KEY (queue_id, message_id, subscription)
   constraint dead_letter_entries_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES queue_settings(id)
+  index INDEX dead_letter_entries_died ON posthaste.dead_letter_entries USING btree (died_at)
+  index INDEX dead_letter_entries_key ON posthaste.dead_letter_entries USING btree (queue_id, key, message_id) WHERE (key IS NOT NULL)
+  index INDEX dead_letter_entries_kind ON posthaste.dead_letter_entries USING btree (queue_id, kind, message_id) WHERE (kind IS NOT NULL)
   index INDEX dead_letter_entries_message ON posthaste.dead_letter_entries USING btree (message_id)
   index INDEX dead_letter_entries_reference ON posthaste.dead_letter_entries USING btree (queue_id, reference, message_id) WHERE (reference IS NOT NULL)
-  index INDEX dead_letter_entries_terms ON posthaste.dead_letter_entries USING gin (terms) WHERE (terms IS NOT NULL)
+  index INDEX dead_letter_entries_terms ON posthaste.dead_letter_entries USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL)
   index UNIQUE INDEX dead_letter_entries_pkey ON posthaste.dead_letter_entries USING btree (queue_id, message_id, subscription)
 view dead_letters
   message_id bigint
@@ -162,6 +209,15 @@ view dead_letters
   content_type text
   payload bytea
   story jsonb
+  erased_at timestamp with time zone
+table dedupe_keys
+  queue_id integer not null
+  key text not null
+  message_id bigint not null
+  until timestamp with time zone not null
+  constraint dedupe_keys_pkey PRIMARY KEY (queue_id, key)
+  index INDEX dedupe_keys_until ON posthaste.dedupe_keys USING btree (until)
+  index UNIQUE INDEX dedupe_keys_pkey ON posthaste.dedupe_keys USING btree (queue_id, key)
 partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   xid xid8 not null default pg_current_xact_id()
   pos bigint not null default nextval('positions'::regclass)
@@ -192,7 +248,8 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   index INDEX entries_due_xid ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL)
   index INDEX entries_fresh ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL))
   index INDEX entries_message ON ONLY posthaste.entries USING btree (message_id) WHERE (message_id IS NOT NULL)
-  index INDEX entries_ordered ON ONLY posthaste.entries USING btree (queue_id, lane, ord, pos) WHERE (ord IS NOT NULL)
+  index INDEX entries_ordered ON ONLY posthaste.entries USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL))
+  index INDEX entries_ordered_xid ON ONLY posthaste.entries USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL))
   index INDEX entries_pos ON ONLY posthaste.entries USING brin (pos) WITH (pages_per_range='32')
   index INDEX entries_reference ON ONLY posthaste.entries USING btree (queue_id, reference, pos) WHERE (reference IS NOT NULL)
   index INDEX entries_terms ON ONLY posthaste.entries USING gin (terms) WHERE (terms IS NOT NULL)
@@ -225,11 +282,19 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   index INDEX entries_N_message_id_idx ON posthaste.entries_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
   index INDEX entries_N_pos_idx ON posthaste.entries_N USING brin (pos) WITH (pages_per_range='32') -- 16
   index INDEX entries_N_queue_id_lane_due_at_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL) -- 16
-  index INDEX entries_N_queue_id_lane_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, ord, pos) WHERE (ord IS NOT NULL) -- 16
+  index INDEX entries_N_queue_id_lane_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL)) -- 16
+  index INDEX entries_N_queue_id_lane_xid_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL)) -- 16
   index INDEX entries_N_queue_id_lane_xid_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL)) -- 16
   index INDEX entries_N_queue_id_lane_xid_pos_idx1 ON posthaste.entries_N USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL) -- 16
   index INDEX entries_N_queue_id_reference_pos_idx ON posthaste.entries_N USING btree (queue_id, reference, pos) WHERE (reference IS NOT NULL) -- 16
-  index INDEX entries_N_terms_idx ON posthaste.entries_N USING gin (terms) WHERE (terms IS NOT NULL) -- 16
+  index INDEX entries_N_terms_idx ON posthaste.entries_N USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL) -- 16
+table erased
+  message_id bigint not null
+  pos bigint not null
+  at timestamp with time zone not null default clock_timestamp()
+  constraint erased_pkey PRIMARY KEY (message_id)
+  index INDEX erased_pos ON posthaste.erased USING btree (pos)
+  index UNIQUE INDEX erased_pkey ON posthaste.erased USING btree (message_id)
 type head
   message_id bigint
   pos bigint
@@ -255,6 +320,79 @@ table held_claims
   next_try timestamp with time zone not null
   constraint held_claims_pkey PRIMARY KEY (subscriber, claim)
   index UNIQUE INDEX held_claims_pkey ON posthaste.held_claims USING btree (subscriber, claim)
+partitioned table history partition by LIST (part)
+  part smallint not null
+  subscription smallint not null
+  queue_id integer not null
+  message_id bigint not null
+  created_at timestamp with time zone not null
+  settled_at timestamp with time zone not null
+  expires_at timestamp with time zone not null
+  erased_at timestamp with time zone
+  state text not null
+  content_type text
+  key text
+  kind text
+  reference text
+  headers jsonb
+  terms text[]
+  attempts jsonb not null
+  payload bytea
+  constraint history_pkey PRIMARY KEY (part, queue_id, message_id, subscription)
+  index INDEX history_key ON ONLY posthaste.history USING btree (queue_id, key, message_id) WHERE (key IS NOT NULL)
+  index INDEX history_message ON ONLY posthaste.history USING btree (message_id)
+  index INDEX history_reference ON ONLY posthaste.history USING btree (queue_id, reference, message_id) WHERE (reference IS NOT NULL)
+  index INDEX history_terms ON ONLY posthaste.history USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL)
+  index UNIQUE INDEX history_pkey ON ONLY posthaste.history USING btree (part, queue_id, message_id, subscription)
+leaf history_N -- 16
+  part smallint not null -- 16
+  subscription smallint not null -- 16
+  queue_id integer not null -- 16
+  message_id bigint not null -- 16
+  created_at timestamp with time zone not null -- 16
+  settled_at timestamp with time zone not null -- 16
+  expires_at timestamp with time zone not null -- 16
+  erased_at timestamp with time zone -- 16
+  state text not null -- 16
+  content_type text -- 16
+  key text -- 16
+  kind text -- 16
+  reference text -- 16
+  headers jsonb -- 16
+  terms text[] -- 16
+  attempts jsonb not null -- 16
+  payload bytea -- 16
+  constraint history_N_pkey PRIMARY KEY (part, queue_id, message_id, subscription) -- 16
+  index INDEX history_N_message_id_idx ON posthaste.history_N USING btree (message_id) -- 16
+  index INDEX history_N_queue_id_key_message_id_idx ON posthaste.history_N USING btree (queue_id, key, message_id) WHERE (key IS NOT NULL) -- 16
+  index INDEX history_N_queue_id_reference_message_id_idx ON posthaste.history_N USING btree (queue_id, reference, message_id) WHERE (reference IS NOT NULL) -- 16
+  index INDEX history_N_terms_idx ON posthaste.history_N USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL) -- 16
+  index UNIQUE INDEX history_N_pkey ON posthaste.history_N USING btree (part, queue_id, message_id, subscription) -- 16
+table history_aside
+  reader bigint not null
+  claim bigint not null
+  constraint history_aside_pkey PRIMARY KEY (reader, claim)
+  index UNIQUE INDEX history_aside_pkey ON posthaste.history_aside USING btree (reader, claim)
+table history_cursors with (fillfactor=50)
+  reader bigint not null
+  seq bigint not null
+  constraint history_cursors_pkey PRIMARY KEY (reader)
+  index UNIQUE INDEX history_cursors_pkey ON posthaste.history_cursors USING btree (reader)
+table history_parts
+  part smallint not null
+  until timestamp with time zone not null
+  constraint history_parts_part_check CHECK (((part >= 0) AND (part <= 15)))
+  constraint history_parts_pkey PRIMARY KEY (part)
+  index UNIQUE INDEX history_parts_pkey ON posthaste.history_parts USING btree (part)
+table idempotency_keys
+  scope text not null
+  key text not null
+  request bytea not null
+  ids bigint[] not null
+  until timestamp with time zone not null
+  constraint idempotency_keys_pkey PRIMARY KEY (scope, key)
+  index INDEX idempotency_keys_until ON posthaste.idempotency_keys USING btree (until)
+  index UNIQUE INDEX idempotency_keys_pkey ON posthaste.idempotency_keys USING btree (scope, key)
 table identity
   only_row boolean not null default true
   system_identifier bigint not null
@@ -263,6 +401,52 @@ table identity
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
   index UNIQUE INDEX identity_pkey ON posthaste.identity USING btree (only_row)
+table issued_tokens
+  id integer not null generated always as identity
+  name text not null
+  hash bytea not null
+  scopes text[] not null
+  queues text[]
+  created_at timestamp with time zone not null default clock_timestamp()
+  created_by text not null
+  expires_at timestamp with time zone
+  last_used_at timestamp with time zone
+  dropped_at timestamp with time zone
+  dropped_by text
+  constraint issued_tokens_hash_check CHECK ((octet_length(hash) = 32))
+  constraint issued_tokens_name_check CHECK ((name ~ '^[a-z0-9_.-]{1,63}$'::text))
+  constraint issued_tokens_pkey PRIMARY KEY (id)
+  constraint issued_tokens_queues_check CHECK ((cardinality(queues) > 0))
+  constraint issued_tokens_scopes_check CHECK (((cardinality(scopes) > 0) AND (scopes <@ ARRAY['send'::text, 'receive'::text, 'admin'::text])))
+  index UNIQUE INDEX issued_tokens_name ON posthaste.issued_tokens USING btree (name) WHERE (dropped_at IS NULL)
+  index UNIQUE INDEX issued_tokens_pkey ON posthaste.issued_tokens USING btree (id)
+sequence issued_tokens_id_seq integer start 1 increment 1 cache 1
+table keys with (fillfactor=50)
+  subscriber bigint not null
+  key text not null
+  lane smallint not null
+  hash bigint not null
+  blocked boolean not null default false
+  low_ord xid8 not null default '0'::xid8
+  low_id bigint not null default 0
+  waits boolean not null default false
+  wake_at timestamp with time zone
+  paused_at timestamp with time zone
+  stopped_by bigint
+  tokens double precision
+  tokens_at timestamp with time zone
+  constraint keys_pkey PRIMARY KEY (subscriber, key)
+  index INDEX keys_lane ON posthaste.keys USING btree (subscriber, lane, hash)
+  index INDEX keys_paused ON posthaste.keys USING btree (subscriber, key) WHERE (paused_at IS NOT NULL)
+  index INDEX keys_tokens ON posthaste.keys USING btree (subscriber, tokens_at) WHERE ((tokens IS NOT NULL) AND (NOT blocked) AND (paused_at IS NULL) AND (stopped_by IS NULL))
+  index UNIQUE INDEX keys_pkey ON posthaste.keys USING btree (subscriber, key)
+table lane_wishes
+  subscriber bigint not null
+  lane smallint not null
+  worker bigint not null
+  at timestamp with time zone not null default clock_timestamp()
+  constraint lane_wishes_pkey PRIMARY KEY (subscriber, lane)
+  index UNIQUE INDEX lane_wishes_pkey ON posthaste.lane_wishes USING btree (subscriber, lane)
 table lease_cursors with (fillfactor=50)
   subscriber bigint not null
   s pg_snapshot not null
@@ -289,6 +473,15 @@ leaf leases_N with (autovacuum_enabled=off) -- 16
   index INDEX leases_N_claim_idx ON posthaste.leases_N USING btree (claim) -- 16
   index INDEX leases_N_subscriber_until_idx ON posthaste.leases_N USING btree (subscriber, until) -- 16
   index INDEX leases_N_subscriber_xid_idx ON posthaste.leases_N USING btree (subscriber, xid) -- 16
+table limit_states
+  subscriber bigint not null
+  id bigint not null
+  at timestamp with time zone not null
+  tokens double precision
+  open bigint[] not null
+  full_since timestamp with time zone
+  constraint limit_states_pkey PRIMARY KEY (subscriber, id)
+  index UNIQUE INDEX limit_states_pkey ON posthaste.limit_states USING btree (subscriber, id)
 type live
   a bigint
   b bigint
@@ -311,6 +504,7 @@ view messages
   payload bytea
   created_at timestamp with time zone
   attempts jsonb
+  erased_at timestamp with time zone
 table migrations
   version integer not null
   name text not null
@@ -319,6 +513,7 @@ table migrations
   constraint migrations_pkey PRIMARY KEY (version)
   constraint migrations_version_check CHECK ((version > 0))
   index UNIQUE INDEX migrations_pkey ON posthaste.migrations USING btree (version)
+table order_marks
 partitioned table outcomes partition by LIST (slot)
   slot bigint not null
   place smallint not null
@@ -359,6 +554,34 @@ leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off
   index INDEX outcomes_N_message_id_idx ON posthaste.outcomes_N USING btree (message_id) -- 16
   index INDEX outcomes_N_xid_idx ON posthaste.outcomes_N USING btree (xid) -- 16
   index UNIQUE INDEX outcomes_N_pkey ON posthaste.outcomes_N USING btree (slot, claim, place) -- 16
+table parked
+  subscriber bigint not null
+  key text not null
+  ord xid8 not null
+  message_id bigint not null
+  lane smallint not null
+  not_before timestamp with time zone
+  reason text not null
+  parked_at timestamp with time zone not null default clock_timestamp()
+  created_at timestamp with time zone not null
+  attempt smallint not null
+  failures smallint not null
+  losses smallint not null
+  losses_alone smallint not null
+  content_type text
+  kind text
+  reference text
+  headers jsonb
+  terms text[]
+  trace text
+  story jsonb
+  payload bytea not null
+  pos bigint
+  constraint parked_pkey PRIMARY KEY (subscriber, key, ord, message_id)
+  index INDEX parked_message ON posthaste.parked USING btree (message_id)
+  index INDEX parked_reference ON posthaste.parked USING btree (reference) WHERE (reference IS NOT NULL)
+  index INDEX parked_terms ON posthaste.parked USING gin (terms) WHERE (terms IS NOT NULL)
+  index UNIQUE INDEX parked_pkey ON posthaste.parked USING btree (subscriber, key, ord, message_id)
 sequence positions bigint start 1 increment 1 cache 1
 table queue_settings
   id integer not null generated always as identity
@@ -375,15 +598,37 @@ table queue_settings
   paused_at timestamp with time zone
   created_at timestamp with time zone not null default clock_timestamp()
   dropped_at timestamp with time zone
+  width smallint not null default 1
+  purged pg_snapshot
+  retain_payload boolean not null default false
+  on_dead text not null default 'continue'::text
+  fair boolean not null default false
+  concurrency integer
+  rate double precision
+  burst double precision
+  key_concurrency integer
+  key_rate double precision
+  key_burst double precision
+  limited boolean default ((concurrency IS NOT NULL) OR (rate IS NOT NULL))
+  keyed boolean default (ordered OR fair OR (key_concurrency IS NOT NULL) OR (key_rate IS NOT NULL))
   constraint queue_settings_backoff_base_check CHECK ((backoff_base >= '00:00:00'::interval))
   constraint queue_settings_backoff_max_check CHECK ((backoff_max >= '00:00:00'::interval))
-  constraint queue_settings_lanes_check CHECK (((lanes >= 1) AND (lanes <= 64)))
+  constraint queue_settings_burst_check CHECK ((burst >= (1)::double precision))
+  constraint queue_settings_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 100000)))
+  constraint queue_settings_key_burst_check CHECK ((key_burst >= (1)::double precision))
+  constraint queue_settings_key_concurrency_check CHECK (((key_concurrency >= 1) AND (key_concurrency <= 100000)))
+  constraint queue_settings_key_rate_check CHECK ((key_rate > (0)::double precision))
+  constraint queue_settings_lanes_check CHECK (((lanes = width) OR (lanes = (4 * width))))
   constraint queue_settings_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 1000)))
   constraint queue_settings_max_payload_check CHECK (((max_payload >= 1) AND (max_payload <= 33554432)))
   constraint queue_settings_mode_check CHECK ((mode = ANY (ARRAY['at_least_once'::text, 'at_most_once'::text])))
   constraint queue_settings_name_check CHECK ((name ~ '^[a-z0-9_.-]{1,63}$'::text))
+  constraint queue_settings_on_dead_check CHECK ((on_dead = ANY (ARRAY['continue'::text, 'stop'::text])))
   constraint queue_settings_pkey PRIMARY KEY (id)
+  constraint queue_settings_rate_check CHECK ((rate > (0)::double precision))
+  constraint queue_settings_retention_check CHECK (((retention > '00:00:00'::interval) AND (retention <= '36500 days'::interval)))
   constraint queue_settings_timeout_check CHECK ((timeout > '00:00:00'::interval))
+  constraint queue_settings_width_check CHECK (((width >= 1) AND (width <= 64)))
   index UNIQUE INDEX queue_settings_name ON posthaste.queue_settings USING btree (name) WHERE (dropped_at IS NULL)
   index UNIQUE INDEX queue_settings_pkey ON posthaste.queue_settings USING btree (id)
 sequence queue_settings_id_seq integer start 1 increment 1 cache 1
@@ -406,9 +651,23 @@ view queues
   timeout interval
   max_payload integer
   lanes smallint
+  mode text
   paused_at timestamp with time zone
   created_at timestamp with time zone
   counted_at timestamp with time zone
+  retention interval
+  retain_payload boolean
+  ordered boolean
+  on_dead text
+  key_concurrency integer
+  fair boolean
+  concurrency integer
+  rate_limit jsonb
+  key_rate_limit jsonb
+  paused_keys text[]
+  filter jsonb
+  max_lag interval
+  withdrawn bigint
 table registrations with (fillfactor=50)
   id bigint not null generated always as identity
   name text not null
@@ -424,6 +683,54 @@ table registrations with (fillfactor=50)
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
 sequence registrations_id_seq bigint start 1 increment 1 cache 1
+table schedule_settings with (fillfactor=50)
+  name text not null
+  queue_id integer not null
+  spec text not null
+  cron cron
+  every interval
+  time_zone text not null
+  catch_up text not null
+  payload jsonb not null
+  options jsonb not null
+  next_at timestamp with time zone not null
+  paused_at timestamp with time zone
+  last_tick timestamp with time zone
+  last_id bigint
+  last_sent_at timestamp with time zone
+  sent bigint not null default 0
+  missed bigint not null default 0
+  error text
+  created_at timestamp with time zone not null default clock_timestamp()
+  changed_at timestamp with time zone not null default clock_timestamp()
+  constraint schedule_settings_catch_up_check CHECK ((catch_up = ANY (ARRAY['each'::text, 'once'::text, 'skip'::text])))
+  constraint schedule_settings_check CHECK (((cron IS NULL) <> (every IS NULL)))
+  constraint schedule_settings_every_check CHECK ((every >= '00:00:01'::interval))
+  constraint schedule_settings_name_check CHECK ((name ~ '^[a-z0-9_.-]{1,63}$'::text))
+  constraint schedule_settings_pkey PRIMARY KEY (name)
+  constraint schedule_settings_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES queue_settings(id)
+  index INDEX schedule_settings_next ON posthaste.schedule_settings USING btree (next_at) WHERE (paused_at IS NULL)
+  index INDEX schedule_settings_queue ON posthaste.schedule_settings USING btree (queue_id)
+  index UNIQUE INDEX schedule_settings_pkey ON posthaste.schedule_settings USING btree (name)
+view schedules
+  name text
+  queue text
+  spec text
+  time_zone text
+  catch_up text
+  payload jsonb
+  options jsonb
+  next_at timestamp with time zone
+  upcoming timestamp with time zone[]
+  last_tick timestamp with time zone
+  last_message_id bigint
+  last_sent_at timestamp with time zone
+  sent bigint
+  missed bigint
+  error text
+  paused_at timestamp with time zone
+  created_at timestamp with time zone
+  changed_at timestamp with time zone
 table settings
   only_row boolean not null default true
   slot_rows bigint not null default 2097152
@@ -481,6 +788,7 @@ table slots with (fillfactor=50)
   left_before xid8
   marked_by xid8
   opened_at timestamp with time zone not null default clock_timestamp()
+  cleared_to bigint not null default '-1'::integer
   constraint slots_pkey PRIMARY KEY (slot)
   constraint slots_slot_check CHECK (((slot >= 0) AND (slot <= 15)))
   index UNIQUE INDEX slots_pkey ON posthaste.slots USING btree (slot)
@@ -497,12 +805,27 @@ table subscriptions
   filter jsonb
   created_at timestamp with time zone not null default clock_timestamp()
   dropped_at timestamp with time zone
+  starts text not null default 'now'::text
+  scheduled boolean not null default false
+  sifts boolean not null default false
+  max_lag interval
+  constraint subscriptions_max_lag_check CHECK ((max_lag > '00:00:00'::interval))
   constraint subscriptions_name_check CHECK ((name ~ '^[a-z0-9_.-]{1,63}$'::text))
   constraint subscriptions_number_check CHECK (((number >= 0) AND (number <= 1023)))
   constraint subscriptions_pkey PRIMARY KEY (queue_id, number)
   constraint subscriptions_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES queue_settings(id)
+  constraint subscriptions_starts_check CHECK ((starts = ANY (ARRAY['now'::text, 'oldest'::text])))
   index UNIQUE INDEX subscriptions_name ON posthaste.subscriptions USING btree (queue_id, name) WHERE (dropped_at IS NULL)
   index UNIQUE INDEX subscriptions_pkey ON posthaste.subscriptions USING btree (queue_id, number)
+view tokens
+  name text
+  scopes text[]
+  queues text[]
+  created_at timestamp with time zone
+  created_by text
+  expires_at timestamp with time zone
+  expired boolean
+  last_used_at timestamp with time zone
 view workers
   id bigint
   name text
@@ -514,94 +837,197 @@ view workers
   lost_at timestamp with time zone
   ended_at timestamp with time zone
 function ack(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function bits_of(p_places integer[]) returns bit varying language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function block_keys(p_subscriber bigint, p_lane integer, p_keys text[], p_ords xid8[], p_ids bigint[], p_waits boolean[] DEFAULT NULL::boolean[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function cancel(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, cancelled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function check_identity() returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function check_ids(p_ids bigint[]) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_options(p_options jsonb, p_known text[], p_planned text[]) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_singles(p_deliveries bigint[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_wait boolean, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT other bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
-function copy_begin(p_queue text, p_count integer, p_longest integer, p_wake boolean, OUT queue_id integer, OUT lanes integer, OUT positions bigint[]) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function copy_begin(p_queue text, p_count integer, p_longest integer, p_wake boolean, p_priority integer DEFAULT 0, OUT queue_id integer, OUT lanes integer, OUT positions bigint[], OUT step integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function copy_claim(c claims, q queue_settings) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function copy_withdrawn(p_slot integer, p_max integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function count_kept(u subscriptions) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function count_up() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function create_queue(name text, options jsonb DEFAULT '{}'::jsonb) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function cron_field(p_text text, p_what text, p_low integer, p_high integer, p_names text[]) returns bigint language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function cron_next(c cron, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function cron_wall(c cron, p_from timestamp without time zone) returns timestamp without time zone language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cursor_of(p_reader bigint, l live) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
+function dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max integer, OUT f dead_filter, OUT ids bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function dead_filter(p_filter jsonb) returns dead_filter language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function dead_found(f dead_filter, p_ids bigint[], p_before bigint, p_max integer, OUT message_ids bigint[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function dead_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function dead_matches(d dead_letter_entries, f dead_filter) returns boolean language sql immutable parallel safe cost 100
 function dead_newest(p_queues integer[], p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function dead_termed(p_term text) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_indexscan=off, jit=off
 function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function deliveries_of(c claims) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language sql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function discard(message_ids bigint[], by text DEFAULT CURRENT_USER) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function delivery_queues(delivery_ids bigint[]) returns text[] language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function discard(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function doctor() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
+function doctor_behind() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_clock() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
+function doctor_heartbeats() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_horizon() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_identity() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_plans() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_privileges() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_ring() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_schedules() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_settings() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_workers() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doze_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function drop_queue(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function due_idle(p_queue integer, p_lane integer, w claims, t timestamp with time zone, l live, OUT idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function due_is_for(s subscriptions, p_lane integer, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, p_max integer, p_alone boolean, l live, OUT walked integer, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function extend(delivery_ids bigint[], lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function fail(delivery_id bigint, error text, options jsonb DEFAULT '{}'::jsonb) returns TABLE(settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function fetch(p_worker bigint, p_number bigint, p_claims claims[] DEFAULT NULL::claims[], p_live live DEFAULT NULL::live) returns TABLE(numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function few_heads(p_queue integer, p_lanes integer, p_slot bigint, p_before bigint, p_max integer, OUT many boolean, OUT heads head[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamp with time zone, l live, OUT fate text, OUT c claims) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function find_delivery(p_queue integer, p_lane integer, p_xid xid8, p_pos bigint, p_due_at timestamp with time zone, p_for_subscription integer, p_subscription integer, OUT fate text, OUT claim bigint, OUT place integer) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
-function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function find_queue(p_queue text) returns integer language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision, OUT width integer, OUT at_most_once boolean) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function forget_erased() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function forget_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function forget_limits() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function free_number(p_queue integer) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function head_of(e entries) returns head language sql immutable parallel safe cost 100
+function history_ids(p_queues integer[], p_reference text, p_key text, p_term text, p_before bigint, p_max integer) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
+function history_of(p_ids bigint[]) returns SETOF history language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function history_part(p_expires timestamp with time zone, p_retention interval) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function hold_message(p_id bigint) returns TABLE(h head, subscription smallint, name text, state text, waits boolean) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function holds_slot(c claims, p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function idempotency_begin(p_scope text, p_key text, p_request bytea) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function in_slots(slot bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint) returns boolean language sql immutable parallel safe cost 100
-function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
+function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
+function insert_once(p_queues integer[], p_lanes smallint[], p_ords xid8[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_dedupe_keys text[], p_dedupe_windows double precision[]) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
+function is_for(s subscriptions, p_for integer, p_xid xid8, p_due timestamp with time zone, p_kind text, p_headers jsonb) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function is_original() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function jump() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function keep_history(p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function key_hash(key text) returns bigint language sql immutable parallel safe cost 100
+function key_heads(p_queues integer[], p_key text, p_before bigint, p_max integer, OUT heads head[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function key_lane(key text, lanes integer) returns smallint language sql volatile parallel safe cost 100
+function key_readers(p_queue text, p_key text) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function key_tokens(p_tokens double precision, p_at timestamp with time zone, p_rate double precision, p_burst double precision, t timestamp with time zone) returns double precision language sql immutable cost 100 set search_path=pg_catalog, pg_temp
+function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function lane_apply(p_subscriber bigint, p_lane integer, p_events jsonb, p_xids xid8[], p_poss bigint[], p_sifts boolean, OUT keys text[], OUT sifted bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function lane_busy(p_claims bigint[], p_seen pg_snapshot) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
+function lane_event(p_subscriber bigint, p_lane integer, p_objects jsonb, p_at timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function lane_events(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, s pg_snapshot, t timestamp with time zone, l live, OUT events jsonb, OUT xids xid8[], OUT poss bigint[], OUT walked integer, OUT complete boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function lane_of_round(p_round integer, p_width integer, p_first integer, p_start bigint) returns integer language sql immutable parallel safe cost 100
+function lane_open(p_claims bigint[], p_holder bigint, p_seen pg_snapshot, OUT open bigint[], OUT other bigint, OUT unsettled bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
+function lane_wished(p_subscriber bigint, p_lane integer, p_holder bigint) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=1s, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function list_dead_letters(in_queue text DEFAULT NULL::text, ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
-function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function left_out(p_queue integer, p_lane integer, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function limit_queue(name text, limits jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function list_actions(in_queue text DEFAULT NULL::text, of_message bigint DEFAULT NULL::bigint, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(id bigint, at timestamp with time zone, by text, action text, queue text, message_id bigint, details jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
+function list_dead_letters(filter jsonb DEFAULT '{}'::jsonb, ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100, with_key text DEFAULT NULL::text) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function live_slots() returns live language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_key(family integer, id bigint) returns bigint language sql immutable parallel safe cost 100
+function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
-function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function message_rows(p_heads head[], p_ids bigint[]) returns TABLE(message_id bigint, queue_id integer, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone, kept boolean, payload_pos bigint, payload bytea) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_state(p_id bigint, p_subscription integer, OUT state text, OUT due_at timestamp with time zone, OUT attempts jsonb) returns record language plpgsql stable security definer cost 100000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_states(p_heads head[]) returns TABLE(h head, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, attempts jsonb) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function move_mark(p_worker bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
+function must_flush() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function named_heads(p_queues integer[], p_reference text, p_term text, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function newest_heads(p_queue integer, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function oldest_slot() returns TABLE(slot integer, since timestamp with time zone, blocker text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function oldest_waiting(p_queue integer, p_subscription integer, p_lanes integer) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function open_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function option_boolean(p_options jsonb, p_name text, p_default boolean) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) returns integer language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_interval(p_options jsonb, p_name text) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function option_wait(p_options jsonb, p_name text) returns double precision language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function ord_now() returns xid8 language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function ordered_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_ord xid8, p_pos bigint, p_max integer, l live, OUT ords xid8[], OUT poss bigint[], OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function other_heads(p_id bigint) returns head[] language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function park(q queue_settings, c claims, l live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamp with time zone) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function parked_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function part_lanes(p_queue integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wanted integer, p_look integer, p_all boolean, p_sifts boolean, p_filter jsonb, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, s pg_snapshot, t timestamp with time zone, l live, OUT made claims, OUT again text[], OUT drained boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function passes(p_filter jsonb, p_kind text, p_headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
+function patience() returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function pause_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function pause_queue(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function places_of(p_claim bigint) returns TABLE(pos bigint, place integer) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
-function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function reader_key(queue_id integer, subscription integer, lane integer, track integer) returns bigint language sql immutable parallel safe cost 100
 function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function reference_heads(p_queues integer[], p_reference text, p_term text, p_slot bigint, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function release(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function replay(message_ids bigint[], by text DEFAULT CURRENT_USER) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function replay(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function rescue_claim(p_claim bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=100ms
 function rescue_leases(p_subscriber bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function rescue_workers() returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function resume_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function resume_queue(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function ring(queue_id integer) returns void language sql volatile cost 100
 function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function schedule_drop(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_next(spec text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT clock_timestamp()) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_pause(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_put(name text, queue text, spec text, payload jsonb DEFAULT '{}'::jsonb, options jsonb DEFAULT '{}'::jsonb) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_resume(name text) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_spec(p_spec text, OUT cron cron, OUT every interval) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send(queue text, payload jsonb, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_bytes(queue text, payload bytea, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_many(queue text, messages jsonb, options jsonb DEFAULT '{}'::jsonb) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
-function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
+function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_wait double precision, p_strict boolean) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function sift_from_here(p_reader bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function sift_on(p_reader bigint, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function sifted_slice(p_queue integer, p_lane integer, INOUT c claims, s pg_snapshot, p_max integer, l live, OUT walked integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function skip_slot(p_slot integer) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_entered(p_slot integer, p_last bigint DEFAULT NULL::bigint) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_held(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -609,10 +1035,30 @@ function slot_start(p_last bigint, p_slot integer) returns bigint language sql i
 function slot_unread(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function snapshot_now() returns pg_snapshot language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function story_add(p_story jsonb, p_attempt jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
+function subscribe(queue text, subscription text, options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function tick(OUT sent integer, OUT missed bigint, OUT next_tick double precision) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function tick_in() returns double precision language sql stable security definer cost 100 set search_path=pg_catalog, pg_temp
+function tick_schedule(s schedule_settings, p_now timestamp with time zone, OUT sent integer, OUT missed bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function tick_send(s schedule_settings, p_queue text, p_tick timestamp with time zone) returns bigint language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function to_carry(p_queue integer, p_pos bigint, p_for integer) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function token_add(name text, scopes text[], options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns text language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function token_drop(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function token_end(p_options jsonb) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function token_queues(p_options jsonb) returns text[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function truncate_slot(p_slot integer, p_last bigint, p_readers bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function vitals(OUT slots_free integer, OUT slots_wanted integer, OUT slot_age interval, OUT alive integer, OUT overdue integer, OUT heartbeat_age interval, OUT doorbells integer, OUT upkeep_age interval) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function wake_waiting(c claims) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function wall_time(p_zone text, p_wall timestamp without time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function warm_up() returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, jit=off
 function window_ranges(s0 pg_snapshot, s1 pg_snapshot, OUT lo bigint[], OUT hi bigint[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function withdraw(h head, p_subscription integer, p_outcome text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function without_places(c claims) returns claims language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function worker_heartbeat(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -620,15 +1066,21 @@ function worker_overdue(w registrations) returns boolean language sql volatile c
 function worker_register(p_name text, p_version text, p_lease interval) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unregister(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unsettled(p_worker bigint, p_upto bigint) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
+function zone_change(p_zone text, p_low timestamp with time zone, p_high timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function zone_name(p_zone text) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, TimeZone=UTC
 grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_admin
 grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_receiver
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_receiver
+grant EXECUTE on function append_again(head,timestamp with time zone,integer) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_receiver
+grant EXECUTE on function bare_story(jsonb) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_receiver
 grant EXECUTE on function bits_of(integer[]) to posthaste_admin
+grant EXECUTE on function block_keys(bigint,integer,text[],xid8[],bigint[],boolean[]) to posthaste_admin
+grant EXECUTE on function cancel(bigint,text) to posthaste_admin
 grant EXECUTE on function carry_slot(integer) to posthaste_admin
 grant EXECUTE on function check_identity() to posthaste_admin
 grant EXECUTE on function check_ids(bigint[]) to posthaste_admin
@@ -636,23 +1088,51 @@ grant EXECUTE on function check_options(jsonb,text[],text[]) to posthaste_admin
 grant EXECUTE on function check_singles(bigint[]) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_receiver
-grant EXECUTE on function claim_lane(integer,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean) to posthaste_admin
+grant EXECUTE on function claim_keyed(queue_settings,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean) to posthaste_admin
+grant EXECUTE on function claim_lane(integer,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean,boolean,bigint[]) to posthaste_admin
 grant EXECUTE on function claim_open(claims) to posthaste_admin
-grant EXECUTE on function copy_begin(text,integer,integer,boolean) to posthaste_admin
-grant EXECUTE on function copy_begin(text,integer,integer,boolean) to posthaste_sender
+grant EXECUTE on function claim_ruled(integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean) to posthaste_admin
+grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer) to posthaste_admin
+grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer) to posthaste_sender
+grant EXECUTE on function copy_claim(claims,queue_settings) to posthaste_admin
+grant EXECUTE on function copy_withdrawn(integer,integer) to posthaste_admin
+grant EXECUTE on function count_kept(subscriptions) to posthaste_admin
 grant EXECUTE on function count_up() to posthaste_admin
 grant EXECUTE on function create_queue(text,jsonb) to posthaste_admin
+grant EXECUTE on function cron_field(text,text,integer,integer,text[]) to posthaste_admin
+grant EXECUTE on function cron_next(cron,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function cron_wall(cron,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function cursor_of(bigint,live) to posthaste_admin
+grant EXECUTE on function dead_chosen(bigint[],jsonb,bigint,integer) to posthaste_admin
+grant EXECUTE on function dead_filter(jsonb) to posthaste_admin
+grant EXECUTE on function dead_found(dead_filter,bigint[],bigint,integer) to posthaste_admin
 grant EXECUTE on function dead_heads(bigint[]) to posthaste_admin
+grant EXECUTE on function dead_matches(dead_letter_entries,dead_filter) to posthaste_admin
 grant EXECUTE on function dead_newest(integer[],bigint,integer) to posthaste_admin
+grant EXECUTE on function dead_termed(text) to posthaste_admin
 grant EXECUTE on function deliveries_at(claims,integer[]) to posthaste_admin
 grant EXECUTE on function deliveries_of(claims) to posthaste_admin
-grant EXECUTE on function discard(bigint[],text) to posthaste_admin
+grant EXECUTE on function delivery_queues(bigint[]) to posthaste_admin
+grant EXECUTE on function discard(bigint[],text,jsonb,bigint,integer) to posthaste_admin
+grant EXECUTE on function doctor() to posthaste_admin
+grant EXECUTE on function doctor_behind() to posthaste_admin
+grant EXECUTE on function doctor_clock() to posthaste_admin
+grant EXECUTE on function doctor_heartbeats() to posthaste_admin
+grant EXECUTE on function doctor_horizon() to posthaste_admin
+grant EXECUTE on function doctor_identity() to posthaste_admin
+grant EXECUTE on function doctor_plans() to posthaste_admin
+grant EXECUTE on function doctor_privileges() to posthaste_admin
+grant EXECUTE on function doctor_ring() to posthaste_admin
+grant EXECUTE on function doctor_schedules() to posthaste_admin
+grant EXECUTE on function doctor_settings() to posthaste_admin
+grant EXECUTE on function doctor_workers() to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_receiver
 grant EXECUTE on function drop_queue(text) to posthaste_admin
 grant EXECUTE on function due_idle(integer,integer,claims,timestamp with time zone,live) to posthaste_admin
+grant EXECUTE on function due_is_for(subscriptions,integer,xid8,bigint,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function due_slice(integer,integer,integer,claims,integer,boolean,live) to posthaste_admin
+grant EXECUTE on function erase(text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_admin
 grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_receiver
 grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_admin
@@ -660,62 +1140,131 @@ grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_receiver
 grant EXECUTE on function few_heads(integer,integer,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function find_claim(bigint,xid8,bigint,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function find_delivery(integer,integer,xid8,bigint,timestamp with time zone,integer,integer) to posthaste_admin
+grant EXECUTE on function find_queue(text) to posthaste_admin
 grant EXECUTE on function find_subscription(text,text) to posthaste_admin
 grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[]) to posthaste_admin
+grant EXECUTE on function first_priority(integer,integer) to posthaste_admin
 grant EXECUTE on function first_snapshot() to posthaste_admin
+grant EXECUTE on function forget_buckets() to posthaste_admin
 grant EXECUTE on function forget_cancelled() to posthaste_admin
+grant EXECUTE on function forget_erased() to posthaste_admin
+grant EXECUTE on function forget_history() to posthaste_admin
+grant EXECUTE on function forget_keys() to posthaste_admin
+grant EXECUTE on function forget_limits() to posthaste_admin
+grant EXECUTE on function free_number(integer) to posthaste_admin
 grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function head_of(entries) to posthaste_admin
+grant EXECUTE on function history_ids(integer[],text,text,text,bigint,integer) to posthaste_admin
+grant EXECUTE on function history_of(bigint[]) to posthaste_admin
+grant EXECUTE on function history_part(timestamp with time zone,interval) to posthaste_admin
+grant EXECUTE on function hold_message(bigint) to posthaste_admin
 grant EXECUTE on function holds_slot(claims,integer) to posthaste_admin
+grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_admin
+grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_sender
+grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_admin
+grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_sender
 grant EXECUTE on function in_slots(bigint,bigint,bigint,bigint,bigint,bigint,bigint) to posthaste_admin
-grant EXECUTE on function insert_entries(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean) to posthaste_admin
+grant EXECUTE on function insert_entries(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
+grant EXECUTE on function insert_once(integer[],smallint[],xid8[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],text[],double precision[]) to posthaste_admin
+grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
+grant EXECUTE on function is_original() to posthaste_admin
 grant EXECUTE on function jump() to posthaste_admin
+grant EXECUTE on function keep_history(integer) to posthaste_admin
+grant EXECUTE on function key_hash(text) to posthaste_admin
+grant EXECUTE on function key_heads(integer[],text,bigint,integer) to posthaste_admin
+grant EXECUTE on function key_lane(text,integer) to posthaste_admin
+grant EXECUTE on function key_readers(text,text) to posthaste_admin
+grant EXECUTE on function key_tokens(double precision,timestamp with time zone,double precision,double precision,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function keyed_rows(claims,live) to posthaste_admin
+grant EXECUTE on function lane_apply(bigint,integer,jsonb,xid8[],bigint[],boolean) to posthaste_admin
+grant EXECUTE on function lane_busy(bigint[],pg_snapshot) to posthaste_admin
+grant EXECUTE on function lane_event(bigint,integer,jsonb,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function lane_events(integer,integer,integer,claims,pg_snapshot,timestamp with time zone,live) to posthaste_admin
+grant EXECUTE on function lane_of_round(integer,integer,integer,bigint) to posthaste_admin
+grant EXECUTE on function lane_open(bigint[],bigint,pg_snapshot) to posthaste_admin
+grant EXECUTE on function lane_wished(bigint,integer,bigint) to posthaste_admin
+grant EXECUTE on function late_done(claims,bit varying) to posthaste_admin
 grant EXECUTE on function later_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function leases_ended(bigint) to posthaste_admin
-grant EXECUTE on function list_dead_letters(text,bigint[],bigint,integer) to posthaste_admin
-grant EXECUTE on function list_messages(text,text,text,text,bigint,integer) to posthaste_admin
+grant EXECUTE on function left_out(integer,integer,bigint,jsonb,xid8[],bigint[]) to posthaste_admin
+grant EXECUTE on function let_go(queue_settings,bigint,bigint,text[],bigint[],integer,boolean,bigint,bigint,timestamp with time zone,boolean,boolean,timestamp with time zone,live) to posthaste_admin
+grant EXECUTE on function limit_queue(text,jsonb,text) to posthaste_admin
+grant EXECUTE on function list_actions(text,bigint,bigint,integer) to posthaste_admin
+grant EXECUTE on function list_dead_letters(jsonb,bigint[],bigint,integer) to posthaste_admin
+grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text) to posthaste_admin
 grant EXECUTE on function live_slots() to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_receiver
+grant EXECUTE on function lock_lanes(integer,integer) to posthaste_admin
 grant EXECUTE on function lock_reader(bigint,boolean) to posthaste_admin
 grant EXECUTE on function look(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_receiver
 grant EXECUTE on function message(bigint) to posthaste_admin
 grant EXECUTE on function message(bigint) to posthaste_receiver
+grant EXECUTE on function message_rows(head[],bigint[]) to posthaste_admin
 grant EXECUTE on function message_state(bigint,integer) to posthaste_admin
 grant EXECUTE on function message_states(head[]) to posthaste_admin
 grant EXECUTE on function move_mark(bigint) to posthaste_admin
+grant EXECUTE on function must_flush() to posthaste_admin
 grant EXECUTE on function named_heads(integer[],text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admin
+grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function oldest_slot() to posthaste_admin
 grant EXECUTE on function oldest_waiting(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function open_claims(bigint) to posthaste_admin
 grant EXECUTE on function open_places(claims) to posthaste_admin
 grant EXECUTE on function option_boolean(jsonb,text,boolean) to posthaste_admin
 grant EXECUTE on function option_int(jsonb,text,bigint,bigint) to posthaste_admin
 grant EXECUTE on function option_interval(jsonb,text) to posthaste_admin
+grant EXECUTE on function option_rate(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_text(jsonb,text) to posthaste_admin
+grant EXECUTE on function option_wait(jsonb,text) to posthaste_admin
+grant EXECUTE on function ord_now() to posthaste_admin
+grant EXECUTE on function ordered_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
+grant EXECUTE on function other_heads(bigint) to posthaste_admin
+grant EXECUTE on function park(queue_settings,claims,live,text[],xid8[],bigint[],text[],timestamp with time zone) to posthaste_admin
+grant EXECUTE on function parked_heads(bigint[]) to posthaste_admin
+grant EXECUTE on function part_lanes(integer) to posthaste_admin
+grant EXECUTE on function pass_log(queue_settings,claims,bigint[],integer,integer,boolean,boolean,jsonb,bigint,bigint,timestamp with time zone,boolean,pg_snapshot,timestamp with time zone,live) to posthaste_admin
+grant EXECUTE on function passes(jsonb,text,jsonb) to posthaste_admin
+grant EXECUTE on function patience() to posthaste_admin
+grant EXECUTE on function pause_key(text,text,text) to posthaste_admin
+grant EXECUTE on function pause_queue(text,text) to posthaste_admin
 grant EXECUTE on function places_of(bigint) to posthaste_admin
 grant EXECUTE on function plain_headers(jsonb) to posthaste_admin
 grant EXECUTE on function plain_headers(jsonb) to posthaste_sender
-grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean) to posthaste_admin
+grant EXECUTE on function purge(text,text) to posthaste_admin
+grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean,boolean) to posthaste_admin
+grant EXECUTE on function queue_limits(jsonb,queue_settings) to posthaste_admin
+grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
 grant EXECUTE on function reader_key(integer,integer,integer,integer) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_receiver
 grant EXECUTE on function reclaim() to posthaste_admin
 grant EXECUTE on function reference_heads(integer[],text,text,bigint,bigint,integer) to posthaste_admin
+grant EXECUTE on function refuse_at_most_once(integer) to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_receiver
-grant EXECUTE on function replay(bigint[],text) to posthaste_admin
+grant EXECUTE on function replay(bigint[],text,jsonb,bigint,integer) to posthaste_admin
+grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver
 grant EXECUTE on function rescue_claim(bigint) to posthaste_admin
 grant EXECUTE on function rescue_leases(bigint) to posthaste_admin
 grant EXECUTE on function rescue_workers() to posthaste_admin
+grant EXECUTE on function resume_key(text,text,text) to posthaste_admin
+grant EXECUTE on function resume_queue(text,text) to posthaste_admin
 grant EXECUTE on function ring(integer) to posthaste_admin
 grant EXECUTE on function ring_seen() to posthaste_admin
 grant EXECUTE on function rotate() to posthaste_admin
+grant EXECUTE on function schedule_drop(text) to posthaste_admin
+grant EXECUTE on function schedule_next(text,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function schedule_pause(text) to posthaste_admin
+grant EXECUTE on function schedule_put(text,text,text,jsonb,jsonb) to posthaste_admin
+grant EXECUTE on function schedule_resume(text) to posthaste_admin
+grant EXECUTE on function schedule_spec(text) to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_sender
 grant EXECUTE on function send_bytes(text,bytea,jsonb) to posthaste_admin
@@ -723,14 +1272,18 @@ grant EXECUTE on function send_bytes(text,bytea,jsonb) to posthaste_sender
 grant EXECUTE on function send_many(text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function send_many(text,jsonb,jsonb) to posthaste_sender
 grant EXECUTE on function send_options(jsonb,text[]) to posthaste_admin
-grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean) to posthaste_admin
-grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean) to posthaste_sender
-grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean) to posthaste_admin
-grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean) to posthaste_sender
+grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_admin
+grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_sender
+grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
+grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_sender
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean) to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean) to posthaste_receiver
 grant EXECUTE on function settle_claim(claims,bit varying,bit varying,real) to posthaste_admin
 grant EXECUTE on function settle_singles(bigint[],text,jsonb,text,double precision,boolean) to posthaste_admin
+grant EXECUTE on function sift_from_here(bigint) to posthaste_admin
+grant EXECUTE on function sift_on(bigint,live) to posthaste_admin
+grant EXECUTE on function sifted_slice(integer,integer,claims,pg_snapshot,integer,live) to posthaste_admin
+grant EXECUTE on function skip_slot(integer) to posthaste_admin
 grant EXECUTE on function slot_blocker(integer) to posthaste_admin
 grant EXECUTE on function slot_entered(integer,bigint) to posthaste_admin
 grant EXECUTE on function slot_held(integer) to posthaste_admin
@@ -738,11 +1291,33 @@ grant EXECUTE on function slot_start(bigint,integer) to posthaste_admin
 grant EXECUTE on function slot_unread(integer) to posthaste_admin
 grant EXECUTE on function snapshot_now() to posthaste_admin
 grant EXECUTE on function story_add(jsonb,jsonb) to posthaste_admin
+grant EXECUTE on function subscribe(text,text,jsonb,text) to posthaste_admin
+grant EXECUTE on function subscription_filter(jsonb) to posthaste_admin
 grant EXECUTE on function summarize() to posthaste_admin
+grant EXECUTE on function taken(claims,xid8,bigint,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function tick() to posthaste_admin
+grant EXECUTE on function tick() to posthaste_receiver
+grant EXECUTE on function tick_in() to posthaste_admin
+grant EXECUTE on function tick_in() to posthaste_receiver
+grant EXECUTE on function tick_schedule(schedule_settings,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function tick_send(schedule_settings,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function to_carry(integer,bigint,integer) to posthaste_admin
+grant EXECUTE on function token_add(text,text[],jsonb,text) to posthaste_admin
+grant EXECUTE on function token_drop(text,text) to posthaste_admin
+grant EXECUTE on function token_end(jsonb) to posthaste_admin
+grant EXECUTE on function token_hashes(text[]) to posthaste_admin
+grant EXECUTE on function token_queues(jsonb) to posthaste_admin
 grant EXECUTE on function truncate_slot(integer,bigint,bigint[]) to posthaste_admin
+grant EXECUTE on function unpark(bigint,bigint[],text) to posthaste_admin
+grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
+grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
+grant EXECUTE on function vitals() to posthaste_admin
+grant EXECUTE on function wake_waiting(claims) to posthaste_admin
+grant EXECUTE on function wall_time(text,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_receiver
 grant EXECUTE on function window_ranges(pg_snapshot,pg_snapshot) to posthaste_admin
+grant EXECUTE on function withdraw(head,integer,text) to posthaste_admin
 grant EXECUTE on function without_places(claims) to posthaste_admin
 grant EXECUTE on function worker_heartbeat(bigint) to posthaste_admin
 grant EXECUTE on function worker_heartbeat(bigint) to posthaste_receiver
@@ -755,9 +1330,12 @@ grant EXECUTE on function worker_unregister(bigint) to posthaste_admin
 grant EXECUTE on function worker_unregister(bigint) to posthaste_receiver
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_admin
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_receiver
+grant EXECUTE on function zone_change(text,timestamp with time zone,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function zone_name(text) to posthaste_admin
 grant USAGE on schema posthaste to posthaste_admin
 grant USAGE on schema posthaste to posthaste_receiver
 grant USAGE on schema posthaste to posthaste_sender
+grant SELECT on table action_records to posthaste_admin
 grant SELECT on table actions to posthaste_admin
 grant SELECT on table applied to posthaste_admin
 grant SELECT on table cancelled to posthaste_admin
@@ -768,22 +1346,38 @@ grant SELECT on table counted to posthaste_admin
 grant SELECT on table counters to posthaste_admin
 grant SELECT on table dead_letter_entries to posthaste_admin
 grant SELECT on table dead_letters to posthaste_admin
+grant SELECT on table dedupe_keys to posthaste_admin
 grant SELECT on table entries to posthaste_admin
 grant SELECT on table entries_N to posthaste_admin -- 16
+grant SELECT on table erased to posthaste_admin
 grant SELECT on table held_claims to posthaste_admin
+grant SELECT on table history to posthaste_admin
+grant SELECT on table history_N to posthaste_admin -- 16
+grant SELECT on table history_aside to posthaste_admin
+grant SELECT on table history_cursors to posthaste_admin
+grant SELECT on table history_parts to posthaste_admin
+grant SELECT on table idempotency_keys to posthaste_admin
 grant SELECT on table identity to posthaste_admin
+grant SELECT on table issued_tokens to posthaste_admin
+grant SELECT on table keys to posthaste_admin
+grant SELECT on table lane_wishes to posthaste_admin
 grant SELECT on table lease_cursors to posthaste_admin
 grant SELECT on table leases to posthaste_admin
 grant SELECT on table leases_N to posthaste_admin -- 16
+grant SELECT on table limit_states to posthaste_admin
 grant SELECT on table messages to posthaste_admin
 grant SELECT on table migrations to posthaste_admin
 grant SELECT on table migrations to posthaste_receiver
 grant SELECT on table migrations to posthaste_sender
+grant SELECT on table order_marks to posthaste_admin
 grant SELECT on table outcomes to posthaste_admin
 grant SELECT on table outcomes_N to posthaste_admin -- 16
+grant SELECT on table parked to posthaste_admin
 grant SELECT on table queue_settings to posthaste_admin
 grant SELECT on table queues to posthaste_admin
 grant SELECT on table registrations to posthaste_admin
+grant SELECT on table schedule_settings to posthaste_admin
+grant SELECT on table schedules to posthaste_admin
 grant SELECT on table settings to posthaste_admin
 grant SELECT on table settlements to posthaste_admin
 grant SELECT on table settlements_N to posthaste_admin -- 16
@@ -791,4 +1385,5 @@ grant SELECT on table since_crash to posthaste_admin
 grant SELECT on table slots to posthaste_admin
 grant SELECT on table stragglers to posthaste_admin
 grant SELECT on table subscriptions to posthaste_admin
+grant SELECT on table tokens to posthaste_admin
 grant SELECT on table workers to posthaste_admin

@@ -1,14 +1,28 @@
--- posthaste.messages: every message whose first entry is in the log, one row for
--- each subscription, in no order. Ask for a few: by message_id, by queue and
--- reference, by terms @> array['…'], or with limit alone. state, due_at and
--- attempts are worked out per row that is shown, so a condition on state reads
--- the whole log: posthaste.list_messages pages through that, newest first.
+-- posthaste.messages: every message whose first entry is in the log, and those of
+-- the history; one row for each subscription, in no order. Ask for a few: by
+-- message_id, by queue and reference, by terms @> array['…'], or with limit alone.
+-- state, due_at and attempts are worked out per row that is shown, so a condition
+-- on state reads all of it: posthaste.list_messages pages through that, newest
+-- first. Of what was erased, the content is left out.
 create or replace view posthaste.messages as
-select e.pos as message_id, q.name as queue, s.name as subscription,
-       (posthaste.message_state(e.pos, s.number)).state, (posthaste.message_state(e.pos, s.number)).due_at,
-       e.key, e.kind, e.headers, e.reference, e.terms, coalesce(e.content_type, 'application/json') as content_type, e.payload, e.created_at,
-       (posthaste.message_state(e.pos, s.number)).attempts
-  from posthaste.entries e
-  join posthaste.queue_settings q on q.id = e.queue_id and q.dropped_at is null
-  join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
- where e.message_id is null and (e.due_at is not null or not pg_visible_in_snapshot(e.xid, s.since));
+select m.message_id, q.name as queue, s.name as subscription,
+       (posthaste.message_state(m.message_id, s.number)).state, (posthaste.message_state(m.message_id, s.number)).due_at,
+       m.key, m.kind, m.headers, m.reference, m.terms, coalesce(m.content_type, 'application/json') as content_type, m.payload, m.created_at,
+       (posthaste.message_state(m.message_id, s.number)).attempts, m.erased_at
+  from (
+    select e.pos as message_id, e.queue_id, null::smallint as subscription, e.xid, e.due_at, e.key, e.kind, e.headers, e.reference, e.terms, e.content_type,
+           e.payload, e.created_at, null::timestamptz as erased_at, e.headers as sent_headers, false as kept
+      from posthaste.entries e
+     where e.message_id is null and not exists (select from posthaste.erased x where x.message_id = e.pos)
+    union all
+    select e.pos, e.queue_id, null, e.xid, e.due_at, null, e.kind, null, null, null, e.content_type, null, e.created_at, x.at, e.headers, false
+      from posthaste.erased x join posthaste.entries e on ((e.pos >> 22) & 15) = (x.message_id >> 22) & 15 and e.pos = x.message_id and e.message_id is null
+    union all
+    -- What is copied and not truncated yet stands above.
+    select h.message_id, h.queue_id, h.subscription, null, null, h.key, h.kind, h.headers, h.reference, h.terms, h.content_type, h.payload, h.created_at, h.erased_at, null, true
+      from posthaste.history h
+     where h.expires_at > clock_timestamp() and not exists (select from posthaste.slots s where s.live and s.epoch = h.message_id >> 22)
+  ) m
+  join posthaste.queue_settings q on q.id = m.queue_id and q.dropped_at is null
+  join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null and (m.subscription is null or m.subscription = s.number)
+ where m.kept or posthaste.is_for(s, null, m.xid, m.due_at, m.kind, m.sent_headers);

@@ -5,16 +5,25 @@
 --   in_flight       handed out and not settled
 --   dead            dead letters
 --   sent, done, retried, lost   totals
+-- Where a subscription has a filter, depth and sent hold also what it has not
+-- come to yet, whether that passes or not.
+--   filter          what the subscription lets through; null if everything
+--   max_lag         how far it may fall behind before space is taken from it; null if any
+--   withdrawn       cancelled, moved to another time, purged, or taken for max_lag before it was handed out
 --   oldest_age      of the oldest that waits and may be handed out; null if none
 create or replace view posthaste.queues as
 select q.name as queue, s.name as subscription,
-       greatest(k.sent + k.again - k.dropped - k.handed, 0) as depth,
+       greatest(k.sent + k.again - k.dropped - k.sifted - k.handed, 0) as depth,
        greatest(k.handed - k.settled, 0) as in_flight,
        (select count(*) from posthaste.dead_letter_entries d where d.queue_id = q.id and d.subscription = s.number) as dead,
-       k.sent, k.done, k.retried, k.lost,
+       k.sent - k.sifted as sent, k.done, k.retried, k.lost,
        r.sent_per_second, r.done_per_second,
        clock_timestamp() - posthaste.oldest_waiting(q.id, s.number, q.lanes) as oldest_age,
-       q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.lanes, q.paused_at, q.created_at, k.counted_at
+       q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width as lanes, q.mode, q.paused_at, q.created_at, k.counted_at, q.retention, q.retain_payload,
+       q.ordered, q.on_dead, q.key_concurrency, q.fair, q.concurrency,
+       posthaste.rate_option(q.rate, q.burst) as rate_limit, posthaste.rate_option(q.key_rate, q.key_burst) as key_rate_limit,
+       case when q.keyed then array(select k.key from posthaste.keys k where k.subscriber = q.id::bigint << 10 | s.number and k.paused_at is not null order by k.key limit 100) end as paused_keys,
+       s.filter, s.max_lag, k.dropped as withdrawn
   from posthaste.queue_settings q
   join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
   left join posthaste.counters k on k.queue_id = q.id and k.subscription = s.number

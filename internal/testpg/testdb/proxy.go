@@ -5,12 +5,14 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
 // Proxy stands between clients and a server and can make connections half
 // open: they stay, and whatever is sent on them is swallowed, as by a firewall
-// that forgot them or a proxy whose other end is gone.
+// that forgot them or a proxy whose other end is gone. It can also cut them when
+// the server answers, so that the client never knows what became of a statement.
 type Proxy struct {
 	// URL is the database behind the proxy.
 	URL string
@@ -25,6 +27,7 @@ type link struct {
 	client, server net.Conn
 	hello          []byte // what the client sent first: its name is in it
 	deaf           chan struct{}
+	silenced       atomic.Bool // cut when the server answers
 }
 
 // NewProxy starts a proxy before the server of databaseURL, which ends with the
@@ -84,6 +87,21 @@ func (p *Proxy) Swallow(name string) (n int) {
 	return n
 }
 
+// CutAnswers makes the connections that are there now and whose application_name
+// contains name end with the server's next answer, which is not passed on, and
+// returns how many.
+func (p *Proxy) CutAnswers(name string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		if bytes.Contains(l.hello, []byte(name)) {
+			l.silenced.Store(true)
+			n++
+		}
+	}
+	return n
+}
+
 func (p *Proxy) serve(client net.Conn, address string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)
@@ -126,6 +144,11 @@ func (l *link) copy(to, from net.Conn) {
 			}
 			continue
 		default:
+		}
+		if n > 0 && from == l.server && l.silenced.Load() {
+			l.client.Close()
+			l.server.Close()
+			return
 		}
 		if n > 0 {
 			if _, werr := to.Write(buffer[:n]); werr != nil {

@@ -1,0 +1,122 @@
+// Package msgpack is the codec for payloads in MessagePack.
+//
+//	client.Send(ctx, posthaste.Message{Queue: "orders", Payload: order, Codec: msgpack.Codec})
+//	worker.New(engine, worker.Config{Codecs: []posthaste.Codec{msgpack.Codec}})
+//
+// Struct fields are named by their tag "codec" or else "json", as in
+// encoding/json. Times are MessagePack's own timestamps.
+package msgpack
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ugorji/go/codec"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// ContentType is what payloads bear that Codec encodes. It decodes
+// application/x-msgpack and application/vnd.msgpack, too.
+const ContentType = "application/msgpack"
+
+// Codec encodes and decodes MessagePack.
+var Codec posthaste.Codec = messagePack{}
+
+// maxDepth is how deep what is decoded may be nested, since each level needs
+// stack; a stack overflow could not be recovered from.
+const maxDepth = 1000
+
+var handle = func() *codec.MsgpackHandle {
+	h := &codec.MsgpackHandle{WriteExt: true} // with the types bin and timestamp
+	h.RawToString = true
+	h.MaxDepth = maxDepth
+	return h
+}()
+
+type messagePack struct{}
+
+func (messagePack) ContentTypes() []string {
+	return []string{ContentType, "application/x-msgpack", "application/vnd.msgpack"}
+}
+
+func (messagePack) Encode(value any) (payload []byte, err error) {
+	err = codec.NewEncoderBytes(&payload, handle).Encode(value)
+	return payload, err
+}
+
+func (messagePack) Decode(payload []byte, into any) error {
+	if err := whole(payload); err != nil {
+		return err
+	}
+	return codec.NewDecoderBytes(payload, handle).Decode(into)
+}
+
+// whole reports whether payload is one value whose parts are all there. The
+// library believes lengths to a degree: 6 bytes that claim to be a long array
+// took 64 MiB.
+func whole(payload []byte) error {
+	rest, values := payload, uint64(1)
+	for ; values > 0; values-- {
+		if uint64(len(rest)) < values {
+			return errors.New("the payload is shorter than it claims to be")
+		}
+		sort := rest[0]
+		rest = rest[1:]
+		size, elements, width := uint64(0), uint64(0), 0 // width: of a length that follows
+		switch {
+		case sort <= 0x7f, sort >= 0xe0, sort == 0xc0, sort == 0xc2, sort == 0xc3: // small integers, nil, booleans
+		case sort <= 0x8f: // small map
+			elements = 2 * uint64(sort&0x0f)
+		case sort <= 0x9f: // small array
+			elements = uint64(sort & 0x0f)
+		case sort <= 0xbf: // short text
+			size = uint64(sort & 0x1f)
+		case sort == 0xc1:
+			return errors.New("the payload holds a byte that MessagePack never uses (c1)")
+		case sort <= 0xc6: // bytes
+			width = 1 << (sort - 0xc4)
+		case sort <= 0xc9: // extension, with a byte for its type
+			width, size = 1<<(sort-0xc7), 1
+		case sort <= 0xcb: // floating point numbers
+			size = 4 << (sort - 0xca)
+		case sort <= 0xcf: // unsigned integers
+			size = 1 << (sort - 0xcc)
+		case sort <= 0xd3: // integers
+			size = 1 << (sort - 0xd0)
+		case sort <= 0xd8: // extensions of fixed sizes
+			size = 1 + 1<<(sort-0xd4)
+		case sort <= 0xdb: // text
+			width = 1 << (sort - 0xd9)
+		case sort <= 0xdd: // array
+			width = 2 << (sort - 0xdc)
+		default: // map
+			width = 2 << (sort - 0xde)
+		}
+		if len(rest) < width {
+			return errors.New("the payload is shorter than it claims to be")
+		}
+		length := uint64(0)
+		for _, b := range rest[:width] {
+			length = length<<8 | uint64(b)
+		}
+		rest = rest[width:]
+		switch {
+		case sort >= 0xde && sort <= 0xdf:
+			elements = 2 * length
+		case sort >= 0xdc && sort <= 0xdd:
+			elements = length
+		default:
+			size += length
+		}
+		if uint64(len(rest)) < size {
+			return errors.New("the payload is shorter than it claims to be")
+		}
+		rest = rest[size:]
+		values += elements
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%d bytes follow the value", len(rest))
+	}
+	return nil
+}

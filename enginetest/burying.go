@@ -1,0 +1,198 @@
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// deadLettersByFilter: dead letters are found, replayed and discarded by what
+// they are, in pages, and each action is on record.
+func deadLettersByFilter(s *suite) {
+	s.create(quick())
+	var sent []posthaste.Message
+	for i := range 6 {
+		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: i, Key: fmt.Sprint("key", i%2), Kind: fmt.Sprint("kind", i%3),
+			Reference: fmt.Sprint("ref", i), Terms: []string{fmt.Sprint("term", i/3)}})
+	}
+	ids, err := s.engine.Send(s.ctx, sent...)
+	s.must(err)
+	w := s.register(time.Minute)
+	got := s.claimed(w, 6)
+	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return cmp.Compare(a.MessageID, b.MessageID) })
+	for i, d := range got {
+		s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: fmt.Sprintf("Broken by %d", i/2)}, d)
+	}
+	one, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[3:4]})
+	s.must(err)
+	if len(one) != 1 {
+		s.Fatalf("%d dead letters with one id", len(one))
+	}
+	died := one[0].DiedAt
+	for what, c := range map[string]struct {
+		filter posthaste.DeadLetterFilter
+		want   []int
+	}{
+		"all":                    {posthaste.DeadLetterFilter{}, []int{5, 4, 3, 2, 1, 0}},
+		"key":                    {posthaste.DeadLetterFilter{Key: "key1"}, []int{5, 3, 1}},
+		"kind":                   {posthaste.DeadLetterFilter{Kind: "kind0"}, []int{3, 0}},
+		"reference":              {posthaste.DeadLetterFilter{Reference: "ref4"}, []int{4}},
+		"reference and kind":     {posthaste.DeadLetterFilter{Reference: "ref4", Kind: "kind0"}, nil},
+		"term":                   {posthaste.DeadLetterFilter{Term: "term1"}, []int{5, 4, 3}},
+		"error":                  {posthaste.DeadLetterFilter{Error: "BROKEN by 1"}, []int{3, 2}},
+		"no such error":          {posthaste.DeadLetterFilter{Error: "Broken_by"}, nil},
+		"key and term":           {posthaste.DeadLetterFilter{Key: "key1", Term: "term0"}, []int{1}},
+		"subscription":           {posthaste.DeadLetterFilter{Subscription: posthaste.DefaultSubscription}, []int{5, 4, 3, 2, 1, 0}},
+		"died from":              {posthaste.DeadLetterFilter{DiedFrom: died}, []int{5, 4, 3}},
+		"died before":            {posthaste.DeadLetterFilter{DiedBefore: died}, []int{2, 1, 0}},
+		"a page":                 {posthaste.DeadLetterFilter{Before: ids[4], Limit: 2}, []int{3, 2}},
+		"ids and what they have": {posthaste.DeadLetterFilter{IDs: ids[:3], Key: "key0"}, []int{2, 0}},
+	} {
+		c.filter.Queue = s.queue
+		found, cutAt, err := s.engine.DeadLetters(s.ctx, c.filter)
+		s.must(err)
+		if got := places(ids, found); !slices.Equal(got, c.want) || cutAt != 0 {
+			s.Errorf("by %s: found %v, want %v (cut at %d)", what, got, c.want, cutAt)
+		}
+	}
+	_, _, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Subscription: "x"})
+	s.wantCode("a subscription of no queue", err, posthaste.Invalid)
+	_, _, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Subscription: "nobody"})
+	s.wantCode("an unknown subscription", err, posthaste.NotFound)
+	_, _, err = s.engine.ReplayMatching(s.ctx, "ada", posthaste.DeadLetterFilter{IDs: ids})
+	s.wantCode("ids and a filter", err, posthaste.Invalid)
+	_, _, err = s.engine.DiscardMatching(s.ctx, "ada", posthaste.DeadLetterFilter{Queue: "nobody-s"})
+	s.wantCode("of an unknown queue", err, posthaste.NotFound)
+
+	// In pages of two, until there are no more.
+	var replayed []posthaste.MessageID
+	for filter := (posthaste.DeadLetterFilter{Queue: s.queue, Key: "key1", Limit: 2}); ; {
+		were, next, err := s.engine.ReplayMatching(s.ctx, "ada", filter)
+		s.must(err)
+		if len(were) > 2 {
+			s.Errorf("replayed %v, want two at most", were)
+		}
+		replayed = append(replayed, were...)
+		if next == 0 {
+			break
+		}
+		filter.Before = next
+	}
+	slices.Sort(replayed)
+	if want := []posthaste.MessageID{ids[1], ids[3], ids[5]}; !slices.Equal(replayed, want) {
+		s.Errorf("replayed %v, want %v", replayed, want)
+	}
+	s.settle(done, s.claimed(w, 3)...)
+	discarded, next, err := s.engine.DiscardMatching(s.ctx, "bob", posthaste.DeadLetterFilter{Queue: s.queue, Error: "by 0"})
+	if s.must(err); !slices.Equal(discarded, ids[:1]) || next != 0 {
+		s.Errorf("discarded %v (next %d), want %v", discarded, next, ids[:1])
+	}
+	s.wantActions(ids)
+}
+
+// wantActions: what deadLettersByFilter did is on record.
+func (s *suite) wantActions(ids []posthaste.MessageID) {
+	all, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
+	s.must(err)
+	var told []string
+	for i, a := range all {
+		told = append(told, fmt.Sprintf("%s %s %d", a.By, a.Action, slices.Index(ids, a.MessageID)))
+		if a.At.IsZero() || a.Queue != s.queue || i > 0 && a.ID >= all[i-1].ID {
+			s.Errorf("action %d is %+v", i, a)
+		}
+	}
+	if first := told[0]; first != "bob discard 0" {
+		s.Errorf("the newest action is %q", first)
+	}
+	if slices.Sort(told); !slices.Equal(told, []string{"ada replay 1", "ada replay 3", "ada replay 5", "bob discard 0"}) {
+		s.Errorf("actions %v", told)
+	}
+	one, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{MessageID: ids[3]})
+	if s.must(err); len(one) != 1 || one[0].MessageID != ids[3] {
+		s.Errorf("actions on message 3: %+v", one)
+	}
+	page, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue, Before: all[0].ID, Limit: 2})
+	if s.must(err); len(page) != 2 || page[0].ID != all[1].ID {
+		s.Errorf("a page of actions: %+v", page)
+	}
+	_, err = s.engine.Actions(s.ctx, posthaste.ActionFilter{Limit: 1001})
+	s.wantCode("a limit of 1001", err, posthaste.Invalid)
+}
+
+// places are the indexes in ids of what was found.
+func places(ids []posthaste.MessageID, found []posthaste.DeadLetter) (at []int) {
+	for _, d := range found {
+		at = append(at, slices.Index(ids, d.ID))
+	}
+	return at
+}
+
+// erase: what is kept of a term's messages goes, the fact stays, and what is
+// still to be delivered is told and delivered.
+func erase(s *suite) {
+	s.create(quick())
+	var sent []posthaste.Message
+	for i := range 3 {
+		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: "secret", Key: "secret", Kind: "kind", Reference: fmt.Sprint("secret", i),
+			Headers: map[string]string{"h": "secret"}, Terms: []string{"ada", "secret"}})
+	}
+	ids, err := s.engine.Send(s.ctx, sent...)
+	s.must(err)
+	other := s.send(1)
+	w := s.register(time.Minute)
+	got := s.claimed(w, 4)
+	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return cmp.Compare(a.MessageID, b.MessageID) })
+	s.settle(posthaste.Settlement{Outcome: posthaste.Done, Receipt: []byte(`{"to":"secret"}`)}, got[0])
+	s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: "secret"}, got[1])
+
+	found, next, err := s.engine.Erase(s.ctx, "officer", "ada", 0)
+	s.must(err)
+	want := []posthaste.Erasure{{MessageID: ids[2], Queue: s.queue, Pending: true}, {MessageID: ids[1], Queue: s.queue}, {MessageID: ids[0], Queue: s.queue}}
+	if !slices.Equal(found, want) || next != 0 {
+		s.Errorf("erased %+v, then %d, want %+v", found, next, want)
+	}
+	s.settle(done, got[2:]...)
+	found, _, err = s.engine.Erase(s.ctx, "officer", "ada", 0)
+	if s.must(err); !slices.Equal(found, []posthaste.Erasure{{MessageID: ids[2], Queue: s.queue}}) {
+		s.Errorf("the second time it erased %+v, want what was pending", found)
+	}
+	for i, id := range ids {
+		info, err := s.engine.Message(s.ctx, id)
+		s.must(err)
+		told := fmt.Sprintf("%+v %s", info, info.Payload)
+		if strings.Contains(told, "secret") || strings.Contains(told, "ada") || info.ErasedAt.IsZero() || info.Kind != "kind" || info.CreatedAt.IsZero() || len(info.Subscriptions[0].Attempts) != 1 {
+			s.Errorf("message %d is told as %s", i, told)
+		}
+	}
+	s.wantState(ids[0], posthaste.StateDone)
+	s.wantState(ids[1], posthaste.StateDead)
+	for what, f := range map[string]posthaste.MessageFilter{"term": {Term: "secret"}, "reference": {Reference: "secret0"}, "key": {Key: "secret"}} {
+		f.Queue = s.queue
+		if infos, _, err := s.engine.Messages(s.ctx, f); err != nil || len(infos) != 0 {
+			s.Errorf("by %s %d are found, %v", what, len(infos), err)
+		}
+	}
+	dead, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	if s.must(err); len(dead) != 1 || dead[0].ErasedAt.IsZero() || strings.Contains(fmt.Sprintf("%+v %s", dead[0], dead[0].Payload), "secret") {
+		s.Errorf("the dead letters are %+v", dead)
+	}
+	if were, err := s.engine.Replay(s.ctx, "ada", ids[1]); err != nil || len(were) != 0 {
+		s.Errorf("what was erased was replayed: %v, %v", were, err)
+	}
+	if were, err := s.engine.Discard(s.ctx, "ada", ids[1]); err != nil || len(were) != 1 {
+		s.Errorf("what was erased was not discarded: %v, %v", were, err)
+	}
+	if info, err := s.engine.Message(s.ctx, other[0]); err != nil || string(info.Payload) != "0" {
+		s.Errorf("another message is told as %+v, %v", info, err)
+	}
+	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{MessageID: ids[0]})
+	if s.must(err); len(actions) != 1 || actions[0].By != "officer" || actions[0].Action != "erase" || strings.Contains(string(actions[0].Details), "ada") {
+		s.Errorf("on record is %+v", actions)
+	}
+	_, _, err = s.engine.Erase(s.ctx, "officer", "", 0)
+	s.wantCode("erasing nobody's", err, posthaste.Invalid)
+}

@@ -1,0 +1,394 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var choosing = []test{
+	{name: "PrioritiesAreObeyed", run: prioritiesAreObeyed},
+	{name: "NoPriorityIsStarved", run: noPriorityIsStarved},
+	{name: "DS5_RetriesOfEveryPriority", run: retriesOfEveryPriority},
+	{name: "DedupeKeySendsOnce", run: dedupeKeySendsOnce},
+	{name: "DedupeKeyAtOnce", run: dedupeKeyAtOnce},
+	{name: "RequestsThatComeAgain", run: requestsThatComeAgain},
+	{name: "PausedQueues", run: pausedQueues},
+	{name: "DS6_AtMostOnce", run: atMostOnce},
+	{name: "DS6_ReceivedAtMostOnce", run: receivedAtMostOnce},
+}
+
+// sendOf sends n messages of a priority whose payloads are that.
+func (s *suite) sendOf(priority, n int) {
+	s.Helper()
+	messages := make([]posthaste.Message, n)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: s.queue, Payload: priority, Priority: priority}
+	}
+	_, err := s.engine.Send(s.ctx, messages...)
+	s.must(err)
+}
+
+// A claim takes one priority after the other, ascending but for the one that
+// its lot may have put first.
+func prioritiesAreObeyed(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	firsts := map[string]int{}
+	for round := range 24 {
+		n := 2
+		if round%2 == 0 {
+			n = 80 // more than the ways of sending and reading few serve
+		}
+		for _, p := range []int{3, 1, 0, 2} {
+			s.sendOf(p, n)
+		}
+		var order []string
+		var got []posthaste.RawDelivery
+		if round%3 == 0 {
+			got = s.receive(4*n, time.Minute)
+		} else {
+			got = s.claim(w, 4*n)
+		}
+		for i, payload := range payloads(got) {
+			if len(order) == 0 || order[len(order)-1] != payload {
+				order = append(order, payload)
+			} else if got[i].MessageID < got[i-1].MessageID {
+				s.Errorf("of priority %s message %d came before %d", payload, got[i-1].MessageID, got[i].MessageID)
+			}
+		}
+		want := []string{"0", "1", "2", "3"}
+		if len(order) > 0 {
+			want = slices.DeleteFunc(want, func(p string) bool { return p == order[0] })
+			want = slices.Insert(want, 0, order[0])
+			firsts[order[0]]++
+		}
+		if len(got) != 4*n || !slices.Equal(order, want) {
+			s.Fatalf("%d deliveries in the order %v, want %d in that of %v", len(got), order, 4*n, want)
+		}
+		s.settle(done, got...)
+	}
+	// Of 24 claims 3 have the lot; more than 12 once in a million runs.
+	if firsts["0"] < 12 {
+		s.Errorf("the claims began with %v: most must with 0", firsts)
+	}
+}
+
+// However many messages of priority 0 keep coming, the others have their turn.
+func noPriorityIsStarved(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	for p := 1; p <= posthaste.MaxPriority; p++ {
+		s.sendOf(p, 1)
+	}
+	w := s.register(time.Minute)
+	seen := map[string]bool{}
+	s.until("each priority had its turn", func() bool {
+		s.sendOf(0, 2)
+		for _, p := range payloads(s.claim(w, 1)) {
+			seen[p] = true
+		}
+		return len(seen) == posthaste.MaxPriority+1
+	})
+}
+
+// Attempts count in queues with priorities as in others.
+func retriesOfEveryPriority(s *suite) {
+	s.create(quick())
+	for p := range posthaste.MaxPriority + 1 {
+		s.sendOf(p, 1)
+	}
+	w := s.register(time.Minute)
+	tries := map[posthaste.MessageID]int{}
+	dead := 0
+	s.until("all are dead", func() bool {
+		for _, d := range s.claim(w, 4) {
+			tries[d.MessageID]++
+			if again := s.settle(failed, d); again[0].Outcome == posthaste.Dead {
+				dead++
+			}
+			if r := s.trySettle(done, d); r[0].Settled {
+				s.Errorf("delivery %d was settled twice", d.ID)
+			}
+		}
+		return dead == 4
+	})
+	for m, n := range tries {
+		if n != 3 {
+			s.Errorf("message %d was tried %d times, want 3", m, n)
+		}
+	}
+	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	s.must(err)
+	if len(letters) != 4 {
+		s.Errorf("%d dead letters, want 4", len(letters))
+	}
+}
+
+func (s *suite) sendOnce(key string, window time.Duration) posthaste.MessageID {
+	s.Helper()
+	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, DedupeKey: key, DedupeWindow: window})
+	s.must(err)
+	return ids[0]
+}
+
+// Within the window the second send answers with the first's id, also where
+// many are sent together, and after it there is a new message.
+func dedupeKeySendsOnce(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	a, b := s.sendOnce("a", 0), s.sendOnce("b", time.Hour)
+	if a == b || s.sendOnce("a", 0) != a || s.sendOnce("b", 0) != b {
+		s.Errorf("a is %d and b is %d, and sent again they are others", a, b)
+	}
+	many := make([]posthaste.Message, 100)
+	for i := range many {
+		many[i] = posthaste.Message{Queue: s.queue, Payload: i, DedupeKey: fmt.Sprint("k", i%10)}
+	}
+	many[50].DedupeKey = "a"
+	many[51].DedupeKey = ""
+	ids, err := s.engine.Send(s.ctx, many...)
+	s.must(err)
+	for i, id := range ids {
+		want := ids[i%10]
+		switch i {
+		case 50:
+			want = a
+		case 51:
+			want = id
+		}
+		if id != want {
+			s.Errorf("message %d of the batch is %d, want %d", i, id, want)
+		}
+	}
+	if ids[51] == ids[1] {
+		s.Errorf("a message without a key is %d, as the one with key k1", ids[51])
+	}
+	w := s.register(time.Minute)
+	if got := s.claimed(w, 13); len(got) != 13 { // a, b, ten keys and one without
+		s.Errorf("%d messages were stored, want 13", len(got))
+	}
+	s.none(w)
+	short := s.sendOnce("short", 20*time.Millisecond)
+	s.until("the window is over", func() bool { return s.sendOnce("short", time.Hour) != short })
+	if _, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, DedupeWindow: time.Hour}); posthaste.CodeOf(err) != posthaste.Invalid {
+		s.Errorf("a window without a key: %v", err)
+	}
+}
+
+// Of senders at the same moment one sends, and all have the same answer; batches
+// in opposite orders do not stop each other.
+func dedupeKeyAtOnce(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	const senders, keys = 8, 20
+	answers := make([][]posthaste.MessageID, senders)
+	var all sync.WaitGroup
+	for i := range senders {
+		all.Go(func() {
+			messages := make([]posthaste.Message, keys)
+			for k := range messages {
+				messages[k] = posthaste.Message{Queue: s.queue, DedupeKey: fmt.Sprint("key ", k)}
+			}
+			if i%2 == 1 {
+				slices.Reverse(messages)
+			}
+			ids, err := s.engine.Send(s.ctx, messages...)
+			if err != nil {
+				s.Errorf("sender %d: %v", i, err)
+				return
+			}
+			if i%2 == 1 {
+				slices.Reverse(ids)
+			}
+			answers[i] = ids
+		})
+	}
+	all.Wait()
+	for i, ids := range answers {
+		if !slices.Equal(ids, answers[0]) {
+			s.Errorf("sender %d was told %v, sender 0 %v", i, ids, answers[0])
+		}
+	}
+	w := s.register(time.Minute)
+	s.claimed(w, keys)
+	s.none(w)
+}
+
+// A request with the same key is done once, also where it comes several times at
+// once; with another digest it is refused; one that was refused has no key.
+func requestsThatComeAgain(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	request := posthaste.Idempotency{Scope: "a path", Key: "key", Digest: []byte("one"), Window: time.Hour}
+	two := []posthaste.Message{{Queue: s.queue, Payload: 1}, {Queue: s.queue, Payload: 2}}
+	_, err := s.engine.SendIdempotent(s.ctx, request, posthaste.Message{Queue: "nowhere"})
+	s.wantCode("to an unknown queue", err, posthaste.NotFound)
+	answers := make([][]posthaste.MessageID, 8)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			ids, err := s.engine.SendIdempotent(s.ctx, request, two...)
+			if err != nil {
+				s.Errorf("request %d: %v", i, err)
+			}
+			answers[i] = ids
+		})
+	}
+	all.Wait()
+	for i, ids := range answers {
+		if len(ids) != 2 || !slices.Equal(ids, answers[0]) {
+			s.Errorf("request %d was told %v, request 0 %v", i, ids, answers[0])
+		}
+	}
+	request.Digest = []byte("another")
+	_, err = s.engine.SendIdempotent(s.ctx, request, two...)
+	s.wantCode("another request", err, posthaste.KeyReused)
+	request.Scope = "another path"
+	other, err := s.engine.SendIdempotent(s.ctx, request, two[0])
+	s.must(err)
+	if slices.Contains(answers[0], other[0]) {
+		s.Errorf("in another scope the answer is %v, as in the first: %v", other, answers[0])
+	}
+	w := s.register(time.Minute)
+	s.claimed(w, 3)
+	s.none(w)
+	request.Key, request.Window = "short", 20*time.Millisecond
+	first, err := s.engine.SendIdempotent(s.ctx, request, two[0])
+	s.must(err)
+	s.until("its window is over", func() bool {
+		request.Window = time.Hour
+		again, err := s.engine.SendIdempotent(s.ctx, request, two[0])
+		s.must(err)
+		return again[0] != first[0]
+	})
+	request.Key = ""
+	_, err = s.engine.SendIdempotent(s.ctx, request, two[0])
+	s.wantCode("an empty key", err, posthaste.Invalid)
+}
+
+// A paused queue hands out nothing; sending and settling go on; resuming wakes
+// who sleeps. Each is on record.
+func pausedQueues(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	s.send(2)
+	held := s.claim(w, 1)
+	for range 2 {
+		s.must(s.engine.QueuePause(s.ctx, "ada", s.queue))
+	}
+	s.send(1)
+	s.none(w)
+	if got := s.receive(10, time.Minute); len(got) != 0 {
+		s.Errorf("%d messages were received of a paused queue", len(got))
+	}
+	reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{s.ref()}})
+	s.must(err)
+	if reply.Looks[0].Found {
+		s.Error("a look found something in a paused queue")
+	}
+	s.settle(done, held...)
+	infos, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	if infos[0].PausedAt.IsZero() {
+		s.Error("the queue is not shown as paused")
+	}
+	bell, err := s.engine.Doorbell(s.ctx)
+	s.must(err)
+	defer bell.Close()
+	woken, asleep := make(chan error, 1), make(chan struct{}, 1000)
+	go func() {
+		woken <- bell.Sleep(s.ctx, s.queue, func(context.Context) (posthaste.LookReply, error) {
+			reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{s.ref()}})
+			if err != nil {
+				return posthaste.LookReply{}, err
+			}
+			asleep <- struct{}{}
+			return reply.Looks[0], nil
+		})
+	}()
+	<-asleep
+	s.must(s.engine.QueueResume(s.ctx, "ada", s.queue))
+	s.must(<-woken)
+	s.must(s.engine.QueueResume(s.ctx, "ada", s.queue))
+	s.claimed(w, 2)
+	if infos, err = s.engine.Queues(s.ctx, s.queue); err != nil || !infos[0].PausedAt.IsZero() {
+		s.Errorf("the queue is shown as paused: %+v, %v", infos, err)
+	}
+	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
+	s.must(err)
+	var said []string
+	for _, a := range actions {
+		said = append(said, a.By+" "+a.Action)
+	}
+	if !slices.Equal(said, []string{"ada resume", "ada pause"}) {
+		s.Errorf("on record are %v, newest first", said)
+	}
+	s.wantCode("pausing nothing", s.engine.QueuePause(s.ctx, "ada", "nowhere"), posthaste.NotFound)
+	s.wantCode("resuming nothing", s.engine.QueueResume(s.ctx, "ada", "nowhere"), posthaste.NotFound)
+}
+
+// What is handed out at most once is settled by that: nobody settles it, it is
+// not rescued, and no number gets it again.
+func atMostOnce(s *suite) {
+	s.wantCode("tries of what is tried once", s.engine.QueueCreate(s.ctx, "contradiction", posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAttempts: 3}), posthaste.Invalid)
+	s.wantCode("another mode", s.engine.QueueCreate(s.ctx, "mode", posthaste.QueueOptions{Mode: "twice"}), posthaste.Invalid)
+	s.create(posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+	ids := s.send(300)
+	w := s.register(time.Minute)
+	req := s.request(w, 1)
+	first, err := s.engine.Claim(s.ctx, req)
+	s.must(err)
+	again, err := s.engine.Claim(s.ctx, req)
+	s.must(err)
+	// One, a few, and more than a claim answers by itself.
+	got := slices.Concat(first.Deliveries, again.Deliveries, s.claim(w, 10), s.claim(w, 1000))
+	if !slices.Equal(messageIDs(got), ids) {
+		s.Fatalf("%d messages were handed out, want %d, each once", len(got), len(ids))
+	}
+	for _, d := range got {
+		if !d.AtMostOnce {
+			s.Fatalf("delivery %d does not say that it is settled", d.ID)
+		}
+	}
+	for _, with := range []posthaste.Settlement{done, failed, released} {
+		with.Delivery = got[0].ID
+		_, err := s.engine.Settle(s.ctx, []posthaste.Settlement{with})
+		s.wantCode("settling it as "+string(with.Outcome), err, posthaste.Conflict)
+	}
+	s.wantState(ids[0], posthaste.StateHandedOut)
+	found, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: s.queue, State: posthaste.StateHandedOut, Limit: 1000})
+	s.must(err)
+	if len(found) != len(ids) {
+		s.Errorf("%d messages are listed as handed out, want %d", len(found), len(ids))
+	}
+	left, err := s.engine.Unsettled(s.ctx, w, req.Number+10)
+	s.must(err)
+	if len(left) != 0 {
+		s.Errorf("%d deliveries count as unsettled", len(left))
+	}
+	s.must(s.engine.Unregister(s.ctx, w))
+	if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
+		s.Errorf("%d were rescued, %v", lost, err)
+	}
+	s.none(s.register(time.Minute))
+}
+
+func receivedAtMostOnce(s *suite) {
+	s.create(posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+	ids := s.send(5)
+	got := append(s.receive(2, time.Millisecond), s.receive(10, time.Millisecond)...)
+	if !slices.Equal(messageIDs(got), ids) {
+		s.Fatalf("received %v, want %v", messageIDs(got), ids)
+	}
+	time.Sleep(2 * time.Millisecond) // longer than the lease, which there is not
+	if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
+		s.Errorf("%d were rescued, %v", lost, err)
+	}
+	if more := s.receive(10, time.Minute); len(more) != 0 {
+		s.Errorf("%d were received again", len(more))
+	}
+	_, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.Done}})
+	s.wantCode("acknowledging it", err, posthaste.Conflict)
+	s.wantState(ids[0], posthaste.StateHandedOut)
+}

@@ -1,0 +1,258 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var limiting = []test{
+	{name: "Concurrency", run: concurrency, needsLimits: true},
+	{name: "RateLimit", run: rateLimit, needsLimits: true},
+	{name: "RateLimitHolds", run: rateLimitHolds, needsLimits: true},
+	{name: "KeyConcurrency", run: keyConcurrency, needsLimits: true},
+	{name: "KeyRateLimit", run: keyRateLimit, needsLimits: true},
+	{name: "LimitsChange", run: limitsChange, needsLimits: true},
+	{name: "FairKeys", run: fairKeys, needsLimits: true},
+	{name: "PausedKey", run: pausedKey, needsLimits: true},
+	{name: "BadLimits", run: badLimits, needsLimits: true},
+}
+
+// limited makes the suite's queue with limits.
+func (s *suite) limited(l posthaste.QueueLimits) {
+	s.Helper()
+	o := quick()
+	o.Limits = l
+	s.create(o)
+}
+
+// sendKeys sends one message for each key, in order.
+func (s *suite) sendKeys(keys ...string) []posthaste.MessageID {
+	s.Helper()
+	var messages []posthaste.Message
+	for _, key := range keys {
+		messages = append(messages, posthaste.Message{Queue: s.queue, Key: key, Payload: key})
+	}
+	ids, err := s.engine.Send(s.ctx, messages...)
+	s.must(err)
+	return ids
+}
+
+// atLimit checks that a claim finds the queue's own limits reached.
+func (s *suite) atLimit(w posthaste.WorkerID) posthaste.ClaimReply {
+	s.Helper()
+	reply, err := s.engine.Claim(s.ctx, s.request(w, 10))
+	s.must(err)
+	if len(reply.Deliveries) != 0 || !reply.AtLimit || !reply.Limits {
+		s.Fatalf("at its limit a queue hands out %d, says AtLimit %v and Limits %v", len(reply.Deliveries), reply.AtLimit, reply.Limits)
+	}
+	return reply
+}
+
+// unburnt checks that waiting for a limit counted no attempt.
+func (s *suite) unburnt(deliveries []posthaste.RawDelivery) {
+	s.Helper()
+	for _, d := range deliveries {
+		if d.Attempt != 1 || len(d.Story) != 0 {
+			s.Errorf("message %d comes with attempt %d and story %v", d.MessageID, d.Attempt, d.Story)
+		}
+	}
+}
+
+func concurrency(s *suite) {
+	s.limited(posthaste.QueueLimits{Concurrency: 3})
+	s.send(8)
+	one, other, lost := s.register(time.Minute), s.register(time.Minute), s.register(short)
+	held := s.claimed(one, 2)
+	gone := s.claim(lost, 10)
+	if len(gone) != 1 {
+		s.Fatalf("beside 2 that are in flight %d are handed out, want 1", len(gone))
+	}
+	s.atLimit(other)
+	if got := s.receive(10, time.Minute); len(got) != 0 {
+		s.Fatalf("%d are received over the limit", len(got))
+	}
+	s.settle(done, held[0])
+	got := s.claimed(other, 1)
+	s.atLimit(one)
+	s.unburnt(got)
+	// A dead worker's place comes back with its rescue.
+	s.rescue(1)
+	s.claimed(other, 1)
+	s.atLimit(other)
+}
+
+func rateLimit(s *suite) {
+	s.limited(posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: 2, Per: time.Hour, Burst: 3}})
+	s.send(8)
+	w := s.register(time.Minute)
+	got := append(s.receive(2, time.Minute), s.claim(w, 10)...)
+	if len(got) != 3 {
+		s.Fatalf("%d are handed out at once, want a burst of 3", len(got))
+	}
+	s.settle(done, got...)
+	if reply := s.atLimit(w); reply.NextDue < 20*time.Minute || reply.NextDue > 30*time.Minute {
+		s.Errorf("the next one is told for %s from now, want half an hour", reply.NextDue)
+	}
+	if got := s.receive(10, time.Minute); len(got) != 0 {
+		s.Errorf("%d are received over the limit", len(got))
+	}
+}
+
+func rateLimitHolds(s *suite) {
+	const rate, burst = 100, 10
+	s.limited(posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: rate, Burst: burst}})
+	n := len(s.send(60))
+	w := s.register(time.Minute)
+	var all []posthaste.RawDelivery
+	began := time.Now()
+	s.until("all are handed out", func() bool {
+		got := s.claim(w, 10)
+		all = append(all, got...)
+		if most := rate*time.Since(began).Seconds() + burst; float64(len(all)) > most {
+			s.Fatalf("%d were handed out after %s, %.0f may be", len(all), time.Since(began), most)
+		}
+		return len(all) == n
+	})
+	s.unburnt(all)
+}
+
+func keyConcurrency(s *suite) {
+	s.limited(posthaste.QueueLimits{KeyConcurrency: 2})
+	ids := s.sendKeys("a", "a", "a", "a", "b", "a")
+	w := s.register(time.Minute)
+	got := s.claimed(w, 3)
+	if want := []posthaste.MessageID{ids[0], ids[1], ids[4]}; !slices.Equal(messageIDs(got), want) {
+		s.Fatalf("messages %v are handed out, want %v", messageIDs(got), want)
+	}
+	s.none(w)
+	s.settle(done, got[0])
+	next := s.claimed(w, 1)
+	if next[0].MessageID != ids[2] {
+		s.Errorf("after one of a key message %d came, want the next one, %d", next[0].MessageID, ids[2])
+	}
+	s.unburnt(next)
+	s.none(w)
+}
+
+func keyRateLimit(s *suite) {
+	s.limited(posthaste.QueueLimits{KeyRateLimit: posthaste.Rate{Limit: 1, Per: time.Hour, Burst: 2}})
+	s.sendKeys("a", "a", "a", "b", "a", "b", "b")
+	w := s.register(time.Minute)
+	got := s.claimed(w, 4)
+	count := map[string]int{}
+	for _, d := range got {
+		count[d.Key]++
+	}
+	if count["a"] != 2 || count["b"] != 2 {
+		s.Errorf("of the keys are handed out %v, want 2 each", count)
+	}
+	s.settle(done, got...)
+	s.none(w)
+}
+
+func limitsChange(s *suite) {
+	s.create(quick())
+	s.send(10)
+	w := s.register(time.Minute)
+	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue, posthaste.QueueLimits{Concurrency: 2}))
+	s.claimed(w, 2)
+	s.atLimit(w)
+	limits := posthaste.QueueLimits{Concurrency: 5, RateLimit: posthaste.Rate{Limit: 120, Per: time.Minute, Burst: 7}}
+	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue, limits))
+	queues, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	if is := queues[0].Options.Limits; is.Concurrency != 5 || !is.RateLimit.Is(limits.RateLimit) {
+		s.Errorf("limits %+v are shown, want %+v", is, limits)
+	}
+	s.claimed(w, 3)
+	s.atLimit(w)
+	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue, posthaste.QueueLimits{}))
+	s.claimed(w, 5)
+	s.wantCode("limits of no queue", s.engine.QueueLimit(s.ctx, "ada", "nowhere", limits), posthaste.NotFound)
+	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
+	s.must(err)
+	if len(actions) != 3 || actions[0].Action != "limit" || actions[0].By != "ada" {
+		s.Errorf("recorded are %+v", actions)
+	}
+}
+
+func fairKeys(s *suite) {
+	o := quick()
+	o.Fair = true
+	s.create(o)
+	var keys []string
+	for i := range 300 {
+		keys = append(keys, "large")
+		if i >= 290 {
+			keys = append(keys, fmt.Sprint("small ", i%3))
+		}
+	}
+	s.sendKeys(keys...)
+	w := s.register(time.Minute)
+	large, small := 0, 0
+	s.until("the small ones are handed out", func() bool {
+		for _, d := range s.claim(w, 20) {
+			if d.Key == "large" {
+				large++
+			} else {
+				small++
+			}
+		}
+		return small == 10
+	})
+	if large > 150 {
+		s.Errorf("before 10 messages of other keys %d of one came", large)
+	}
+}
+
+func pausedKey(s *suite) {
+	o := quick()
+	o.Fair = true
+	s.create(o)
+	s.must(s.engine.KeyPause(s.ctx, "ada", s.queue, "a"))
+	s.must(s.engine.KeyPause(s.ctx, "ada", s.queue, "a"))
+	ids := s.sendKeys("a", "b", "a")
+	w := s.register(time.Minute)
+	got := s.claimed(w, 1)
+	if got[0].MessageID != ids[1] {
+		s.Fatalf("message %d came, want that of the other key", got[0].MessageID)
+	}
+	s.none(w)
+	queues, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	if !slices.Equal(queues[0].PausedKeys, []string{"a"}) {
+		s.Errorf("paused are %v", queues[0].PausedKeys)
+	}
+	s.must(s.engine.KeyResume(s.ctx, "bob", s.queue, "a"))
+	s.claimed(w, 2)
+	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
+	s.must(err)
+	if len(actions) != 2 || actions[0].Action != "resume_key" || actions[0].By != "bob" || actions[1].Action != "pause_key" {
+		s.Errorf("recorded are %+v", actions)
+	}
+	s.wantCode("pausing a key of no queue", s.engine.KeyPause(s.ctx, "ada", "nowhere", "a"), posthaste.NotFound)
+	s.wantCode("pausing no key", s.engine.KeyPause(s.ctx, "ada", s.queue, ""), posthaste.Invalid)
+	s.must(s.engine.QueueCreate(s.ctx, "plain", quick()))
+	s.wantCode("pausing a key of a queue that does not look at keys", s.engine.KeyPause(s.ctx, "ada", "plain", "a"), posthaste.Unsupported)
+}
+
+func badLimits(s *suite) {
+	for name, l := range map[string]posthaste.QueueLimits{
+		"a negative concurrency":         {Concurrency: -1},
+		"a rate below zero":              {RateLimit: posthaste.Rate{Limit: -1}},
+		"a burst without a rate":         {RateLimit: posthaste.Rate{Burst: 5}},
+		"a rate in no time":              {KeyRateLimit: posthaste.Rate{Limit: 1, Per: -time.Second}},
+		"more of a key than of all":      {Concurrency: 1, KeyConcurrency: 2},
+		"a key's rate above the queue's": {RateLimit: posthaste.Rate{Limit: 1}, KeyRateLimit: posthaste.Rate{Limit: 2}},
+	} {
+		s.wantCode(name, s.engine.QueueCreate(s.ctx, s.queue, posthaste.QueueOptions{Limits: l}), posthaste.Invalid)
+	}
+	queues, err := s.engine.Queues(s.ctx)
+	s.must(err)
+	if len(queues) != 0 {
+		s.Errorf("after bad limits there are %d queues", len(queues))
+	}
+}

@@ -1,0 +1,203 @@
+package enginetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var scheduling = []test{
+	{name: "Schedules", run: schedules},
+	{name: "ScheduleCron", run: scheduleCron, needsCron: true},
+	{name: "ScheduleBadInput", run: scheduleBadInput},
+	{name: "Ticks", run: ticks},
+}
+
+func (s *suite) scheduleOf(name string) posthaste.ScheduleInfo {
+	s.Helper()
+	infos, err := s.engine.Schedules(s.ctx, name)
+	s.must(err)
+	if len(infos) != 1 || infos[0].Name != name {
+		s.Fatalf("schedule %q is told as %+v", name, infos)
+	}
+	return infos[0]
+}
+
+func (s *suite) every(spec string) posthaste.Schedule {
+	return posthaste.Schedule{Name: "s", Spec: spec, Message: posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a": 1}`), Key: "k", Kind: "kind",
+		Headers: map[string]string{"h": "v"}, Reference: "r", Terms: []string{"t"}}}
+}
+
+// schedules are put, listed, changed, paused, resumed and dropped.
+func schedules(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	put := s.every("every 2 hours")
+	put.CatchUp = posthaste.CatchUpEach
+	next, err := s.engine.SchedulePut(s.ctx, put)
+	s.must(err)
+	is := s.scheduleOf("s")
+	var payload struct{ A int }
+	if err := json.Unmarshal(is.Message.Payload.(json.RawMessage), &payload); err != nil || payload.A != 1 {
+		s.Errorf("its payload is %s", is.Message.Payload)
+	}
+	m := is.Message
+	if m.Queue != s.queue || m.Key != "k" || m.Kind != "kind" || m.Headers["h"] != "v" || m.Reference != "r" || len(m.Terms) != 1 || m.Terms[0] != "t" ||
+		is.Spec != put.Spec || is.TimeZone != "UTC" || is.CatchUp != posthaste.CatchUpEach || is.CreatedAt.IsZero() || !is.PausedAt.IsZero() {
+		s.Errorf("it is told as %+v", is)
+	}
+	if !is.NextAt.Equal(next) || len(is.Upcoming) != 5 || !is.Upcoming[0].Equal(next) || is.Upcoming[1].Sub(next) != 2*time.Hour {
+		s.Errorf("next tick %s, told as %s and %s", next, is.NextAt, is.Upcoming)
+	}
+	w := s.register(time.Minute)
+	beat := func() time.Duration {
+		reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{s.ref()}})
+		s.must(err)
+		return reply.TickIn
+	}
+	if in := beat(); in <= 0 || in > 2*time.Hour {
+		s.Errorf("a heartbeat says that it ticks in %s", in)
+	}
+	reply, err := s.engine.Tick(s.ctx)
+	s.must(err)
+	if reply.Sent+reply.Missed != 0 || reply.TickIn <= 0 || reply.TickIn > 2*time.Hour {
+		s.Errorf("before its time it was ticked: %+v", reply)
+	}
+
+	s.must(s.engine.SchedulePause(s.ctx, "s"))
+	s.must(s.engine.SchedulePause(s.ctx, "s"))
+	put.Message.Key = "other"
+	again, err := s.engine.SchedulePut(s.ctx, put)
+	s.must(err)
+	if is := s.scheduleOf("s"); is.PausedAt.IsZero() || !is.NextAt.IsZero() || len(is.Upcoming) != 0 || is.Message.Key != "other" || !again.Equal(next) {
+		s.Errorf("put again while paused it is told as %+v", is)
+	}
+	if in := beat(); in != 0 {
+		s.Errorf("paused, a heartbeat says that it ticks in %s", in)
+	}
+	resumed, err := s.engine.ScheduleResume(s.ctx, "s")
+	s.must(err)
+	if !resumed.Equal(next) {
+		s.Errorf("resumed, its next tick is %s, want %s", resumed, next)
+	}
+
+	s.must(s.engine.ScheduleDrop(s.ctx, "s"))
+	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 || beat() != 0 {
+		s.Errorf("after the drop: %+v, %v", infos, err)
+	}
+	_, resumeErr := s.engine.ScheduleResume(s.ctx, "s")
+	for what, err := range map[string]error{"drop": s.engine.ScheduleDrop(s.ctx, "s"), "pause": s.engine.SchedulePause(s.ctx, "s"), "resume": resumeErr} {
+		s.wantCode(what+" of a schedule that is not there", err, posthaste.NotFound)
+	}
+
+	_, err = s.engine.SchedulePut(s.ctx, put)
+	s.must(err)
+	s.must(s.engine.QueueDrop(s.ctx, s.queue))
+	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 {
+		s.Errorf("after its queue was dropped: %+v, %v", infos, err)
+	}
+}
+
+func scheduleCron(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	put := s.every("30 2 * * mon-fri")
+	put.TimeZone = "Europe/Berlin"
+	next, err := s.engine.SchedulePut(s.ctx, put)
+	s.must(err)
+	zone, err := time.LoadLocation(put.TimeZone)
+	s.must(err)
+	is := s.scheduleOf("s")
+	for _, t := range append(is.Upcoming, next) {
+		// In the night of a change at 02:00 it is another hour, which is on a Sunday.
+		if local := t.In(zone); local.Format("15:04:05") != "02:30:00" || local.Weekday() == time.Saturday || local.Weekday() == time.Sunday {
+			s.Errorf("it ticks at %s", local)
+		}
+	}
+	put.Spec = "0 0 31 feb *"
+	_, err = s.engine.SchedulePut(s.ctx, put)
+	s.wantCode("a line that never fires", err, posthaste.Invalid)
+	if s.scheduleOf("s").Spec != is.Spec {
+		s.Error("what was refused was stored")
+	}
+}
+
+func scheduleBadInput(s *suite) {
+	s.create(posthaste.QueueOptions{MaxPayload: 100})
+	for what, c := range map[string]struct {
+		change func(*posthaste.Schedule)
+		code   posthaste.Code
+	}{
+		"no name":        {func(p *posthaste.Schedule) { p.Name = "" }, posthaste.Invalid},
+		"name":           {func(p *posthaste.Schedule) { p.Name = "No Good" }, posthaste.Invalid},
+		"interval zero":  {func(p *posthaste.Schedule) { p.Spec = "every 0 seconds" }, posthaste.Invalid},
+		"no interval":    {func(p *posthaste.Schedule) { p.Spec = "every now and then" }, posthaste.Invalid},
+		"zone":           {func(p *posthaste.Schedule) { p.TimeZone = "Europe/Nowhere" }, posthaste.Invalid},
+		"catch up":       {func(p *posthaste.Schedule) { p.CatchUp = "always" }, posthaste.Invalid},
+		"queue":          {func(p *posthaste.Schedule) { p.Message.Queue = "nowhere" }, posthaste.NotFound},
+		"delay":          {func(p *posthaste.Schedule) { p.Message.Delay = time.Second }, posthaste.Invalid},
+		"send at":        {func(p *posthaste.Schedule) { p.Message.SendAt = time.Now() }, posthaste.Invalid},
+		"no wake":        {func(p *posthaste.Schedule) { p.Message.NoWake = true }, posthaste.Invalid},
+		"dedupe key":     {func(p *posthaste.Schedule) { p.Message.DedupeKey = "d" }, posthaste.Invalid},
+		"bytes":          {func(p *posthaste.Schedule) { p.Message.Payload = []byte("x") }, posthaste.Invalid},
+		"broken payload": {func(p *posthaste.Schedule) { p.Message.Payload = json.RawMessage(`{`) }, posthaste.Invalid},
+		"large payload":  {func(p *posthaste.Schedule) { p.Message.Payload = fmt.Sprintf("%0200d", 1) }, posthaste.TooLarge},
+		"long key":       {func(p *posthaste.Schedule) { p.Message.Key = fmt.Sprintf("%0256d", 1) }, posthaste.TooLarge},
+		"tick's headers": {func(p *posthaste.Schedule) { p.Message.Headers = map[string]string{posthaste.HeaderTick: "x"} }, posthaste.Invalid},
+	} {
+		put := s.every("every 1 hour")
+		c.change(&put)
+		_, err := s.engine.SchedulePut(s.ctx, put)
+		s.wantCode(what, err, c.code)
+	}
+	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 {
+		s.Errorf("what was refused was stored: %+v, %v", infos, err)
+	}
+}
+
+// ticks: of several that tick at once, each tick's message is sent by one.
+func ticks(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	put := s.every("every 1 second")
+	put.CatchUp = posthaste.CatchUpEach
+	first, err := s.engine.SchedulePut(s.ctx, put)
+	s.must(err)
+	w := s.register(time.Minute)
+	got := map[string]int{}
+	sent := 0
+	s.until("some ticks are sent", func() bool {
+		var wg sync.WaitGroup
+		var replies [4]posthaste.TickReply
+		var errs [4]error
+		for i := range replies {
+			wg.Go(func() { replies[i], errs[i] = s.engine.Tick(s.ctx) })
+		}
+		wg.Wait()
+		for i, r := range replies {
+			s.must(errs[i])
+			sent += r.Sent
+			if r.Missed != 0 {
+				s.Fatalf("%d ticks were missed", r.Missed)
+			}
+		}
+		return sent >= 3
+	})
+	s.must(s.engine.SchedulePause(s.ctx, "s"))
+	is := s.scheduleOf("s")
+	for _, d := range s.claimed(w, sent) {
+		got[d.Headers[posthaste.HeaderTick]]++
+		if d.Headers[posthaste.HeaderSchedule] != "s" || d.Headers["h"] != "v" || d.Key != "k" || d.Kind != "kind" || d.Reference != "r" {
+			s.Errorf("a tick's message is %+v", d)
+		}
+	}
+	s.none(w)
+	for i := range sent {
+		if at := first.Add(time.Duration(i) * time.Second).Format(time.RFC3339); got[at] != 1 {
+			s.Errorf("the tick at %s became %d messages: %v", at, got[at], got)
+		}
+	}
+	if last := first.Add(time.Duration(sent-1) * time.Second); is.Sent != int64(sent) || is.Missed != 0 || !is.LastTick.Equal(last) || is.LastMessage == 0 || is.LastSentAt.Before(last) {
+		s.Errorf("after %d ticks it is told as %+v", sent, is)
+	}
+}

@@ -1,0 +1,245 @@
+package enginetest
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var withdrawing = []test{
+	{name: "Cancel", run: cancel},
+	{name: "Reschedule", run: reschedule},
+	{name: "Purge", run: purge},
+	{name: "LastSubscription", run: lastSubscription},
+	{name: "Subscriptions", run: subscriptions, needsSubscriptions: true},
+	{name: "Filter", run: filter, needsSubscriptions: true},
+	{name: "SubscribeRefusals", run: subscribeRefusals, needsSubscriptions: true},
+	{name: "Doctor", run: doctor},
+	{name: "Vitals", run: vitals},
+}
+
+// receiveAll receives all there is for a subscription, as message ids, ascending.
+func (s *suite) receiveAll(subscription string) (ids []posthaste.MessageID) {
+	s.Helper()
+	for {
+		got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: subscription}, Max: 100, Lease: time.Minute})
+		s.must(err)
+		if len(got) == 0 {
+			slices.Sort(ids)
+			return ids
+		}
+		for _, d := range got {
+			ids = append(ids, d.MessageID)
+		}
+	}
+}
+
+func (s *suite) want(what string, got, want []posthaste.MessageID) {
+	s.Helper()
+	if !slices.Equal(got, want) {
+		s.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func cancel(s *suite) {
+	s.create(quick())
+	ids := s.send(5)
+	later, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour})
+	s.must(err)
+	told := func(id posthaste.MessageID, inTime bool, state posthaste.State) {
+		s.Helper()
+		got, err := s.engine.Cancel(s.ctx, "ada", id)
+		s.must(err)
+		if want := []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime, State: state}}; !slices.Equal(got, want) {
+			s.Errorf("cancelling message %d answered %+v, want %+v", id, got, want)
+		}
+		info, err := s.engine.Message(s.ctx, id)
+		s.must(err)
+		if info.Subscriptions[0].State != state {
+			s.Errorf("message %d is %s, want %s", id, info.Subscriptions[0].State, state)
+		}
+	}
+	told(ids[1], true, posthaste.StateCancelled)
+	told(ids[3], true, posthaste.StateCancelled)
+	told(ids[1], true, posthaste.StateCancelled)
+	told(later[0], true, posthaste.StateCancelled)
+	s.want("received", s.receiveAll(""), []posthaste.MessageID{ids[0], ids[2], ids[4]})
+	told(ids[0], false, posthaste.StateRunning)
+	_, err = s.engine.Cancel(s.ctx, "ada", 1<<40)
+	s.wantCode("an unknown id", err, posthaste.NotFound)
+	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
+	s.must(err)
+	if len(actions) != 3 || actions[0].By != "ada" || actions[0].Action != "cancel" || actions[0].MessageID != later[0] {
+		s.Errorf("on record is %+v", actions)
+	}
+}
+
+func reschedule(s *suite) {
+	s.create(quick())
+	ids := s.send(2)
+	move := func(id posthaste.MessageID, at time.Time) bool {
+		s.Helper()
+		got, err := s.engine.Reschedule(s.ctx, "ada", id, at)
+		s.must(err)
+		return len(got) == 1 && got[0].InTime
+	}
+	if !move(ids[0], time.Now().Add(time.Hour)) {
+		s.Error("it was not in time")
+	}
+	s.want("before its time", s.receiveAll(""), ids[1:])
+	if move(ids[1], time.Now()) {
+		s.Error("what is handed out was moved")
+	}
+	if !move(ids[0], time.Now().Add(-time.Second)) {
+		s.Error("it was not in time the second time")
+	}
+	s.want("at its time", s.receiveAll(""), ids[:1])
+	_, err := s.engine.Reschedule(s.ctx, "ada", 1<<40, time.Now())
+	s.wantCode("an unknown id", err, posthaste.NotFound)
+}
+
+func purge(s *suite) {
+	s.create(quick())
+	first := s.send(3)
+	w := s.register(time.Minute)
+	held := s.claimed(w, 1)
+	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour})
+	s.must(err)
+	got, err := s.engine.QueuePurge(s.ctx, "ada", s.queue)
+	s.must(err)
+	if want := []posthaste.Purged{{Subscription: posthaste.DefaultSubscription, Messages: 3}}; !slices.Equal(got, want) {
+		s.Errorf("it purged %+v, want %+v", got, want)
+	}
+	after := s.send(1)
+	s.want("after it", s.receiveAll(""), after)
+	if info, err := s.engine.Message(s.ctx, first[2]); err != nil || info.Subscriptions[0].State != posthaste.StateCancelled {
+		s.Errorf("a purged message is %+v, %v", info.Subscriptions, err)
+	}
+	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.Done}})
+	s.must(err)
+	if !results[0].Settled {
+		s.Error("what was handed out before cannot be settled")
+	}
+	_, err = s.engine.QueuePurge(s.ctx, "ada", "nowhere")
+	s.wantCode("an unknown queue", err, posthaste.NotFound)
+}
+
+func lastSubscription(s *suite) {
+	s.create(quick())
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, posthaste.DefaultSubscription, posthaste.SubscriptionOptions{}))
+	s.wantCode("ending the only one", s.engine.QueueUnsubscribe(s.ctx, "ada", s.queue, posthaste.DefaultSubscription), posthaste.Conflict)
+	s.wantCode("ending an unknown one", s.engine.QueueUnsubscribe(s.ctx, "ada", s.queue, "unknown"), posthaste.NotFound)
+	s.wantCode("ending one of an unknown queue", s.engine.QueueUnsubscribe(s.ctx, "ada", "nowhere", "x"), posthaste.NotFound)
+	s.wantCode("making one of an unknown queue", s.engine.QueueSubscribe(s.ctx, "ada", "nowhere", "x", posthaste.SubscriptionOptions{}), posthaste.NotFound)
+}
+
+func subscriptions(s *suite) {
+	s.create(quick())
+	before := s.send(2)
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "now", posthaste.SubscriptionOptions{}))
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "oldest", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
+	after := s.send(2)
+	all := slices.Concat(before, after)
+	s.want("default", s.receiveAll(""), all)
+	s.want("now", s.receiveAll("now"), after)
+	got, err := s.engine.Cancel(s.ctx, "ada", all[0])
+	s.must(err)
+	if want := []posthaste.Withdrawal{{Subscription: "default", State: posthaste.StateRunning}, {Subscription: "oldest", InTime: true, State: posthaste.StateCancelled}}; !slices.Equal(got, want) {
+		s.Errorf("cancelling told %+v, want %+v", got, want)
+	}
+	s.want("oldest", s.receiveAll("oldest"), all[1:])
+	s.must(s.engine.QueueUnsubscribe(s.ctx, "ada", s.queue, "now"))
+	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "now"}, Max: 1, Lease: time.Minute})
+	s.wantCode("receiving for one that has ended", err, posthaste.NotFound)
+	infos, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	if len(infos) != 1 || len(infos[0].Subscriptions) != 2 {
+		s.Errorf("the queue is told as %+v", infos)
+	}
+}
+
+func filter(s *suite) {
+	s.create(quick())
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "some", posthaste.SubscriptionOptions{
+		Filter: posthaste.Filter{Kinds: []string{"paid", "made"}, Headers: map[string][]string{"region": {"eu"}}}}))
+	var want []posthaste.MessageID
+	for _, kind := range []string{"paid", "made", "gone"} {
+		for _, region := range []string{"eu", "us"} {
+			for _, delay := range []time.Duration{0, time.Microsecond} {
+				ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Kind: kind, Headers: map[string]string{"region": region}, Delay: delay})
+				s.must(err)
+				if kind != "gone" && region == "eu" {
+					want = append(want, ids...)
+				}
+			}
+		}
+	}
+	s.want("received", s.receiveAll("some"), want)
+	if all := s.receiveAll(""); len(all) != 12 {
+		s.Errorf("default received %d, want 12", len(all))
+	}
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", posthaste.SubscriptionOptions{MaxLag: 36 * time.Hour}))
+	infos, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	for _, info := range infos[0].Subscriptions {
+		f, lag := info.Filter, time.Duration(0)
+		if info.Name == "short" {
+			lag = 36 * time.Hour
+		}
+		filtered := slices.Equal(slices.Sorted(slices.Values(f.Kinds)), []string{"made", "paid"}) && maps.EqualFunc(f.Headers, map[string][]string{"region": {"eu"}}, slices.Equal)
+		if info.MaxLag != lag || filtered != (info.Name == "some") || !filtered && len(f.Kinds)+len(f.Headers) > 0 {
+			s.Errorf("subscription %s is told with %+v and %s", info.Name, f, info.MaxLag)
+		}
+	}
+}
+
+func subscribeRefusals(s *suite) {
+	s.create(quick())
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", posthaste.SubscriptionOptions{MaxLag: time.Hour}))
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", posthaste.SubscriptionOptions{MaxLag: time.Hour}))
+	for what, o := range map[string]posthaste.SubscriptionOptions{
+		"other options": {}, "another filter": {MaxLag: time.Hour, Filter: posthaste.Filter{Kinds: []string{"x"}}},
+	} {
+		s.wantCode(what, s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", o), posthaste.Conflict)
+	}
+	for what, o := range map[string]posthaste.SubscriptionOptions{
+		"from": {From: "tomorrow"}, "contradiction": {From: posthaste.FromOldest, Scheduled: true}, "max_lag": {MaxLag: -time.Second},
+		"headers": {Filter: posthaste.Filter{Headers: map[string][]string{"x": {}}}},
+	} {
+		s.wantCode("bad "+what, s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "b", o), posthaste.Invalid)
+	}
+	s.wantCode("a bad name", s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "No Good", posthaste.SubscriptionOptions{}), posthaste.Invalid)
+	infos, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	if len(infos[0].Subscriptions) != 2 {
+		s.Errorf("what was refused is there: %+v", infos[0].Subscriptions)
+	}
+}
+
+func vitals(s *suite) {
+	before, err := s.engine.Vitals(s.ctx)
+	s.must(err)
+	worker, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "vital", Lease: time.Minute})
+	s.must(err)
+	v, err := s.engine.Vitals(s.ctx)
+	s.must(err)
+	if v.Workers != before.Workers+1 || v.OverdueWorkers != 0 || v.HeartbeatAge < 0 || v.SlotsFree < v.SlotsWanted {
+		s.Errorf("with one more worker: %+v, and before %+v", v, before)
+	}
+	s.must(s.engine.Unregister(s.ctx, worker))
+}
+
+func doctor(s *suite) {
+	s.create(quick())
+	s.send(3)
+	found, err := s.engine.Doctor(s.ctx)
+	s.must(err)
+	for _, f := range found {
+		// The settings are the database's own: tests may run without durability.
+		if f.Fault && f.Check != "settings" || f.Check == "" || f.Message == "" {
+			s.Errorf("found in good health: %+v", f)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// At most once: workers are killed with some in flight. Executed and lost ones
+// are all, no more are lost than were in flight, and none runs twice.
+func TestDS6_AtMostOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+	total := size(600, 6000)
+	ids := s.send(q, total)
+	conn := s.conn()
+	var killed []string
+	for range 3 {
+		c := s.spawn(task{Role: "worker", Queue: q, Concurrency: 4, Lease: time.Second, Work: 5 * time.Millisecond})
+		s.until("it is in the middle of its work", func() bool { return s.lines(c.name) >= 40 })
+		c.kill()
+		killed = append(killed, c.name)
+	}
+	r := s.recorder()
+	s.work(q, r, worker.Config{}, nothing)
+	s.until("nothing is left to hand out", func() bool {
+		return one[int](s, conn, `select coalesce(sum(c.places), 0)::int from posthaste.claims c`) == total
+	})
+	s.settled(q)
+	// Only now, for a claim may have been committed after its worker's death.
+	inFlight := 0
+	for _, name := range killed {
+		handled := 0
+		for _, e := range s.history() {
+			if e.Process == name && e.Kind == history.Handled {
+				handled++
+			}
+		}
+		handed := one[int](s, conn, `select coalesce(sum(c.places), 0)::int from posthaste.claims c join posthaste.registrations r on r.id = c.holder where r.name = $1`, name)
+		if handed <= handled {
+			t.Fatalf("%s was handed %d and handled %d: none was in flight", name, handed, handled)
+		}
+		inFlight += handed - handled
+	}
+	// Rescue finds nothing, however often it looks.
+	for range 3 {
+		if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
+			t.Errorf("%d were rescued, %v", lost, err)
+		}
+	}
+	s.until("all that live workers got is handled", func() bool {
+		return len(history.IDs(s.history(), history.Handled))+inFlight >= total
+	})
+	events := s.history()
+	executed := history.IDs(events, history.Handled)
+	slices.Sort(executed)
+	executed = slices.Compact(executed)
+	s.must(history.Merge(history.Once(events), history.NoOther(ids, events), history.Attempts(events, 1)))
+	if lost := total - len(executed); lost > inFlight {
+		t.Errorf("%d were lost, and %d in flight", lost, inFlight)
+	}
+	for _, id := range []posthaste.MessageID{ids[0], ids[total-1]} {
+		if state := s.state(id).State; state != posthaste.StateHandedOut {
+			t.Errorf("message %d is %s, want %s: nobody knows more", id, state, posthaste.StateHandedOut)
+		}
+	}
+}

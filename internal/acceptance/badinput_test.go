@@ -1,0 +1,165 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// What cannot be meant is refused in SQL, Go and over HTTP alike, by the field's
+// name and with the code that says whose turn it is, and changes nothing. The
+// command line's scripts (queue, schedule, subscription, dead) do the same.
+func TestBadInputIsRefusedEverywhere(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	a := s.http()
+	conn := s.conn()
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		_, err := conn.Exec(s.ctx, sql, args...)
+		s.must(err)
+	}
+	exec(`select posthaste.create_queue('jobs', '{"max_attempts": 1}'), posthaste.create_queue('steps', '{"ordered": true}')`)
+	exec(`select posthaste.subscribe('jobs', 'audit', '{"filter": {"kind": "paid"}}')`)
+	// A message that was dead and is replayed by now.
+	exec(`select posthaste.fail(r.delivery_id, 'no', '{"permanent": true}') from (select posthaste.send('jobs', '1')) x, posthaste.receive('jobs', 1, '1 hour') r`)
+	var replayed int64
+	s.must(conn.QueryRow(s.ctx, `select posthaste.send('jobs', '1')`).Scan(&replayed))
+	exec(`select posthaste.fail(delivery_id, 'no', '{"permanent": true}') from posthaste.receive('jobs', 1, '1 hour')`)
+	exec(`select posthaste.replay(array[$1::bigint])`, replayed)
+
+	long, huge := strings.Repeat("k", 256), strings.Repeat("k", 1<<20)
+	create := func(o posthaste.QueueOptions) func() error {
+		return func() error { return s.engine.QueueCreate(s.ctx, "new", o) }
+	}
+	send := func(m posthaste.Message) func() error {
+		return func() error { _, err := s.client.Send(s.ctx, m); return err }
+	}
+	subscribe := func(name string, o posthaste.SubscriptionOptions) func() error {
+		return func() error { return s.engine.QueueSubscribe(s.ctx, "ada", "jobs", name, o) }
+	}
+	schedule := func(x posthaste.Schedule) func() error {
+		x.Name, x.Message = "new", posthaste.Message{Queue: "jobs", Payload: 1}
+		return func() error { _, err := s.engine.SchedulePut(s.ctx, x); return err }
+	}
+	const none = 1 << 40
+	for _, c := range []struct {
+		what, field  string
+		code         posthaste.Code
+		sql          string
+		args         []any
+		do           func() error
+		method, path string
+		body         string
+		sqf          string // how SQL says it, where that is no error
+	}{
+		{what: "at most once, tried three times", field: "max_attempts", code: posthaste.Invalid,
+			sql: `select posthaste.create_queue('new', '{"mode": "at_most_once", "max_attempts": 3}')`,
+			do:  create(posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAttempts: 3}), method: "PUT", path: "/v1/queues/new", body: `{"mode": "at_most_once", "max_attempts": 3}`},
+		{what: "a payload kept without a retention", field: "retain_payload", code: posthaste.Invalid,
+			sql: `select posthaste.create_queue('new', '{"retain_payload": true}')`,
+			do:  create(posthaste.QueueOptions{RetainPayload: true}), method: "PUT", path: "/v1/queues/new", body: `{"retain_payload": true}`},
+		{what: "a key that stops where nothing is in order", field: "on_dead", code: posthaste.Invalid,
+			sql: `select posthaste.create_queue('new', '{"on_dead": "stop"}')`,
+			do:  create(posthaste.QueueOptions{StopOnDead: true}), method: "PUT", path: "/v1/queues/new", body: `{"on_dead": "stop"}`},
+		{what: "order, and several of a key at a time", field: "key_concurrency", code: posthaste.Invalid,
+			sql: `select posthaste.create_queue('new', '{"ordered": true, "key_concurrency": 2}')`,
+			do:  create(posthaste.QueueOptions{Ordered: true, Limits: posthaste.QueueLimits{KeyConcurrency: 2}}), method: "PUT", path: "/v1/queues/new", body: `{"ordered": true, "key_concurrency": 2}`},
+		{what: "a limit that lets nothing through", field: "concurrency", code: posthaste.Invalid,
+			sql: `select posthaste.create_queue('new', '{"concurrency": 0}')`,
+			do:  create(posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: -1}}), method: "PUT", path: "/v1/queues/new", body: `{"concurrency": 0}`},
+		{what: "other options than it has", field: "name", code: posthaste.Conflict,
+			sql: `select posthaste.create_queue('jobs', '{"max_attempts": 2}')`,
+			do:  func() error { return s.engine.QueueCreate(s.ctx, "jobs", posthaste.QueueOptions{MaxAttempts: 2}) }, method: "PUT", path: "/v1/queues/jobs", body: `{"max_attempts": 2}`},
+		{what: "a key of 256 bytes", field: "key", code: posthaste.TooLarge,
+			sql: `select posthaste.send('jobs', '1', jsonb_build_object('key', $1::text))`, args: []any{long},
+			do: send(posthaste.Message{Queue: "jobs", Payload: 1, Key: long}), method: "POST", path: "/v1/queues/jobs/messages", body: `{"payload": 1, "key": "` + long + `"}`},
+		{what: "a key of 1 MiB", field: "key", code: posthaste.TooLarge,
+			sql: `select posthaste.send('jobs', '1', jsonb_build_object('key', $1::text))`, args: []any{huge},
+			do: send(posthaste.Message{Queue: "jobs", Payload: 1, Key: huge}), method: "POST", path: "/v1/queues/jobs/messages", body: `{"payload": 1, "key": "` + huge + `"}`},
+		{what: "an ordered message of no key", field: "key", code: posthaste.Invalid,
+			sql: `select posthaste.send('steps', '1')`,
+			do:  send(posthaste.Message{Queue: "steps", Payload: 1}), method: "POST", path: "/v1/queues/steps/messages", body: `{"payload": 1}`},
+		{what: "a priority that there is not", field: "priority", code: posthaste.Invalid,
+			sql: `select posthaste.send('jobs', '1', '{"priority": 4}')`,
+			do:  send(posthaste.Message{Queue: "jobs", Payload: 1, Priority: 4}), method: "POST", path: "/v1/queues/jobs/messages", body: `{"payload": 1, "priority": 4}`},
+		{what: "a line that never ticks", field: "spec", code: posthaste.Invalid,
+			sql: `select posthaste.schedule_put('new', 'jobs', '0 0 31 2 *', '1')`,
+			do:  schedule(posthaste.Schedule{Spec: "0 0 31 2 *"}), method: "PUT", path: "/v1/schedules/new", body: `{"queue": "jobs", "spec": "0 0 31 2 *", "payload": 1}`},
+		{what: "a zone that there is not", field: "time_zone", code: posthaste.Invalid,
+			sql: `select posthaste.schedule_put('new', 'jobs', '@daily', '1', '{"time_zone": "Europe/Nowhere"}')`,
+			do:  schedule(posthaste.Schedule{Spec: "@daily", TimeZone: "Europe/Nowhere"}), method: "PUT", path: "/v1/schedules/new", body: `{"queue": "jobs", "spec": "@daily", "time_zone": "Europe/Nowhere", "payload": 1}`},
+		{what: "a filter that is none", field: "filter", code: posthaste.Invalid,
+			sql: `select posthaste.subscribe('jobs', 'new', '{"filter": {"headers": {}}}')`,
+			do:  subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Headers: map[string][]string{"region": {}}}}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {}}`},
+		{what: "the oldest, and what is scheduled", field: "scheduled", code: posthaste.Invalid,
+			sql: `select posthaste.subscribe('jobs', 'new', '{"from": "oldest", "scheduled": true}')`,
+			do:  subscribe("new", posthaste.SubscriptionOptions{From: posthaste.FromOldest, Scheduled: true}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"from": "oldest", "scheduled": true}`},
+		{what: "another filter than it has", field: "subscription", code: posthaste.Conflict,
+			sql: `select posthaste.subscribe('jobs', 'audit', '{}')`,
+			do:  subscribe("audit", posthaste.SubscriptionOptions{}), method: "POST", path: "/v1/queues/jobs/subscriptions/audit", body: `{}`},
+		{what: "cancelling what is not there", field: "id", code: posthaste.NotFound,
+			sql: `select posthaste.cancel($1)`, args: []any{none},
+			do:     func() error { _, err := s.engine.Cancel(s.ctx, "ada", none); return err },
+			method: "DELETE", path: fmt.Sprintf("/v1/messages/%d", none)},
+		{what: "moving what is not there", field: "id", code: posthaste.NotFound,
+			sql: `select posthaste.reschedule($1, now())`, args: []any{none},
+			do:     func() error { _, err := s.engine.Reschedule(s.ctx, "ada", none, time.Now()); return err },
+			method: "POST", path: fmt.Sprintf("/v1/messages/%d/reschedule", none), body: `{"send_at": "2030-01-31T12:00:00Z"}`},
+		// SQL and Go answer with the ids that were dead letters: none.
+		{what: "replaying what was replayed", field: "ids", code: posthaste.NotFound,
+			sql: `select 1 / count(*) from posthaste.replay(array[$1::bigint])`, args: []any{replayed}, sqf: "none",
+			do: func() error {
+				if were, err := s.engine.Replay(s.ctx, "ada", posthaste.MessageID(replayed)); err != nil || len(were) > 0 {
+					return fmt.Errorf("replayed %v (%w)", were, err)
+				}
+				return &posthaste.Error{Code: posthaste.NotFound, Field: "ids"}
+			},
+			method: "POST", path: "/v1/dead-letters/replay", body: fmt.Sprintf(`{"ids": ["%d"]}`, replayed)},
+	} {
+		t.Run(strings.ReplaceAll(c.what, " ", "_"), func(t *testing.T) {
+			const kept = `select concat_ws(' ', (select count(*) from posthaste.queue_settings), (select count(*) from posthaste.subscriptions), (select count(*) from posthaste.entries),
+				(select count(*) from posthaste.schedule_settings), (select count(*) from posthaste.dead_letter_entries), (select count(*) from posthaste.action_records), (select count(*) from posthaste.cancelled))`
+			var before, after string
+			s.must(conn.QueryRow(s.ctx, kept).Scan(&before))
+			_, err := conn.Exec(s.ctx, c.sql, c.args...)
+			codes := map[posthaste.Code]string{posthaste.Invalid: "PH400", posthaste.NotFound: "PH404", posthaste.Conflict: "PH409", posthaste.TooLarge: "PH413"}
+			var pg *pgconn.PgError
+			switch {
+			case !errors.As(err, &pg):
+				t.Errorf("SQL: %v", err)
+			case c.sqf == "none":
+				if pg.Code != "22012" { // that is the count's
+					t.Errorf("SQL: %s %s", pg.Code, pg.Message)
+				}
+			case pg.Code != codes[c.code] || pg.ColumnName != c.field || len(pg.Message) > 400:
+				t.Errorf("SQL: %s %q: %.500s", pg.Code, pg.ColumnName, pg.Message)
+			}
+			var e *posthaste.Error
+			if err := c.do(); !errors.As(err, &e) || e.Code != c.code || e.Field != c.field || len(e.Message) > 400 {
+				t.Errorf("Go: %.500v, %+v", err, e)
+			}
+			got := a.call(c.method, c.path, c.body)
+			var told struct {
+				Detail string
+				Errors []struct{ Field string }
+			}
+			if err := json.Unmarshal(got.body, &told); err != nil || got.status != map[posthaste.Code]int{posthaste.Invalid: 400, posthaste.NotFound: 404, posthaste.Conflict: 409, posthaste.TooLarge: 413}[c.code] || told.Detail == "" || len(got.body) > 1000 {
+				t.Errorf("HTTP: %d %.500s", got.status, got.body)
+			}
+			s.must(conn.QueryRow(s.ctx, kept).Scan(&after))
+			if before != after {
+				t.Errorf("something was changed: %s, %s", before, after)
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// A process is stopped in the middle of a message, and declared lost. What it
+// says when it goes on comes too late; the new attempt was not handed out yet and
+// is withdrawn, so nothing happens twice.
+func TestDU5_LateAckWithdraws(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{})
+	late := s.spawn(task{Role: "worker", Queue: q, Concurrency: 1, Lease: 10 * time.Minute, Work: 3 * time.Second})
+	id := s.send(q, 1)[0]
+	s.until("the message runs", func() bool { return len(history.IDs(s.history(), history.Started)) == 1 })
+	s.must(late.cmd.Process.Signal(syscall.SIGSTOP))
+	if len(history.IDs(s.history(), history.Handled)) > 0 {
+		t.Fatal("it was not stopped in the middle of its 3 s")
+	}
+	s.must(s.engine.QueuePause(s.ctx, "test", q)) // nobody takes the new attempt
+	s.lose(late)
+	s.until("what it held is rescued", func() bool {
+		_, err := s.engine.Rescue(s.ctx)
+		s.must(err)
+		return s.state(id).State == posthaste.StateRetrying
+	})
+	s.must(late.cmd.Process.Signal(syscall.SIGCONT))
+	s.until("its late ack has ended the message", func() bool { return s.state(id).State == posthaste.StateDone })
+	s.must(s.engine.QueueResume(s.ctx, "test", q))
+	other := s.recorder()
+	s.work(q, other, worker.Config{}, nothing)
+	after := s.send(q, 1)[0]
+	s.until("what was sent after it is done", func() bool { return s.state(after).State == posthaste.StateDone })
+	s.settled(q)
+	events := s.history()
+	s.must(history.Merge(history.EveryOne([]posthaste.MessageID{id, after}, events), history.Once(events)))
+	if a := s.state(id).Attempts; len(a) != 1 || a[0].Outcome != posthaste.Lost || a[0].Worker != late.name {
+		t.Errorf("its story tells %+v", a)
+	}
+}
+
+// The new attempt was handed out already: then the late ack changes nothing, is
+// refused, and both show in the story.
+func TestDU5_LateAckIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{})
+	id := s.send(q, 1)[0]
+	receive := func(lease time.Duration) posthaste.DeliveryID {
+		t.Helper()
+		var got []posthaste.RawDelivery
+		s.until("it is handed out", func() (ok bool) {
+			var err error
+			got, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: lease})
+			s.must(err)
+			return len(got) == 1
+		})
+		return got[0].ID
+	}
+	first := receive(time.Millisecond)
+	second := receive(time.Minute)
+	for _, c := range []struct {
+		delivery posthaste.DeliveryID
+		settled  bool
+	}{{first, false}, {second, true}, {first, false}, {second, false}} {
+		results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: c.delivery, Outcome: posthaste.Done}})
+		s.must(err)
+		if results[0].Settled != c.settled {
+			t.Errorf("delivery %s of %s and %s was settled: %t", c.delivery, first, second, results[0].Settled)
+		}
+	}
+	state := s.state(id)
+	if a := state.Attempts; state.State != posthaste.StateDone || len(a) != 2 || a[0].Outcome != posthaste.Lost || a[1].Outcome != posthaste.Done {
+		t.Errorf("it is %s, and its story tells %+v", state.State, a)
+	}
+}
+
+// lose lets the time of a child's lease pass.
+func (s *stage) lose(c *child) {
+	s.Helper()
+	_, err := s.conn().Exec(s.ctx, "update posthaste.registrations set heartbeat_at = '-infinity', lease = '0' where name = $1", c.name)
+	s.must(err)
+}

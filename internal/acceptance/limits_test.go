@@ -1,0 +1,191 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/catcher"
+	"github.com/posthaste-mq/posthaste/sink/smtp"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// handout is when how many deliveries were handed out, by the database's clock.
+type handout struct {
+	at float64
+	n  int
+}
+
+// handouts are those of a queue, in order.
+func (s *stage) handouts(queue string) (all []handout) {
+	s.Helper()
+	rows, err := s.conn().Query(s.ctx, `select extract(epoch from c.at)::float8, c.places - coalesce(bit_count(c.withheld), 0)::int
+		from posthaste.claims c join posthaste.queue_settings q on q.id = c.reader >> 20
+		where q.name = $1 and c.places > 0 order by c.at`, queue)
+	s.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var h handout
+		s.must(rows.Scan(&h.at, &h.n))
+		all = append(all, h)
+	}
+	s.must(rows.Err())
+	return all
+}
+
+// checkRate holds that in no span of time more was handed out than the rate
+// allows, and that from the first on, but for the burst, it was as much as it
+// allows, within 5 %. Machines that stall are slower by as much as they stalled.
+func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Duration) {
+	s.Helper()
+	total := 0.0
+	for i := range all {
+		n := 0.0
+		for j := i; j < len(all); j++ {
+			n += float64(all[j].n)
+			if span := all[j].at - all[i].at; n > rate*(span+0.02+stalled.Seconds())+burst { // tokens are counted a little earlier
+				s.Fatalf("%.0f were handed out within %.3f s, %.1f may be", n, span, rate*span+burst)
+			}
+		}
+		total += float64(all[i].n)
+	}
+	took := all[len(all)-1].at - all[0].at
+	least := (total - burst) / rate
+	s.Logf("%.0f in %.2f s, that is %.1f/s after the burst; stalls of %s", total, took, (total-burst)/took, stalled)
+	if took > least*1.05+stalled.Seconds() {
+		s.Errorf("%.0f took %.2f s, at %.0f/s it is %.2f s", total, took, rate, least)
+	}
+}
+
+// stalls measures for how long the machine stood still, in pauses above 20 ms.
+func (s *stage) stalls() (total func() time.Duration) {
+	var sum atomic.Int64
+	ctx, stop := context.WithCancel(s.ctx)
+	s.Cleanup(stop)
+	go func() {
+		for last := time.Now(); ctx.Err() == nil; {
+			time.Sleep(5 * time.Millisecond)
+			if gap := time.Since(last); gap > 20*time.Millisecond {
+				sum.Add(int64(gap))
+			}
+			last = time.Now()
+		}
+	}()
+	return func() time.Duration { return time.Duration(sum.Load()) }
+}
+
+// EM3: mails leave at the rate that was set while they waited, over several
+// workers, and no lease runs out meanwhile.
+func TestEM3_MailsAtARate(t *testing.T) {
+	t.Parallel()
+	p := newPost(t, time.Minute)
+	limits := posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: 50, Burst: 25}}
+	p.must(p.engine.QueueLimit(p.ctx, "ada", email.Queue, limits))
+	sink, err := smtp.New(smtp.Config{URL: "smtp://" + p.server.Addr() + "?tls=none"})
+	p.must(err)
+	t.Cleanup(func() { _ = sink.Close() })
+	w := worker.New(p.open(), worker.Config{Logger: p.log, Lease: time.Second})
+	worker.HandleSink(w, email.Queue, sink)
+	p.run(w)
+	stalled := p.stalls()
+	var mails []posthaste.Message
+	for i := range size(225, 1500) {
+		m := simple(fmt.Sprintf("m%d@example.com", i))
+		mails = append(mails, posthaste.Message{Queue: email.Queue, Payload: m})
+	}
+	_, err = p.client.Send(p.ctx, mails...)
+	p.must(err)
+	p.must(p.server.Wait(p.ctx, func(all []catcher.Mail) bool { return len(all) == len(mails) }))
+	p.checkRate(p.handouts(email.Queue), 50, 25, stalled())
+	conn := p.conn()
+	if n := one[int](p.stage, conn, `select count(*)::int from posthaste.outcomes where outcome in ('lost', 'retried', 'released')`); n != 0 {
+		t.Errorf("%d attempts ended in another way than done", n)
+	}
+	if n := one[int](p.stage, conn, `select count(*)::int from posthaste.entries where attempt > 1`); n != 0 {
+		t.Errorf("%d attempts were burnt", n)
+	}
+}
+
+// A queue's concurrency holds over all workers, and all is handled.
+func TestConcurrencyOverWorkers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 5}})
+	var running, most, handled atomic.Int64
+	for range 3 {
+		s.work(q, s.recorder(), worker.Config{Concurrency: 4}, func(context.Context, posthaste.RawDelivery) error {
+			n := running.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			time.Sleep(5 * time.Millisecond)
+			running.Add(-1)
+			handled.Add(1)
+			return nil
+		})
+	}
+	n := int64(len(s.send(q, size(300, 5000))))
+	s.until("all are handled", func() bool { return handled.Load() == n })
+	if m := most.Load(); m > 5 {
+		t.Errorf("%d ran at a time, 5 may", m)
+	} else if m < 3 {
+		t.Errorf("only %d ran at a time", m)
+	}
+}
+
+// woken counts how often sleeps ended.
+type woken struct{ n atomic.Int64 }
+
+func (w *woken) Event(_ context.Context, e posthaste.Event) {
+	if e.Kind == posthaste.EventWoken {
+		w.n.Add(1)
+	}
+}
+
+// A worker that waits for a free place does not poll, is not woken by what is
+// sent, and is woken when the place is free.
+func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 1}})
+	s.send(q, 2)
+	held, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 10, Lease: time.Hour})
+	s.must(err)
+	if len(held) != 1 {
+		t.Fatalf("%d were handed out, 1 may be", len(held))
+	}
+	var wakes woken
+	handled := make(chan struct{}, 1)
+	s.work(q, s.recorder(), worker.Config{Telemetry: &wakes}, func(context.Context, posthaste.RawDelivery) error {
+		handled <- struct{}{}
+		return nil
+	})
+	conn := s.conn()
+	const waits = `select exists (select from posthaste.limit_states where full_since < clock_timestamp() - interval '3 seconds')`
+	s.until("it waits for long", func() bool {
+		s.send(q, 1)
+		time.Sleep(20 * time.Millisecond)
+		return one[bool](s, conn, waits)
+	})
+	if n := wakes.n.Load(); n > 20 {
+		t.Errorf("in 3 s of waiting it was woken %d times", n)
+	}
+	select {
+	case <-handled:
+		t.Fatal("it was handed a second one")
+	default:
+	}
+	// By itself it looks again after 3 s or more.
+	_, err = s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.Done}})
+	s.must(err)
+	select {
+	case <-handled:
+	case <-s.ctx.Done():
+		t.Fatal("it was not woken")
+	}
+}

@@ -1,0 +1,158 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/telemetry"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// lines keeps log lines for looking at them.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// of are the lines about one message, of its outcome or as possible duplicates.
+func (l *lines) of(id posthaste.MessageID, outcome string) (n int, textless bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range bytes.Split(l.buf.Bytes(), []byte("\n")) {
+		var said struct{ Msg, Message, Delivery, Outcome, Error string }
+		if json.Unmarshal(line, &said) != nil || said.Message != id.String() || said.Delivery == "" || said.Outcome != outcome {
+			continue
+		}
+		n++
+		failed := outcome != "done" && outcome != "released"
+		textless = textless || failed && said.Error == ""
+	}
+	return n, textless
+}
+
+// silent is an error without a text.
+type silent struct{}
+
+func (silent) Error() string { return "" }
+
+// Every outcome, also a possible duplicate, is counted, logged with the
+// message's id, and on record; an error's text is never empty.
+func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	q := s.queue(impatient(2))
+	once := s.queue(posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+	events, log := telemetry.NewPrometheus(), &lines{}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(events)
+
+	// One message was lost before the worker comes.
+	lost := s.send(q, 1)[0]
+	gone, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 100 * time.Millisecond})
+	s.must(err)
+	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: q}, Max: 1})
+	s.must(err)
+	if len(reply.Deliveries) != 1 {
+		t.Fatalf("%d messages are to be lost", len(reply.Deliveries))
+	}
+
+	behaviours := []string{"done", "retried", "dead", "released", "twice", "failed"}
+	ids := map[string]posthaste.MessageID{}
+	for _, b := range behaviours {
+		to := q
+		if b == "failed" {
+			to = once
+		}
+		sent, err := s.client.Send(s.ctx, posthaste.Message{Queue: to, Payload: b})
+		s.must(err)
+		ids[b] = sent[0]
+	}
+	var snoozed sync.Once
+	handle := func(ctx context.Context, d posthaste.Delivery[any]) error {
+		switch d.Payload {
+		case "retried":
+			if d.Attempt == 1 {
+				return silent{}
+			}
+		case "dead":
+			return posthaste.Permanent(errors.New("no such user"))
+		case "failed":
+			return silent{}
+		case "released":
+			var err error
+			snoozed.Do(func() { err = posthaste.Snooze(time.Millisecond) })
+			return err
+		case "twice": // as if it had been settled elsewhere meanwhile
+			_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Done}})
+			return errors.Join(errors.New("too late"), err)
+		}
+		return nil
+	}
+	w := worker.New(s.open(), worker.Config{Telemetry: events, Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	worker.Handle(w, q, handle)
+	worker.Handle(w, once, handle)
+	s.run(w)
+
+	look := s.conn()
+	counted := func(name, outcome string) (n float64) {
+		families, err := registry.Gather()
+		s.must(err)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				matches := outcome == ""
+				for _, l := range m.GetLabel() {
+					matches = matches || l.GetName() == "outcome" && l.GetValue() == outcome
+				}
+				if f.GetName() == name && matches {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+		return n
+	}
+	ids["lost"] = lost
+	for what, c := range map[string]struct{ line, metric, label, row string }{
+		"done":     {"done", "posthaste_deliveries_settled_total", "done", ""},
+		"retried":  {"retried", "posthaste_deliveries_settled_total", "retried", "retried"},
+		"dead":     {"dead", "posthaste_deliveries_settled_total", "dead", "dead"},
+		"released": {"released", "posthaste_deliveries_settled_total", "released", "released"},
+		"failed":   {"failed", "posthaste_deliveries_settled_total", "failed", ""}, // only the process knows
+		"twice":    {"retried", "posthaste_possible_duplicates_total", "", ""},
+		"lost":     {"lost", "posthaste_deliveries_rescued_total", "", "lost"},
+	} {
+		s.until(what+" is counted and logged", func() bool {
+			n, _ := log.of(ids[what], c.line)
+			return n >= 1 && counted(c.metric, c.label) >= 1
+		})
+		if _, textless := log.of(ids[what], c.line); textless && what != "twice" {
+			t.Errorf("%s has a log line without an error text", what)
+		}
+		if c.row == "" {
+			continue
+		}
+		s.until(what+" is on record", func() bool {
+			return one[int](s, look, fmt.Sprintf(`select count(*)::int from posthaste.outcomes where message_id = %s and outcome = '%s'`, ids[what], c.row)) == 1
+		})
+		if what != "released" && one[int](s, look, fmt.Sprintf(`select count(*)::int from posthaste.outcomes where message_id = %s and coalesce(error, '') = ''`, ids[what])) > 0 {
+			t.Errorf("%s is on record without an error text", what)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// orderedKeys is how many keys the messages of scenario ordered have, in turn.
+const orderedKeys = 10_000
+
+// ordered is flow through an ordered queue, against flow through a plain one.
+func ordered(ctx context.Context, r *run) (err error) {
+	url, err := r.server.database(ctx, "ordered")
+	if err != nil {
+		return err
+	}
+	plain, err := startTraffic(ctx, r, url, "plain", posthaste.QueueOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plain.stop()) }()
+	t, err := startTraffic(ctx, r, url, "ordered", posthaste.QueueOptions{Ordered: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+	t.keys = make([]string, orderedKeys)
+	for i := range t.keys {
+		t.keys[i] = fmt.Sprint("customer ", i)
+	}
+	r.begin()
+	for _, t := range []*traffic{plain, t} {
+		if err := r.warm(ctx, t); err != nil {
+			return err
+		}
+	}
+	result := &OrderedResult{Keys: orderedKeys}
+	own, others := cost{meter: r.server.meter}, cost{meter: r.server.meter}
+	complete := true
+	measure := func(t *traffic, c *cost, rates *[]float64) error {
+		end := c.span()
+		s, err := t.batches(ctx, r.part((1-2*warming)/(2*rounds)), r.o.Batch, outstanding(r.o.Batch), true)
+		end(s.messages)
+		complete = complete && s.complete
+		*rates = append(*rates, rate(s.messages, s.whole))
+		return err
+	}
+	for round := range rounds {
+		if round > 0 && r.late() {
+			break
+		}
+		r.phase("flow through a plain queue")
+		if err := measure(plain, &others, &result.FlowRounds); err != nil {
+			return err
+		}
+		r.phase("flow through an ordered queue")
+		err := r.profiled(round == rounds-1, func() error { return measure(t, &own, &result.OrderedRounds) })
+		if err != nil {
+			return err
+		}
+	}
+	plain.audit(r, complete)
+	t.audit(r, complete)
+	flow, throughput := median(result.FlowRounds), median(result.OrderedRounds)
+	result.FlowPerSecond, result.FlowServerCPU = *known(flow), others.serverPerMessage()
+	result.FlowRounds, result.OrderedRounds = rounded(result.FlowRounds), rounded(result.OrderedRounds)
+	res := r.result
+	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, flow)
+	res.OrderedResult, res.Batch, res.Messages = result, r.o.Batch, own.messages
+	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	return nil
+}
+
+// keyed gives messages the keys that come next.
+func (t *traffic) keyed(messages []posthaste.Message, next *atomic.Int64) []posthaste.Message {
+	if len(t.keys) == 0 {
+		return messages
+	}
+	out := make([]posthaste.Message, len(messages))
+	from := next.Add(int64(len(out))) - int64(len(out))
+	for i, m := range messages {
+		m.Key = t.keys[(from+int64(i))%int64(len(t.keys))]
+		out[i] = m
+	}
+	return out
+}

@@ -1,0 +1,305 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// never is later than everything.
+const never = time.Duration(math.MaxInt64 / 4) // so that it can be added to
+
+// slack is what a settle may take from the end of a call: what was struck within
+// it may have been struck before it was settled.
+const slack = 2 * time.Second
+
+// span is a time with both its ends.
+type span struct{ from, to time.Duration }
+
+func (s span) touches(o span) bool   { return s.from <= o.to && o.from <= s.to }
+func (s span) length() time.Duration { return s.to - s.from }
+
+// within is how much of s lies in o.
+func (s span) within(o span) time.Duration {
+	return max(0, min(s.to, o.to)-max(s.from, o.from))
+}
+
+// send is one transaction of a sender.
+type send struct {
+	token, queue, key, process string
+	span                       // from the intent to the answer; to is never without one
+	answer                     history.Kind
+	ids                        []posthaste.MessageID
+	messages                   []message
+}
+
+// message is one of a send's, with all its calls by time.
+type message struct {
+	*send
+	part    int
+	calls   []*call
+	effects int
+}
+
+func (m *message) String() string { return fmt.Sprintf("%s.%d", m.token, m.part) }
+
+// handled reports whether somebody is done with it.
+func (m *message) handled() bool {
+	if m.queue == Effects {
+		return m.effects > 0
+	}
+	return slices.ContainsFunc(m.calls, func(c *call) bool { return c.ended == history.Handled })
+}
+
+// call is one run of a receiver's handler.
+type call struct {
+	*message
+	process string
+	id      posthaste.MessageID
+	attempt int
+	alone   bool
+	span
+	ended history.Kind // Handled, Failed, or "" where its process died before
+}
+
+func (c *call) String() string {
+	return fmt.Sprintf("attempt %d at %s by %s (message %s of %s)", c.attempt, clock(c.from), c.process, c.message, c.queue)
+}
+
+// process is one that the rig ran.
+type process struct {
+	name, role string
+	span       // to is never if it was there at the end
+	lease      time.Duration
+	holds      int
+	how        string
+}
+
+// fault is one that the rig brought about.
+type fault struct {
+	kind Fault
+	whom string
+	span
+	hit int // sends and calls that it struck
+}
+
+// account is all that the histories tell, in order.
+type account struct {
+	sends     map[string]*send
+	list      []*send // the same, by time
+	calls     []*call
+	processes map[string]*process
+	faults    []*fault
+	stalls    []span
+	left      []history.Event
+	damaged   []history.Event
+	invented  []history.Event
+	calm      time.Duration
+	drained   time.Duration // never if it was not
+	turns     int
+}
+
+type place struct {
+	token string
+	part  int
+}
+
+// read makes an account of histories, which are in order of time.
+func read(events []history.Event) (*account, error) {
+	a := &account{sends: map[string]*send{}, processes: map[string]*process{}, calm: never, drained: never}
+	struck := map[string]*fault{}
+	open := map[string]map[place]*call{}
+	// What several processes wrote at the same time may be out of order by a
+	// little: a sender's intent is always first.
+	for _, e := range events {
+		switch e.Kind {
+		case Intent:
+			if a.sends[e.Token] != nil {
+				return nil, fmt.Errorf("%s sends token %s again", e.Process, e.Token)
+			}
+			s := &send{token: e.Token, queue: e.Queue, key: e.Key, process: e.Process, span: span{e.At, never}, messages: make([]message, e.Count)}
+			for i := range s.messages {
+				s.messages[i] = message{send: s, part: i}
+			}
+			a.sends[e.Token] = s
+			a.list = append(a.list, s)
+		case Born:
+			a.processes[e.Whom] = &process{name: e.Whom, role: e.Note, span: span{e.At, never}, lease: e.Took, holds: e.Count}
+		}
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case history.Sent, Refused, RolledBack, Unsure:
+			s := a.sends[e.Token]
+			if s == nil || s.answer != "" {
+				return nil, fmt.Errorf("%s has an answer to token %s, which it did not send, or another one before", e.Process, e.Token)
+			}
+			s.answer, s.to, s.ids = e.Kind, e.At, e.IDs
+			if e.Kind == history.Sent && len(e.IDs) != len(s.messages) {
+				return nil, fmt.Errorf("token %s: %d ids for %d messages", e.Token, len(e.IDs), len(s.messages))
+			}
+		case history.Started:
+			m := a.message(e)
+			if m == nil {
+				a.invented = append(a.invented, e)
+				continue
+			}
+			c := &call{message: m, process: e.Process, id: e.ID, attempt: e.Attempt, alone: e.Alone, span: span{e.At, never}}
+			m.calls = append(m.calls, c)
+			a.calls = append(a.calls, c)
+			if open[e.Process] == nil {
+				open[e.Process] = map[place]*call{}
+			}
+			open[e.Process][place{e.Token, e.Part}] = c
+		case history.Handled, history.Failed:
+			if a.message(e) == nil {
+				continue // its start told
+			}
+			c := open[e.Process][place{e.Token, e.Part}]
+			if c == nil {
+				return nil, fmt.Errorf("%s ended a call of %s.%d that it did not start", e.Process, e.Token, e.Part)
+			}
+			delete(open[e.Process], place{e.Token, e.Part})
+			c.to, c.ended = e.At, e.Kind
+		case Effect:
+			if m := a.message(e); m == nil {
+				a.invented = append(a.invented, e)
+			} else {
+				m.effects++
+			}
+		case Damaged:
+			a.damaged = append(a.damaged, e)
+		case Died:
+			if p := a.processes[e.Whom]; p != nil {
+				p.to, p.how = e.At, e.Note
+			}
+		case Struck:
+			f := &fault{kind: Fault(e.Note), whom: e.Whom, span: span{e.At, never}}
+			a.faults = append(a.faults, f)
+			struck[e.Token] = f
+		case Healed:
+			if f := struck[e.Token]; f != nil {
+				f.to = e.At
+			}
+		case Stalled:
+			a.stalls = append(a.stalls, span{e.At - e.Took, e.At})
+		case Left:
+			a.left = append(a.left, e)
+		case Calm:
+			a.calm = e.At
+		case Drained:
+			a.drained = e.At
+		case Turned:
+			a.turns += e.Count
+		}
+	}
+	// A call that a process did not end went on until the process died.
+	for _, c := range a.calls {
+		if p := a.processes[c.process]; c.ended == "" && p != nil {
+			c.to = max(c.from, p.to)
+		}
+	}
+	a.hits()
+	return a, nil
+}
+
+func (a *account) message(e history.Event) *message {
+	if s := a.sends[e.Token]; s != nil && e.Part >= 0 && e.Part < len(s.messages) {
+		return &s.messages[e.Part]
+	}
+	return nil
+}
+
+// concerns reports whether a fault strikes a process.
+func (a *account) concerns(f *fault, process string) bool {
+	if f.whom == "" || f.whom == process {
+		return true
+	}
+	// The server's callers are struck with it.
+	whom, p := a.processes[f.whom], a.processes[process]
+	return whom != nil && p != nil && whom.role == roleServer && (p.role == roleHTTPSender || p.role == roleHTTPReceiver)
+}
+
+// hits counts for each fault what was in flight.
+func (a *account) hits() {
+	for _, f := range a.faults {
+		for _, c := range between(a.calls, f.span) {
+			if c.touches(f.span) && a.concerns(f, c.process) {
+				f.hit++
+			}
+		}
+		for _, s := range between(a.list, f.span) {
+			if s.touches(f.span) && a.concerns(f, s.process) {
+				f.hit += len(s.messages)
+			}
+		}
+	}
+}
+
+// between returns those, in order of their begin, that may touch a span: no
+// call and no send takes longer than a few minutes.
+func between[T interface{ begin() time.Duration }](all []T, s span) []T {
+	const longest = 5 * time.Minute
+	from, _ := slices.BinarySearchFunc(all, s.from-longest, func(t T, at time.Duration) int { return cmp.Compare(t.begin(), at) })
+	to := len(all)
+	if s.to != never {
+		to, _ = slices.BinarySearchFunc(all, s.to+1, func(t T, at time.Duration) int { return cmp.Compare(t.begin(), at) })
+	}
+	return all[from:max(from, to)]
+}
+
+func (c *call) begin() time.Duration { return c.from }
+func (s *send) begin() time.Duration { return s.from }
+
+// paused is how much of s the machine or the database was away, with the time
+// that each end of that may cost until everything flows again.
+func (a *account) paused(s span) (sum time.Duration) {
+	for _, p := range a.stalls {
+		sum += p.within(s)
+	}
+	for _, f := range a.faults {
+		if n := natures[f.kind]; (n == outage || n == crash) && f.touches(s) {
+			sum += f.within(s) + resume
+		}
+	}
+	return sum
+}
+
+// silences are the times in which a process could not reach the database, those
+// close to each other as one: it needs time for a heartbeat in between. A worker's
+// lease starts anew with the database, so that of outages only the time counts
+// that it needs to come back.
+func (a *account) silences(p *process) (merged []span) {
+	var all []span
+	for _, f := range a.faults {
+		n := natures[f.kind]
+		switch {
+		case n != silence && n != outage && n != crash, !a.concerns(f, p.name), !f.touches(p.span):
+		case n != silence && p.role == roleWorker:
+			all = append(all, span{f.to, f.to + resume})
+		default:
+			all = append(all, f.span)
+		}
+	}
+	all = append(all, a.stalls...)
+	slices.SortFunc(all, func(x, y span) int { return cmp.Compare(x.from, y.from) })
+	for _, s := range all {
+		if last := len(merged) - 1; last >= 0 && s.from <= merged[last].to+beat(p.lease)+time.Second {
+			merged[last].to = max(merged[last].to, s.to)
+		} else {
+			merged = append(merged, s)
+		}
+	}
+	return merged
+}
+
+// beat is the time between the heartbeats of a worker with a lease.
+func beat(lease time.Duration) time.Duration { return lease * 3 / 10 }
+
+// clock tells a time of a history.
+func clock(at time.Duration) string { return fmt.Sprintf("%.3f", at.Seconds()) }

@@ -1,0 +1,367 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// Rule names what was broken.
+type Rule string
+
+// The rules.
+const (
+	Lost        Rule = "lost"         // sent and acknowledged, and nobody is done with it
+	Half        Rule = "half"         // of one transaction some messages came, and others not
+	Ghost       Rule = "ghost"        // refused or rolled back, and handed out
+	Invented    Rule = "invented"     // handed out, and nobody sent it
+	Mistaken    Rule = "mistaken"     // handed out under another id than it was sent under
+	Altered     Rule = "altered"      // its payload is not what was sent
+	Twice       Rule = "twice"        // run again, and no fault explains it
+	Attempts    Rule = "attempts"     // run again under an attempt that had run
+	TooMany     Rule = "too many"     // more run again, or lost, than can have been in flight
+	Order       Rule = "order"        // of a key, started before its turn
+	Together    Rule = "together"     // of a key, run at the same time
+	NotOnce     Rule = "not once"     // an exactly-once effect happened never or more than once
+	MoreThan    Rule = "more than"    // at most once, and run more than once
+	Behind      Rule = "left behind"  // something is left in the ledger
+	LateRescue  Rule = "late rescue"  // a dead worker's message ran again too late
+	LateFlow    Rule = "late flow"    // too long until something flowed after the database was back
+	NotDrained  Rule = "not drained"  // something still waited when the time was over
+	Quit        Rule = "quit"         // a process ended by itself
+	StruckNone  Rule = "struck none"  // a kind of fault struck nothing
+	NothingDone Rule = "nothing done" // there was too little to check
+)
+
+// Violation is one broken promise.
+type Violation struct {
+	Rule Rule
+	Text string
+}
+
+// Error implements error.
+func (v Violation) Error() string { return string(v.Rule) + ": " + v.Text }
+
+const (
+	// resume is within what everything flows again when the database is back.
+	resume = 5 * time.Second
+	// rescue is within what after its lease a dead worker's messages run again.
+	rescue = 3 * time.Second
+)
+
+// Bounds are what the checker is told besides the histories.
+type Bounds struct {
+	// Kinds are the faults that must have struck something in flight.
+	Kinds []Fault
+	// Slack is added to every bound of time, for machines that do other things.
+	Slack time.Duration
+}
+
+// Check examines histories. The error says that they are none.
+func Check(events []history.Event, b Bounds) (*Verdict, error) {
+	a, err := read(events)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{account: a}
+	c := &checker{a, v, b, map[string][]span{}}
+	c.deliveries()
+	c.atMostOnce()
+	c.keys()
+	c.ends()
+	c.times()
+	return v, nil
+}
+
+type checker struct {
+	*account
+	v        *Verdict
+	b        Bounds
+	silenced map[string][]span // of processes, as asked so far
+}
+
+func (c *checker) broken(rule Rule, format string, args ...any) {
+	c.v.Violations = append(c.v.Violations, Violation{rule, fmt.Sprintf(format, args...)})
+}
+
+// deliveries checks of each message what its sender knows.
+func (c *checker) deliveries() {
+	again := map[place]int{} // calls run again because of a fault of a process, by the fault's time
+	for _, s := range c.list {
+		handled := 0
+		for i := range s.messages {
+			m := &s.messages[i]
+			c.v.Messages++
+			if m.handled() {
+				handled++
+			}
+			c.message(m)
+			c.again(m, again)
+		}
+		c.v.Handled += handled
+		switch s.answer {
+		case history.Sent:
+			c.v.Acknowledged += len(s.messages)
+		case Refused, RolledBack:
+			c.v.NotSent += len(s.messages)
+		default:
+			c.v.Unsure += len(s.messages)
+			if handled > 0 && handled < len(s.messages) && s.queue != Once {
+				c.broken(Half, "of %s, whose sender got no answer, %d of %d messages were handled", s.token, handled, len(s.messages))
+			}
+		}
+	}
+	for _, e := range c.invented {
+		c.broken(Invented, "%s got %s.%d as message %s, which nobody sent", e.Process, e.Token, e.Part, e.ID)
+	}
+	for _, e := range c.damaged {
+		c.broken(Altered, "the payload of message %s, as %s got it: %s", e.ID, e.Process, e.Note)
+	}
+}
+
+func (c *checker) message(m *message) {
+	called := len(m.calls) > 0 || m.effects > 0
+	switch {
+	case called && (m.answer == Refused || m.answer == RolledBack):
+		c.broken(Ghost, "%s of %s was %s and handed out", m, m.queue, m.answer)
+	case m.answer == history.Sent && m.queue != Once && !m.handled():
+		c.v.Lost++
+		c.broken(Lost, "%s of %s, message %s, sent at %s: nobody is done with it, after %d calls", m, m.queue, m.ids[m.part], clock(m.to), len(m.calls))
+	}
+	if m.queue == Effects && m.effects > 1 {
+		c.broken(NotOnce, "%s happened %d times", m, m.effects)
+	}
+	for _, call := range m.calls {
+		if m.answer == history.Sent && call.id != m.ids[m.part] || call.id != m.calls[0].id {
+			c.broken(Mistaken, "%s came as message %s", call, call.id)
+		}
+	}
+}
+
+// again checks what ran more than once: each further run needs an explanation,
+// and shows as a further attempt.
+func (c *checker) again(m *message, counted map[place]int) {
+	runs := slices.Clone(m.calls)
+	slices.SortStableFunc(runs, func(x, y *call) int { return cmp.Or(cmp.Compare(x.attempt, y.attempt), cmp.Compare(x.from, y.from)) })
+	done := 0
+	for i, run := range runs {
+		if run.ended == history.Handled {
+			done++
+		}
+		if i == 0 {
+			if run.attempt > 1 && !c.anyFault(span{m.from - time.Minute, run.from}) {
+				c.broken(Twice, "%s is the first there was, and nothing explains what became of those before", run)
+			}
+			continue
+		}
+		before := runs[i-1]
+		if m.queue == Once {
+			c.broken(MoreThan, "%s, after %s", run, before)
+			continue
+		}
+		if run.attempt == before.attempt {
+			// What was handed out and not flushed was never handed out, after a crash.
+			if c.crashed(before) == nil {
+				c.broken(Attempts, "%s, after %s", run, before)
+			}
+			continue
+		}
+		if before.ended == history.Failed {
+			continue
+		}
+		f, cause := c.explained(before, run)
+		if !cause {
+			c.broken(Twice, "%s, after %s, which ended at %s", run, before, clock(before.to))
+			continue
+		}
+		// What it ran after that, with what it had prefetched, is told by its lease.
+		if before.ended == history.Handled && before.to <= f.at && f.process != "" {
+			counted[place{f.process, int(f.at)}]++
+			if n, p := counted[place{f.process, int(f.at)}], c.processes[f.process]; n == p.holds+1 {
+				c.broken(TooMany, "more than %d messages that %s had handled before %s ran again", n-1, p.name, clock(f.at))
+			}
+		}
+	}
+	if done > 1 {
+		c.v.Twice++
+	}
+}
+
+// blow is when something happened to a process; the name is empty if it
+// happened to all.
+type blow struct {
+	process string
+	at      time.Duration
+}
+
+// explained reports what made a call run again.
+func (c *checker) explained(before, again *call) (blow, bool) {
+	inFlight := span{before.from - slack, before.to + slack}
+	if p := c.processes[before.process]; p != nil {
+		if p.how == Killed && (span{p.to, p.to}).touches(inFlight) && p.to <= again.from {
+			return blow{p.name, p.to}, true
+		}
+		if s := c.longSilence(before, inFlight); s != nil {
+			return blow{p.name, s.from}, true
+		}
+	}
+	if f := c.crashed(before); f != nil {
+		return blow{"", f.from}, true
+	}
+	return blow{}, false
+}
+
+// longSilence is the one during a call that cost its process the lease.
+func (c *checker) longSilence(run *call, inFlight span) *span {
+	p := c.processes[run.process]
+	all, known := c.silenced[p.name]
+	if !known {
+		all = c.silences(p)
+		c.silenced[p.name] = all
+	}
+	for i, s := range all {
+		if s.touches(inFlight) && s.length() >= p.lease-beat(p.lease)-time.Second {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// crashed is the crash of the database while a call was in flight.
+func (c *checker) crashed(run *call) *fault {
+	for _, f := range c.faults {
+		if natures[f.kind] == crash && f.touches(span{run.from - slack, run.to + slack}) {
+			return f
+		}
+	}
+	return nil
+}
+
+// anyFault reports whether anything happened that may have cost an attempt.
+func (c *checker) anyFault(s span) bool {
+	return len(c.stalls) > 0 || slices.ContainsFunc(c.faults, func(f *fault) bool {
+		switch f.kind {
+		case Snapshot, Backup, Migrate, Replace, Clock:
+			return false
+		}
+		return f.touches(s)
+	})
+}
+
+// atMostOnce checks that of a queue that hands out at most once no more was lost
+// than can have been in flight.
+func (c *checker) atMostOnce() {
+	may := 0
+	for _, f := range c.faults {
+		switch f.kind {
+		case Snapshot, Backup, Migrate, Replace, Clock, KillSender:
+			continue
+		}
+		for _, p := range c.processes {
+			if p.role == roleWorker && c.concerns(f, p.name) && p.touches(f.span) {
+				may += p.holds
+			}
+		}
+	}
+	for _, s := range c.list {
+		if s.queue != Once || s.answer != history.Sent {
+			continue
+		}
+		for i := range s.messages {
+			if len(s.messages[i].calls) == 0 {
+				c.v.LostOnce++
+			}
+		}
+	}
+	if c.v.LostOnce > may {
+		c.broken(TooMany, "%d messages that go out at most once were lost, and at most %d were in flight when something happened", c.v.LostOnce, may)
+	}
+}
+
+// keys checks that of each key of an ordered queue one message ran after the
+// other, in the order of their sends: a sender uses a key only as long as it
+// gets answers, so that its sends are in order.
+func (c *checker) keys() {
+	keys := map[string][]*message{}
+	for _, s := range c.list {
+		if s.queue == Ordered && s.answer != Refused && s.answer != RolledBack {
+			for i := range s.messages {
+				keys[s.key] = append(keys[s.key], &s.messages[i])
+			}
+		}
+	}
+	for _, messages := range keys {
+		var runs []*call
+		var before *message
+		for _, m := range messages {
+			if len(m.calls) == 0 {
+				continue // which may be, if there was no answer
+			}
+			first := m.calls[0]
+			if before != nil {
+				ready := never // when the one before was handled first
+				for _, run := range before.calls {
+					if run.ended == history.Handled {
+						ready = min(ready, run.to)
+					}
+				}
+				if first.from < ready {
+					c.broken(Order, "%s, of key %s, before %s was handled", first, m.key, before)
+				}
+			}
+			before = m
+			runs = append(runs, m.calls...)
+		}
+		slices.SortFunc(runs, func(x, y *call) int { return cmp.Compare(x.from, y.from) })
+		for i := 1; i < len(runs); i++ {
+			x, y := runs[i-1], runs[i]
+			if y.from >= x.to {
+				continue
+			}
+			if _, ok := c.explained(x, y); !ok {
+				if _, ok := c.explained(y, x); !ok {
+					c.broken(Together, "%s while %s was running, which ended at %s", y, x, clock(x.to))
+				}
+			}
+		}
+	}
+}
+
+// ends checks how everything ended.
+func (c *checker) ends() {
+	for _, e := range c.left {
+		c.broken(Behind, "%d %s %s", e.Count, e.Note, e.Queue)
+	}
+	for _, p := range c.processes {
+		if p.how == Failed {
+			c.broken(Quit, "%s at %s", p.name, clock(p.to))
+		}
+	}
+	if c.drained == never {
+		c.broken(NotDrained, "something still waited when the time was over")
+	}
+	if c.v.Acknowledged == 0 || c.v.Handled == 0 {
+		c.broken(NothingDone, "%d messages were sent and %d handled", c.v.Acknowledged, c.v.Handled)
+	}
+	hit := map[Fault]int{}
+	for _, f := range c.faults {
+		hit[f.kind] += f.hit
+	}
+	for _, kind := range c.b.Kinds {
+		if hit[kind] == 0 {
+			c.broken(StruckNone, "%s: nothing was in flight", kind)
+		}
+	}
+}
+
+// CheckDir examines the histories in a directory.
+func CheckDir(dir string) (*Verdict, error) {
+	events, err := history.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	return Check(events, Bounds{})
+}

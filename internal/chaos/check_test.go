@@ -1,0 +1,371 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// script writes a history by hand. Times are of its own clock.
+type script struct {
+	events []history.Event
+	faults int
+}
+
+// at adds an event in the millisecond told.
+func (s *script) at(ms int, e history.Event) {
+	e.At = time.Duration(ms) * time.Millisecond
+	s.events = append(s.events, e)
+}
+
+func (s *script) born(ms int, role string, names ...string) {
+	for _, name := range names {
+		s.at(ms, history.Event{Kind: Born, Whom: name, Note: role, Took: 10 * time.Second, Count: 4})
+	}
+}
+
+// sends a token of n messages, with the answer 5 ms later.
+func (s *script) sends(ms int, token, queue string, n int, answer history.Kind) {
+	s.at(ms, history.Event{Kind: Intent, Process: "s", Token: token, Queue: queue, Key: "k", Count: n})
+	e := history.Event{Kind: answer, Process: "s", Token: token}
+	if answer == history.Sent {
+		for i := range n {
+			e.IDs = append(e.IDs, s.ids(token)+posthaste.MessageID(i))
+		}
+	}
+	if answer != "" {
+		s.at(ms+5, e)
+	}
+}
+
+// ids of a token begin here.
+func (s *script) ids(token string) (id posthaste.MessageID) {
+	for _, c := range token {
+		id = id*31 + posthaste.MessageID(c)
+	}
+	return id * 100
+}
+
+// runs an attempt at a message for some milliseconds; kind "" means that it does
+// not end.
+func (s *script) runs(ms, took int, process, token string, part, attempt int, kind history.Kind) {
+	e := history.Event{Kind: history.Started, Process: process, Token: token, Part: part, Attempt: attempt, ID: s.ids(token) + posthaste.MessageID(part)}
+	s.at(ms, e)
+	if kind != "" {
+		e.Kind = kind
+		s.at(ms+took, e)
+	}
+}
+
+func (s *script) strikes(from, to int, kind Fault, whom string) {
+	s.faults++
+	token := fmt.Sprint(s.faults)
+	s.at(from, history.Event{Kind: Struck, Token: token, Note: string(kind), Whom: whom})
+	s.at(to, history.Event{Kind: Healed, Token: token})
+	if kind == KillWorker {
+		s.at(from, history.Event{Kind: Died, Whom: whom, Note: Killed})
+	}
+}
+
+// sorted is the history as it is read.
+func (s *script) sorted() []history.Event {
+	slices.SortStableFunc(s.events, func(a, b history.Event) int { return int(a.At - b.At) })
+	return s.events
+}
+
+// begun is a run that everybody takes part in, and ended how it ends well.
+func begun() *script {
+	s := &script{}
+	s.born(0, roleSender, "s")
+	s.born(0, roleWorker, "w1", "w2")
+	s.sends(10, "p", Plain, 2, history.Sent)
+	s.runs(20, 5, "w1", "p", 0, 1, history.Handled)
+	s.runs(20, 5, "w2", "p", 1, 1, history.Handled)
+	return s
+}
+
+func (s *script) ended() *script {
+	s.at(100_000, history.Event{Kind: Calm})
+	s.at(120_000, history.Event{Kind: Drained})
+	return s
+}
+
+// Histories in which faults explain everything hold, and each planted fault is
+// found for what it is.
+func TestPlantedFaultsAreFound(t *testing.T) {
+	t.Parallel()
+	effect := func(s *script, ms int, token string) {
+		s.at(ms, history.Event{Kind: Effect, Token: token})
+	}
+	for name, c := range map[string]struct {
+		plant func(*script)
+		want  Rule // "" for none
+		kinds []Fault
+		open  bool // nobody says that it ended well
+	}{
+		"all is well": {plant: func(s *script) {}},
+		"a lost one":  {want: Lost, plant: func(s *script) { s.sends(50, "l", Plain, 1, history.Sent) }},
+		"a lost one that was started": {want: Lost, plant: func(s *script) {
+			s.sends(50, "l", Plain, 1, history.Sent)
+			s.runs(60, 0, "w1", "l", 0, 1, "")
+		}},
+		"no answer, and all came": {plant: func(s *script) {
+			s.sends(50, "u", Plain, 2, Unsure)
+			s.runs(60, 1, "w1", "u", 0, 1, history.Handled)
+			s.runs(60, 1, "w1", "u", 1, 1, history.Handled)
+		}},
+		"no answer, and none came": {plant: func(s *script) { s.sends(50, "u", Plain, 2, "") }},
+		"no answer, and half came": {want: Half, plant: func(s *script) {
+			s.sends(50, "u", Plain, 2, "")
+			s.runs(60, 1, "w1", "u", 0, 1, history.Handled)
+		}},
+		"rolled back": {plant: func(s *script) { s.sends(50, "r", Plain, 2, RolledBack) }},
+		"rolled back and handed out": {want: Ghost, plant: func(s *script) {
+			s.sends(50, "r", Plain, 1, RolledBack)
+			s.runs(60, 1, "w1", "r", 0, 1, history.Handled)
+		}},
+		"refused and handed out": {want: Ghost, plant: func(s *script) {
+			s.sends(50, "r", Plain, 1, Refused)
+			s.runs(60, 1, "w1", "r", 0, 1, history.Handled)
+		}},
+		"invented": {want: Invented, plant: func(s *script) { s.runs(60, 1, "w1", "x", 0, 1, history.Handled) }},
+		"under another id": {want: Mistaken, plant: func(s *script) {
+			s.sends(50, "m", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "m", 0, 1, history.Handled)
+			s.events[len(s.events)-2].ID++
+		}},
+		"altered": {want: Altered, plant: func(s *script) { s.at(60, history.Event{Kind: Damaged, Token: "p"}) }},
+		"run again after a failure": {plant: func(s *script) {
+			s.sends(50, "f", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "f", 0, 1, history.Failed)
+			s.runs(80, 1, "w2", "f", 0, 2, history.Handled)
+		}},
+		"run again for no reason": {want: Twice, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.runs(80, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"run again after another worker's death": {want: Twice, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 70, KillWorker, "w2")
+			s.born(75, roleWorker, "w3")
+			s.runs(10_080, 1, "w3", "t", 0, 2, history.Handled)
+		}},
+		"run again after its worker's death": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 70, KillWorker, "w1")
+			s.runs(10_080, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"run again long after it was settled": {want: Twice, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(9000, 9000, KillWorker, "w1")
+			s.runs(19_080, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"more run again than was in flight": {want: TooMany, plant: func(s *script) {
+			s.sends(50, "t", Plain, 9, history.Sent)
+			for i := range 9 {
+				s.runs(60, 1, "w1", "t", i, 1, history.Handled)
+				s.runs(10_080, 1, "w2", "t", i, 2, history.Handled)
+			}
+			s.strikes(70, 70, KillWorker, "w1")
+		}},
+		"the same attempt again": {want: Attempts, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, "")
+			s.strikes(70, 70, KillWorker, "w1")
+			s.runs(10_080, 1, "w2", "t", 0, 1, history.Handled)
+		}},
+		"the same attempt again after a crash": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 1000, KillPostgres, "")
+			s.runs(1080, 1, "w2", "t", 0, 1, history.Handled)
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"a first attempt that nobody saw": {want: Twice, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 2, history.Handled)
+		}},
+		"stopped for less than its lease": {want: Twice, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 5500, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 5500, Pause, "w1")
+			s.runs(5000, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"stopped for longer than its lease": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 13_000, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 13_000, LongPause, "w1")
+			s.runs(11_000, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"out of order": {want: Order, plant: func(s *script) {
+			s.sends(50, "o1", Ordered, 1, history.Sent)
+			s.sends(60, "o2", Ordered, 1, history.Sent)
+			s.runs(80, 1, "w1", "o2", 0, 1, history.Handled)
+			s.runs(90, 1, "w1", "o1", 0, 1, history.Handled)
+		}},
+		"out of order within a transaction": {want: Order, plant: func(s *script) {
+			s.sends(50, "o", Ordered, 2, history.Sent)
+			s.runs(80, 1, "w1", "o", 1, 1, history.Handled)
+			s.runs(90, 1, "w1", "o", 0, 1, history.Handled)
+		}},
+		"before a failed one of its key came again": {want: Order, plant: func(s *script) {
+			s.sends(50, "o", Ordered, 2, history.Sent)
+			s.runs(80, 1, "w1", "o", 0, 1, history.Failed)
+			s.runs(90, 1, "w1", "o", 1, 1, history.Handled)
+			s.runs(100, 1, "w1", "o", 0, 2, history.Handled)
+		}},
+		"two of a key at the same time": {want: Together, plant: func(s *script) {
+			s.sends(50, "o", Ordered, 2, history.Sent)
+			s.runs(60, 1, "w1", "o", 0, 1, history.Handled)
+			s.strikes(70, 70, KillWorker, "w1")
+			s.born(75, roleWorker, "w3")
+			s.runs(10_080, 20, "w2", "o", 0, 2, history.Handled)
+			s.runs(10_090, 20, "w3", "o", 1, 1, history.Handled)
+		}},
+		"of a key, one after the other and again": {plant: func(s *script) {
+			s.sends(50, "o", Ordered, 2, history.Sent)
+			s.runs(60, 1, "w1", "o", 0, 1, history.Handled)
+			s.runs(70, 1, "w1", "o", 1, 1, "")
+			s.strikes(80, 80, KillWorker, "w1")
+			s.runs(10_080, 1, "w2", "o", 0, 2, history.Handled)
+			s.runs(10_090, 1, "w2", "o", 1, 2, history.Handled)
+		}},
+		"an effect": {plant: func(s *script) {
+			s.sends(50, "e", Effects, 1, history.Sent)
+			s.runs(60, 1, "w1", "e", 0, 1, history.Handled)
+			effect(s, 130_000, "e")
+		}},
+		"an effect that was rolled back": {want: Lost, plant: func(s *script) {
+			s.sends(50, "e", Effects, 1, history.Sent)
+			s.runs(60, 1, "w1", "e", 0, 1, history.Handled)
+		}},
+		"two effects": {want: NotOnce, plant: func(s *script) {
+			s.sends(50, "e", Effects, 1, history.Sent)
+			s.runs(60, 1, "w1", "e", 0, 1, history.Handled)
+			effect(s, 130_000, "e")
+			effect(s, 130_000, "e")
+		}},
+		"an effect of what was rolled back": {want: Ghost, plant: func(s *script) {
+			s.sends(50, "e", Effects, 1, RolledBack)
+			effect(s, 130_000, "e")
+		}},
+		"at most once, twice": {want: MoreThan, plant: func(s *script) {
+			s.sends(50, "a", Once, 1, history.Sent)
+			s.runs(60, 1, "w1", "a", 0, 1, "")
+			s.strikes(70, 70, KillWorker, "w1")
+			s.runs(10_080, 1, "w2", "a", 0, 2, history.Handled)
+		}},
+		"at most once, lost with its worker": {plant: func(s *script) {
+			s.sends(50, "a", Once, 4, history.Sent)
+			s.strikes(70, 70, KillWorker, "w1")
+		}},
+		"at most once, lost for no reason": {want: TooMany, plant: func(s *script) { s.sends(50, "a", Once, 1, history.Sent) }},
+		"at most once, more lost than a worker has": {want: TooMany, plant: func(s *script) {
+			s.sends(50, "a", Once, 5, history.Sent)
+			s.strikes(70, 70, KillWorker, "w1")
+		}},
+		"a claim left behind": {want: Behind, plant: func(s *script) { s.at(130_000, history.Event{Kind: Left, Note: "open claims", Count: 1}) }},
+		"rescued late": {want: LateRescue, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, "")
+			s.strikes(70, 70, KillWorker, "w1")
+			s.runs(13_500, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"rescued late, for the machine stood still": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, "")
+			s.strikes(70, 70, KillWorker, "w1")
+			s.at(12_000, history.Event{Kind: Stalled, Took: time.Second})
+			s.runs(13_500, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"nothing flows when the database is back": {want: LateFlow, plant: func(s *script) {
+			s.strikes(70, 1000, KillPostgres, "")
+			s.sends(1100, "l", Plain, 1, history.Sent)
+			s.runs(6200, 1, "w1", "l", 0, 1, history.Handled)
+		}},
+		"nobody can send when the database is back": {want: LateFlow, plant: func(s *script) {
+			s.sends(50, "l", Plain, 1, history.Sent)
+			s.strikes(70, 1000, Fast, "")
+			s.runs(1100, 1, "w1", "l", 0, 1, history.Handled)
+			s.sends(7000, "m", Plain, 1, history.Sent)
+			s.runs(7200, 1, "w1", "m", 0, 1, history.Handled)
+		}},
+		"a process ends by itself":    {want: Quit, plant: func(s *script) { s.at(60, history.Event{Kind: Died, Whom: "w1", Note: Failed}) }},
+		"it does not end":             {want: NotDrained, open: true, plant: func(s *script) {}},
+		"a fault that strikes nobody": {want: StruckNone, kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(70, 70, KillWorker, "w1") }},
+		"a fault that strikes":        {kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(22, 22, KillWorker, "w1") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begun()
+			c.plant(s)
+			if !c.open {
+				s.ended()
+			}
+			v, err := Check(s.sorted(), Bounds{Kinds: c.kinds})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.want == "" && len(v.Violations) > 0 {
+				t.Errorf("found %v", v.Violations)
+			}
+			if c.want != "" && !v.Broke(c.want) {
+				t.Errorf("did not find %q, but %v", c.want, v.Violations)
+			}
+			for _, b := range v.Violations {
+				if b.Rule != c.want {
+					t.Errorf("found %v, too", b)
+				}
+			}
+		})
+	}
+}
+
+// A report tells what was found, and of many violations of a rule a few.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	s := begun()
+	s.strikes(22, 22, KillWorker, "w1")
+	s.sends(50, "l", Plain, 20, history.Sent)
+	v, err := Check(s.ended().sorted(), Bounds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	v.Report(&text)
+	for _, want := range []string{"worker killed", "BROKEN lost: l.4 of plain", "BROKEN lost: 15 more"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	if strings.Contains(text.String(), "l.5 ") {
+		t.Errorf("all are told:\n%s", text.String())
+	}
+}
+
+// What is no history is refused, and proves nothing.
+func TestNoHistory(t *testing.T) {
+	t.Parallel()
+	for name, events := range map[string][]history.Event{
+		"an answer to nothing": {{Kind: history.Sent, Token: "x"}},
+		"a token twice":        {{Kind: Intent, Token: "x", Count: 1}, {Kind: Intent, Token: "x", Count: 1}},
+		"an end of nothing":    {{Kind: Intent, Token: "x", Count: 1}, {Kind: history.Handled, Token: "x"}},
+	} {
+		if v, err := Check(events, Bounds{}); err == nil {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+	if v, err := Check(nil, Bounds{}); err != nil || !v.Broke(NothingDone) {
+		t.Errorf("an empty history: %+v, %v", v, err)
+	}
+}

@@ -1,0 +1,111 @@
+package chaos
+
+import "github.com/posthaste-mq/posthaste/internal/history"
+
+// What the histories hold besides history.Started, Handled and Failed, which
+// receivers write, and history.Sent, which bears the ids of a whole token.
+const (
+	// Of senders. An Intent without an answer is as good as Unsure.
+	Intent     history.Kind = "intent"      // about to send Count messages as Token to Queue, with Key
+	Refused    history.Kind = "refused"     // the answer says that nothing was stored
+	RolledBack history.Kind = "rolled back" // the sender rolled its transaction back
+	Unsure     history.Kind = "unsure"      // the answer was lost
+
+	// Of receivers.
+	Damaged history.Kind = "damaged" // a payload is not what was sent
+	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind, read at the end
+
+	// Of the rig.
+	Born    history.Kind = "born"    // process Whom starts: Note is its role, Took its lease, Count what it may hold
+	Died    history.Kind = "died"    // process Whom is gone: Note is one of the deaths
+	Struck  history.Kind = "struck"  // the fault Token begins: Note is its kind, Whom whom it strikes, "" is everybody
+	Healed  history.Kind = "healed"  // the fault Token is over
+	Stalled history.Kind = "stalled" // the whole machine stood still for Took
+	Calm    history.Kind = "calm"    // no faults any more, and nobody sends
+	Drained history.Kind = "drained" // nothing waits any more
+	Left    history.Kind = "left"    // Count of Note were left in the ledger at the end
+	Turned  history.Kind = "turned"  // the ring went on Count times
+)
+
+// How a process died.
+const (
+	Killed = "killed" // by the rig, with SIGKILL
+	Ended  = "ended"  // in order, as it was asked to
+	Failed = "failed" // by itself
+)
+
+// nature is what a kind of fault can bring about.
+type nature int
+
+const (
+	harmless nature = iota // nothing that a receiver may notice
+	death                  // what the process had in flight runs again elsewhere
+	silence                // so it does if this lasts for about the lease
+	outage                 // silence of the database, for everybody
+	crash                  // an outage that claims which were not flushed do not survive
+)
+
+// Fault is a kind of fault.
+type Fault string
+
+// The kinds of faults, in the order of reports.
+const (
+	KillWorker   Fault = "worker killed"
+	KillSender   Fault = "sender killed"
+	KillServer   Fault = "HTTP server killed"
+	KillPostgres Fault = "PostgreSQL killed"
+	Immediate    Fault = "PostgreSQL shut down at once"
+	Fast         Fault = "PostgreSQL shut down in order"
+	DiskFull     Fault = "disk full"
+	Pause        Fault = "process stopped for a while"
+	LongPause    Fault = "process stopped for longer than its lease"
+	Cut          Fault = "connections cut"
+	CutStatement Fault = "cut in the middle of a statement"
+	CutAnswer    Fault = "cut between a commit and its answer"
+	HalfOpen     Fault = "connections half open"
+	Slow         Fault = "connections slowed"
+	Terminate    Fault = "backends terminated"
+	Listener     Fault = "listening backend terminated"
+	Heartbeat    Fault = "heartbeat's backend terminated"
+	Snapshot     Fault = "long open snapshot"
+	Backup       Fault = "locks of a backup"
+	Migrate      Fault = "migrations run again"
+	Replace      Fault = "workers replaced in turn"
+	Clock        Fault = "client's clock a minute off"
+)
+
+// natures says of every kind what it can bring about.
+var natures = map[Fault]nature{
+	KillWorker: death, KillSender: death, KillServer: harmless,
+	KillPostgres: crash, Immediate: crash, Fast: outage, DiskFull: crash,
+	Pause: silence, LongPause: silence,
+	Cut: harmless, CutStatement: harmless, CutAnswer: harmless, HalfOpen: silence, Slow: silence,
+	Terminate: harmless, Listener: harmless, Heartbeat: harmless,
+	Snapshot: harmless, Backup: harmless, Migrate: harmless, Replace: harmless, Clock: harmless,
+}
+
+// The queues of a run, one for each promise.
+const (
+	Plain   = "plain"
+	Ordered = "ordered"
+	Effects = "effects"
+	Once    = "once" // at most once
+)
+
+// The roles of processes.
+const (
+	roleServer       = "server" // posthaste serve, as shipped
+	roleSender       = "sender"
+	roleSQLSender    = "sql-sender"
+	roleHTTPSender   = "http-sender"
+	roleWorker       = "worker"
+	roleSQLReceiver  = "sql-receiver"
+	roleHTTPReceiver = "http-receiver"
+)
+
+// AllFaults are all kinds, in the order of reports.
+func AllFaults() []Fault {
+	return []Fault{KillWorker, KillSender, KillServer, KillPostgres, Immediate, Fast, DiskFull, Pause, LongPause,
+		Cut, CutStatement, CutAnswer, HalfOpen, Slow, Terminate, Listener, Heartbeat,
+		Snapshot, Backup, Migrate, Replace, Clock}
+}

@@ -1,0 +1,135 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// content is a message's payload: who sent it as what, and a filling that
+// follows from that, so that a receiver sees what is not whole.
+type content struct {
+	Token   string `json:"token"`
+	Part    int    `json:"part"`
+	Filling string `json:"filling"`
+}
+
+func newContent(token string, part int) content {
+	return content{token, part, filling(token, part)}
+}
+
+// filling is up to about 2 kB, mostly much less.
+func filling(token string, part int) string {
+	h := hash(token, part)
+	return strings.Repeat(fmt.Sprintf("%016x", h), int(h%8)*int(h%16))
+}
+
+func hash(token string, part int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s.%d", token, part)
+	return h.Sum64()
+}
+
+// parse reads a payload, and tells what is wrong with it.
+func parse(payload []byte) (c content, fault string) {
+	if err := json.Unmarshal(payload, &c); err != nil {
+		return c, err.Error()
+	}
+	if want := filling(c.Token, c.Part); c.Filling != want {
+		return c, fmt.Sprintf("%d bytes of filling that are not the %d sent", len(c.Filling), len(want))
+	}
+	return c, ""
+}
+
+// plan is what a sender is about to do.
+type plan struct {
+	token, queue, key string
+	payloads          []json.RawMessage
+	rollBack          bool // in the end, if it has a transaction
+}
+
+// planner makes the plans of one line of sends, which follow each other. It is
+// not safe for concurrent use.
+type planner struct {
+	r      *history.Recorder
+	name   string
+	random *rand.Rand
+	queues []string
+	n      int
+	keys   [4]int // how often each key was changed
+	last   int    // the key of the plan before
+	rate   float64
+}
+
+func newPlanner(t task, r *history.Recorder, line int) *planner {
+	name := fmt.Sprintf("%s/%d", t.Name, line)
+	return &planner{r: r, name: name, random: rand.New(rand.NewPCG(t.Seed, hash(name, line))), queues: t.Queues, rate: t.Rate}
+}
+
+// next makes a plan and records it as an intent.
+func (p *planner) next(most int) plan {
+	p.n++
+	d := plan{token: fmt.Sprintf("%s/%d", p.name, p.n), queue: p.queues[p.random.IntN(len(p.queues))], rollBack: p.random.IntN(10) == 0}
+	if d.queue == Ordered {
+		p.last = p.random.IntN(len(p.keys))
+		d.key = fmt.Sprintf("%s.%d.%d", p.name, p.last, p.keys[p.last])
+	}
+	n := 1
+	if p.random.IntN(3) == 0 {
+		n += p.random.IntN(most)
+	}
+	if p.random.IntN(300) == 0 {
+		n = 300 // enough for COPY
+	}
+	for i := range n {
+		payload, err := json.Marshal(newContent(d.token, i))
+		if err != nil {
+			panic(err) // strings and numbers
+		}
+		d.payloads = append(d.payloads, payload)
+	}
+	p.r.Record(history.Event{Kind: Intent, Token: d.token, Queue: d.queue, Key: d.key, Count: n})
+	return d
+}
+
+// answered records what became of a plan, and waits as the rate wants. A key
+// whose last send may still be under way is not used again: a later one could
+// overtake it.
+func (p *planner) answered(ctx context.Context, d plan, e history.Event) {
+	e.Token = d.token
+	p.r.Record(e)
+	if e.Kind == Unsure && d.queue == Ordered {
+		p.keys[p.last]++
+	}
+	pause := p.random.ExpFloat64() * float64(len(d.payloads)) / p.rate
+	if e.Kind == Refused {
+		pause = max(pause, 0.05) // it is away
+	}
+	hold(ctx, time.Duration(min(pause, 2)*float64(time.Second)))
+}
+
+// work is how long a handler takes, from what it handles. Long ones are for
+// workers, which keep their lease alive.
+func work(c content, long bool) time.Duration {
+	switch h := hash(c.Token, c.Part) / 7 % 1000; {
+	case h < 5 && long:
+		return time.Second
+	case h < 20:
+		return 100 * time.Millisecond
+	default:
+		return time.Duration(h%60) * time.Millisecond
+	}
+}
+
+// fails reports whether a handler fails on purpose.
+func fails(c content, attempt int) bool {
+	return attempt == 1 && hash(c.Token, c.Part)/11%50 == 0
+}

@@ -1,0 +1,172 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// concurrency of a worker, and the most messages that may be under way in it
+// with those whose settlement is.
+const (
+	concurrency = 12
+	holds       = 4 * concurrency
+)
+
+// effectsTable has no key: what happens twice is there twice.
+const effectsTable = "create table chaos_effects (token text not null, part int not null, process text not null)"
+
+// seen is a delivery whose payload was read.
+type seen struct {
+	content
+	event history.Event
+}
+
+// arrived records that a handler got a message. It returns false for a payload
+// that is damaged.
+func arrived(r *history.Recorder, id posthaste.MessageID, attempt int, alone bool, payload []byte) (seen, bool) {
+	c, fault := parse(payload)
+	e := history.Event{ID: id, Attempt: attempt, Alone: alone, Token: c.Token, Part: c.Part}
+	if fault != "" {
+		e.Kind, e.Note = Damaged, fault
+		r.Record(e)
+		return seen{c, e}, false
+	}
+	e.Kind = history.Started
+	r.Record(e)
+	return seen{c, e}, true
+}
+
+// left records how a handler ended.
+func (s seen) left(r *history.Recorder, err error) {
+	s.event.Kind, s.event.Alone = history.Handled, false
+	if err != nil {
+		s.event.Kind, s.event.Note = history.Failed, err.Error()
+	}
+	r.Record(s.event)
+}
+
+var (
+	errDamaged   = errors.New("the payload is damaged")
+	errOnPurpose = errors.New("failed on purpose")
+)
+
+// workerRole handles the messages of every queue with the runtime.
+func workerRole(ctx context.Context, t task, r *history.Recorder) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	engine, err := postgres.Open(ctx, t.URL, postgres.Logger(log), postgres.Lazily())
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	for engine.Ready(ctx) != nil { // as the shipped program waits for a database that is away
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	pool, err := pgxpool.New(ctx, t.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: concurrency, Lease: t.Lease, Logger: log})
+	plain := func(_ context.Context, d posthaste.RawDelivery) error {
+		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
+		if !whole {
+			return posthaste.Permanent(errDamaged)
+		}
+		time.Sleep(work(s.content, true))
+		var err error
+		if fails(s.content, d.Attempt) && !d.AtMostOnce {
+			err = errOnPurpose
+		}
+		s.left(r, err)
+		return err
+	}
+	effects := func(ctx context.Context, d posthaste.RawDelivery) error {
+		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
+		if !whole {
+			return posthaste.Permanent(errDamaged)
+		}
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "insert into chaos_effects values ($1, $2, $3)", s.Token, s.Part, t.Name); err != nil {
+				return err
+			}
+			time.Sleep(work(s.content, true))
+			if fails(s.content, d.Attempt) {
+				return errOnPurpose
+			}
+			return postgres.In(tx).Ack(ctx, d.ID)
+		})
+		s.left(r, err)
+		return err
+	}
+	for _, queue := range slices.Compact(slices.Clone(t.Queues)) {
+		if queue == Effects {
+			worker.HandleRaw(w, queue, effects, worker.Transactional())
+		} else {
+			worker.HandleRaw(w, queue, plain)
+		}
+	}
+	return w.Run(ctx)
+}
+
+// httpReceiver receives and acknowledges over HTTP.
+func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
+	client := &http.Client{Timeout: 30 * time.Second}
+	always := context.WithoutCancel(ctx) // what is begun is ended
+	for ctx.Err() == nil {
+		var got []struct {
+			ID        string               `json:"id"`
+			MessageID posthaste.MessageID  `json:"message_id"`
+			Attempt   int                  `json:"attempt"`
+			Payload   json.RawMessage      `json:"payload"`
+			Delivery  posthaste.DeliveryID `json:"delivery_id"`
+		}
+		url := fmt.Sprintf("%s/v1/queues/%s/receive?max=5&lease=%s&wait=1s", t.Server, Plain, t.Lease)
+		status, body, err := callHTTP(always, client, url, nil)
+		if err == nil && status == http.StatusOK {
+			err = json.Unmarshal(body, &got)
+		}
+		if err != nil || status != http.StatusOK {
+			time.Sleep(100 * time.Millisecond) // the server is away
+			continue
+		}
+		for _, d := range got {
+			s, whole := arrived(r, d.MessageID, d.Attempt, false, d.Payload)
+			if !whole {
+				continue
+			}
+			time.Sleep(work(s.content, false))
+			s.left(r, nil)
+			// Until somebody answers: a second acknowledgement changes nothing.
+			ack := map[string]any{"deliveries": []any{map[string]any{"id": d.ID}}}
+			for try := 0; try < 100; try++ {
+				status, _, err := callHTTP(always, client, t.Server+"/v1/deliveries/ack", ack)
+				if err == nil && (status == http.StatusOK || status == http.StatusConflict) {
+					break
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// Verdict is what the checker found.
+type Verdict struct {
+	Messages     int // of all intents
+	Acknowledged int // sent, and the sender was told
+	NotSent      int // refused or rolled back
+	Unsure       int // the sender got no answer
+	Handled      int
+	Lost         int
+	LostOnce     int // of those that go out at most once
+	Twice        int // handled more than once
+	Rescued      int // in flight when their worker was killed, and run again
+	WorstRescue  time.Duration
+	WorstFlow    time.Duration // until something flowed after the database was back
+	WorstGap     time.Duration // without anything handled while somebody sent
+	Violations   []Violation
+
+	account *account
+}
+
+// Report writes what was found, for a person.
+func (v *Verdict) Report(to io.Writer) {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "FAULT\tTIMES\tSTRUCK IN FLIGHT")
+	times, hit := map[Fault]int{}, map[Fault]int{}
+	for _, f := range v.account.faults {
+		times[f.kind]++
+		hit[f.kind] += f.hit
+	}
+	for _, kind := range AllFaults() {
+		if times[kind] > 0 {
+			fmt.Fprintf(table, "%s\t%d\t%d\n", kind, times[kind], hit[kind])
+		}
+	}
+	fmt.Fprintln(table, "\t\t")
+	line := func(what string, n any) { fmt.Fprintf(table, "%s\t%v\t\n", what, n) }
+	line("messages", v.Messages)
+	line("acknowledged", v.Acknowledged)
+	line("refused or rolled back", v.NotSent)
+	line("without an answer", v.Unsure)
+	line("handled", v.Handled)
+	line("lost", v.Lost)
+	line("lost, of at most once", v.LostOnce)
+	line("handled twice", v.Twice)
+	line("rescued from killed workers", v.Rescued)
+	line("worst rescue", v.WorstRescue.Round(time.Millisecond))
+	line("worst until it flows again", v.WorstFlow.Round(time.Millisecond))
+	line("worst gap", v.WorstGap.Round(time.Millisecond))
+	line("turns of the ring", v.account.turns)
+	var stalled time.Duration
+	for _, s := range v.account.stalls {
+		stalled += s.length()
+	}
+	line("the machine stood still", stalled.Round(time.Millisecond))
+	_ = table.Flush()
+	counts := map[Rule]int{}
+	for _, broken := range v.Violations {
+		counts[broken.Rule]++
+		if n := counts[broken.Rule]; n <= shown {
+			fmt.Fprintf(to, "BROKEN %s\n", broken.Error())
+		}
+	}
+	for rule, n := range counts {
+		if n > shown {
+			fmt.Fprintf(to, "BROKEN %s: %d more\n", rule, n-shown)
+		}
+	}
+}
+
+// shown is how many violations of a rule are told one by one.
+const shown = 5
+
+// Broke reports whether a rule was broken.
+func (v *Verdict) Broke(rule Rule) bool {
+	return slices.ContainsFunc(v.Violations, func(b Violation) bool { return b.Rule == rule })
+}

@@ -1,0 +1,192 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// lines is how many sends of a sender are under way at the same time.
+const lines = 4
+
+// engineSender sends as Go programs do: by a client, which gathers, in batches,
+// and in transactions of its own, some of which it rolls back.
+func engineSender(ctx context.Context, t task, r *history.Recorder) error {
+	engine, err := postgres.Open(ctx, t.URL, postgres.Lazily())
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	client := posthaste.NewClient(engine)
+	pool, err := pgxpool.New(ctx, t.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var all sync.WaitGroup
+	for line := range lines {
+		all.Go(func() {
+			p := newPlanner(t, r, line)
+			for ctx.Err() == nil {
+				d := p.next(20)
+				limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				if d.rollBack || p.random.IntN(3) == 0 {
+					p.answered(ctx, d, inTransaction(limited, pool, d))
+				} else {
+					ids, err := client.Send(limited, d.messages()...)
+					p.answered(ctx, d, answer(ids, err))
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+func (d plan) messages() []posthaste.Message {
+	messages := make([]posthaste.Message, len(d.payloads))
+	for i, payload := range d.payloads {
+		messages[i] = posthaste.Message{Queue: d.queue, Key: d.key, Payload: payload}
+	}
+	return messages
+}
+
+// answer is what a send's answer says: every error but one means that nothing
+// was stored.
+func answer(ids []posthaste.MessageID, err error) history.Event {
+	switch {
+	case err == nil:
+		return history.Event{Kind: history.Sent, IDs: ids}
+	case posthaste.CodeOf(err) == posthaste.OutcomeUnsure:
+		return history.Event{Kind: Unsure, Note: err.Error()}
+	default:
+		return history.Event{Kind: Refused, Note: err.Error()}
+	}
+}
+
+// inTransaction sends in a transaction, and rolls it back if so planned.
+func inTransaction(ctx context.Context, pool *pgxpool.Pool, d plan) history.Event {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return history.Event{Kind: Refused, Note: err.Error()}
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	ids, err := postgres.In(tx).Send(ctx, d.messages()...)
+	switch {
+	case err != nil: // and so nobody commits it
+		return history.Event{Kind: Refused, Note: err.Error()}
+	case d.rollBack:
+		return history.Event{Kind: RolledBack}
+	}
+	err = tx.Commit(ctx)
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return history.Event{Kind: history.Sent, IDs: ids}
+	case errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &refused) && !endsSession(refused.Code):
+		return history.Event{Kind: Refused, Note: err.Error()}
+	default:
+		return history.Event{Kind: Unsure, Note: err.Error()}
+	}
+}
+
+// endsSession reports whether an error of a commit says that the connection
+// ends, which may be after the commit.
+func endsSession(sqlstate string) bool {
+	return strings.HasPrefix(sqlstate, "57P") || strings.HasPrefix(sqlstate, "08") || sqlstate == "40003"
+}
+
+// httpSender sends over HTTP.
+func httpSender(ctx context.Context, t task, r *history.Recorder) error {
+	client := &http.Client{Timeout: 30 * time.Second}
+	var all sync.WaitGroup
+	for line := range lines {
+		all.Go(func() {
+			p := newPlanner(t, r, line)
+			for ctx.Err() == nil {
+				d := p.next(20)
+				p.answered(ctx, d, post(context.WithoutCancel(ctx), client, t.Server, d))
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+func post(ctx context.Context, client *http.Client, server string, d plan) history.Event {
+	type message struct {
+		Payload json.RawMessage `json:"payload"`
+		Key     string          `json:"key,omitempty"`
+	}
+	messages := make([]message, len(d.payloads))
+	for i, payload := range d.payloads {
+		messages[i] = message{payload, d.key}
+	}
+	status, body, err := callHTTP(ctx, client, server+"/v1/queues/"+d.queue+"/messages", messages)
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return history.Event{Kind: Refused, Note: err.Error()}
+	}
+	var reply struct {
+		IDs  []posthaste.MessageID `json:"ids"`
+		Code posthaste.Code        `json:"code"`
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &reply)
+	}
+	switch {
+	case err != nil:
+		return history.Event{Kind: Unsure, Note: err.Error()}
+	case status == http.StatusCreated:
+		return history.Event{Kind: history.Sent, IDs: reply.IDs}
+	case reply.Code != "" && reply.Code != posthaste.OutcomeUnsure && reply.Code != "internal":
+		return history.Event{Kind: Refused, Note: string(reply.Code)}
+	default:
+		return history.Event{Kind: Unsure, Note: fmt.Sprintf("%d %s", status, body)}
+	}
+}
+
+// callHTTP posts JSON and reads the answer.
+func callHTTP(ctx context.Context, client *http.Client, url string, content any) (status int, body []byte, err error) {
+	var sent io.Reader
+	if content != nil {
+		raw, err := json.Marshal(content)
+		if err != nil {
+			return 0, nil, err
+		}
+		sent = bytes.NewReader(raw)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, sent)
+	if err != nil {
+		return 0, nil, err
+	}
+	if content != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	return response.StatusCode, body, err
+}

@@ -1,0 +1,190 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"gopkg.in/yaml.v3"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+var (
+	metricsOn  = regexp.MustCompile(`metrics.*address"?[=:]"?(http://[^\s"]*/metrics)`)
+	metricName = regexp.MustCompile(`\bposthaste_[a-z0-9_]+`)
+	typed      = regexp.MustCompile(`(?m)^# TYPE (posthaste_\S+) (\S+)$`)
+	helped     = regexp.MustCompile(`(?m)^# HELP (posthaste_\S+) .+$`)
+)
+
+// scrape reads a page of metrics.
+func scrape(url string) (string, error) {
+	answer, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	page, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != 200 {
+		err = fmt.Errorf("status %d", answer.StatusCode)
+	}
+	return string(page), err
+}
+
+// shown are the names of a page's own metrics, as a query may use them.
+func shown(page string) (names []string) {
+	for _, m := range typed.FindAllStringSubmatch(page, -1) {
+		names = append(names, m[1])
+		if m[2] == "histogram" {
+			names = append(names, m[1]+"_bucket", m[1]+"_sum", m[1]+"_count")
+		}
+	}
+	return names
+}
+
+// used are the metrics of ours that a file names, without labels and links.
+func used(t *testing.T, exprs []string) (names []string) {
+	t.Helper()
+	for _, e := range exprs {
+		names = append(names, metricName.FindAllString(e, -1)...)
+	}
+	slices.Sort(names)
+	if len(names) < 10 {
+		t.Fatalf("only %d metrics are named", len(names))
+	}
+	return slices.Compact(names)
+}
+
+// exprsOf finds every "expr" and every variable's query in the board.
+func exprsOf(v any) (found []string) {
+	switch v := v.(type) {
+	case []any:
+		for _, each := range v {
+			found = append(found, exprsOf(each)...)
+		}
+	case map[string]any:
+		for key, each := range v {
+			if text, ok := each.(string); ok && (key == "expr" || key == "query") {
+				found = append(found, text)
+			}
+			found = append(found, exprsOf(each)...)
+		}
+	}
+	return found
+}
+
+// What /metrics shows has names, help and units as Prometheus wants them; the
+// board and the alert rules name nothing that is not there, leave nothing out,
+// and each rule has a runbook.
+func TestTR2_MetricsBoardAndAlerts(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	makeEmails(t, url)
+	p := start(t, "", []string{"DATABASE_URL=" + url, "SMTP_URL=smtp://127.0.0.1:1?tls=none"}, "worker", "--queue", "emails", "--metrics-listen", "127.0.0.1:0")
+	_, address := startServe(t, []string{"DATABASE_URL=" + url})
+	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
+	if status, err := do("POST", "http://"+address+"/v1/emails", aMail, nil); status != 201 {
+		t.Fatalf("the mail was answered by %d (%v)", status, err)
+	}
+	var page string
+	eventually(t, "the worker shows the attempt that failed", func() (err error) {
+		m := metricsOn.FindStringSubmatch(p.said())
+		if m == nil {
+			return fmt.Errorf("it said %q", p.said())
+		}
+		if page, err = scrape(m[1]); err == nil && !strings.Contains(page, `posthaste_handler_duration_seconds_count{outcome="retried",queue="emails",subscription="default"}`) {
+			err = fmt.Errorf("not yet")
+		}
+		return err
+	})
+	problems, err := promlint.New(strings.NewReader(page)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		if strings.HasPrefix(problem.Metric, "posthaste_") {
+			t.Errorf("%s: %s", problem.Metric, problem.Text)
+		}
+	}
+	if a, b := len(typed.FindAllString(page, -1)), len(helped.FindAllString(page, -1)); a != b {
+		t.Errorf("%d metrics, and %d have a help text", a, b)
+	}
+	served, err := scrape("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := append(shown(page), "posthaste_finding") // which is there while something is wrong
+	for _, name := range shown(served) {
+		if !slices.Contains(names, name) {
+			t.Errorf("serve shows %s, and a worker does not", name)
+		}
+	}
+	// At zero before anything happened, or it could not be seen to grow.
+	for _, line := range []string{`posthaste_possible_duplicates_total{queue="emails",subscription="default"} 0`, `posthaste_deliveries_settled_total{outcome="dead",queue="emails",subscription="default"} 0`,
+		`posthaste_task_errors_total{task="settle"} 0`} {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("the page has no line %s", line)
+		}
+	}
+
+	var board any
+	readFile(t, "../../docs/monitoring/grafana.json", json.Unmarshal, &board)
+	onBoard := used(t, exprsOf(board))
+	var alerts struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
+		}
+	}
+	readFile(t, "../../docs/monitoring/alerts.yaml", yaml.Unmarshal, &alerts)
+	runbooks, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exprs []string
+	for _, rule := range alerts.Groups[0].Rules {
+		exprs = append(exprs, rule.Expr)
+		if !strings.Contains(string(runbooks), "\n### "+rule.Alert+"\n\n") || rule.Annotations["runbook"] != "docs/operations.md#"+strings.ToLower(rule.Alert) {
+			t.Errorf("%s has no runbook in docs/operations.md, or does not name it", rule.Alert)
+		}
+	}
+	for _, name := range append(onBoard, used(t, exprs)...) {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is named by the board or the alert rules, and /metrics does not show it", name)
+		}
+	}
+	operating, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range append(typed.FindAllStringSubmatch(page, -1), []string{"", "posthaste_finding"}) {
+		if !slices.ContainsFunc(onBoard, func(n string) bool { return strings.TrimSuffix(n, "_bucket") == m[1] }) {
+			t.Errorf("the board does not show %s", m[1])
+		}
+		if !strings.Contains(string(operating), "`"+m[1]+"`") {
+			t.Errorf("docs/operating.md does not tell what %s is", m[1])
+		}
+	}
+}
+
+func readFile(t *testing.T, name string, read func([]byte, any) error, into any) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err == nil {
+		err = read(content, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}

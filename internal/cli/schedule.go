@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+func newSchedule(a *app) *cobra.Command {
+	return newGroup("schedule", "Send messages at times of their own, by cron lines or intervals",
+		newScheduleLs(a), newSchedulePut(a), newScheduleDrop(a),
+		newSchedulePause(a, "pause", "Stop a schedule until it is resumed", func(ctx context.Context, e posthaste.Engine, name string) error {
+			return e.SchedulePause(ctx, name)
+		}),
+		newSchedulePause(a, "resume", "Let a paused schedule go on", func(ctx context.Context, e posthaste.Engine, name string) error {
+			_, err := e.ScheduleResume(ctx, name)
+			return err
+		}))
+}
+
+func newScheduleLs(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "ls [NAME...]", Short: "List schedules with their next ticks",
+		Args: between(0, -1, "names of schedules"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.schedules(ctx, e, args) })
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+func (a *app) schedules(ctx context.Context, e posthaste.Engine, names []string) error {
+	schedules, err := e.Schedules(ctx, names...)
+	if err != nil {
+		return err
+	}
+	found := map[string]bool{}
+	shown := make([]wire.Schedule, len(schedules))
+	for i, s := range schedules {
+		shown[i], found[s.Name] = wire.NewSchedule(s), true
+	}
+	for _, name := range names {
+		if !found[name] {
+			return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no schedule %q", name), Hint: "`posthaste schedule ls` lists them"}
+		}
+	}
+	return a.print(shown, func(w io.Writer) {
+		if len(shown) == 0 {
+			fmt.Fprintln(w, "there is no schedule yet; make one with `posthaste schedule put NAME QUEUE SPEC`")
+			return
+		}
+		table(w, "NAME QUEUE SPEC ZONE NEXT LAST SENT MISSED ERROR", func(row func(...any)) {
+			for _, s := range shown {
+				next := clock(s.NextAt)
+				if !s.PausedAt.IsZero() {
+					next = "paused"
+				}
+				row(s.Name, s.Queue, s.Spec, s.TimeZone, next, clock(s.LastTick), s.Sent, s.Missed, s.Error)
+			}
+		})
+	})
+}
+
+func newSchedulePut(a *app) *cobra.Command {
+	var db database
+	var s posthaste.Schedule
+	var headers []string
+	cmd := &cobra.Command{
+		Use: "put NAME QUEUE SPEC [PAYLOAD]", Short: "Make or change a schedule",
+		Long: `Make a schedule, or change the one of that name. SPEC is a cron line of five
+fields, @hourly, @daily, @weekly, @monthly, @yearly, or "every" and a duration.
+PAYLOAD is JSON, {} unless given. A schedule that is paused stays so, and with
+the same SPEC and zone its next tick stays where it is.`,
+		Example: `  posthaste schedule put nightly reports '30 2 * * mon-fri' '{"report": "daily"}' --time-zone Europe/Berlin
+  posthaste schedule put heartbeat jobs 'every 90 seconds' --catch-up skip`,
+		Args: between(3, 4, "a name, a queue, when it ticks, and a payload"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			s.Name, s.Message.Queue, s.Spec = args[0], args[1], args[2]
+			data := []byte("{}")
+			if len(args) > 3 {
+				data = []byte(args[3])
+			}
+			if err := wire.Check(data); err != nil {
+				return payloadError(err)
+			}
+			s.Message.Payload = json.RawMessage(data)
+			if s.Message.Headers, err = parseHeaders(headers); err != nil {
+				return err
+			}
+			if err := s.Check(); err != nil {
+				return err
+			}
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+				if _, err := e.SchedulePut(ctx, s); err != nil {
+					return err
+				}
+				return a.schedule(ctx, e, s.Name)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	db.flag(cmd)
+	flags.StringVar(&s.TimeZone, "time-zone", "", "by whose clocks a cron line goes, such as Europe/Berlin (default UTC)")
+	flags.StringVar((*string)(&s.CatchUp), "catch-up", "", "what becomes of missed ticks: once, each or skip (default once)")
+	m := &s.Message
+	flags.StringVar(&m.Key, "key", "", "the messages' key")
+	flags.StringVar(&m.Kind, "kind", "", "what sort of messages they are")
+	flags.StringArrayVar(&headers, "header", nil, "a header, NAME=VALUE; may be repeated")
+	flags.StringVar(&m.Reference, "reference", "", "your own business id, to find the messages by")
+	flags.StringArrayVar(&m.Terms, "term", nil, "a further word to find them by; may be repeated")
+	flags.IntVar(&m.Priority, "priority", 0, "0 to 3, where 0 is handed out first")
+	return cmd
+}
+
+// schedule shows one schedule as it is now.
+func (a *app) schedule(ctx context.Context, e posthaste.Engine, name string) error {
+	schedules, err := e.Schedules(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(schedules) == 0 {
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("somebody dropped schedule %q at once", name)}
+	}
+	s := wire.NewSchedule(schedules[0])
+	return a.print(s, func(w io.Writer) {
+		pairs := []any{"schedule", s.Name, "queue", s.Queue, "spec", s.Spec, "time zone", s.TimeZone, "catch up", s.CatchUp, "paused", clock(s.PausedAt)}
+		for i, at := range s.Upcoming {
+			pairs = append(pairs, []any{"next ticks", " "}[min(i, 1)], clock(at))
+		}
+		fields(w, pairs...)
+	})
+}
+
+func newScheduleDrop(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "drop NAME", Short: "End a schedule; what it has sent stays",
+		Args: exactly(1, "the schedule's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+				if err := e.ScheduleDrop(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s is dropped\n", args[0]) })
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+// newSchedulePause makes pause and resume.
+func newSchedulePause(a *app, verb, short string, do func(context.Context, posthaste.Engine, string) error) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: verb + " NAME", Short: short,
+		Args: exactly(1, "the schedule's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+				if err := do(ctx, e, args[0]); err != nil {
+					return err
+				}
+				return a.schedule(ctx, e, args[0])
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}

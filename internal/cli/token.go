@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+func newToken(a *app) *cobra.Command {
+	return newGroup("token", "Make tokens for callers of the HTTP API, look at them and drop them", newTokenAdd(a), newTokenLs(a), newTokenDrop(a))
+}
+
+func newTokenAdd(a *app) *cobra.Command {
+	var db database
+	var t posthaste.Token
+	var scopes []string
+	var expiresAt string
+	cmd := &cobra.Command{
+		Use: "add NAME --scope SCOPE", Short: "Make a token and print its secret, once",
+		Long: `Make a token and print its secret. Nobody can ask for it again: the database
+has its hash only. Running servers know the token within seconds.
+
+To give a caller another secret, add a token under a new name, hand it out, and
+drop the old one. Once a token was made, all servers on this database ask for one.`,
+		Example: "  posthaste token add shop --scope send --queue orders --queue emails\n  posthaste token add ops --scope admin --expires-in '90 days'",
+		Args:    exactly(1, "the token's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.Name = args[0]
+			for _, scope := range scopes {
+				t.Scopes = append(t.Scopes, posthaste.Scope(scope))
+			}
+			if err := checkToken(&t, expiresAt); err != nil {
+				return err
+			}
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.tokenAdd(ctx, e, t) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	db.flag(cmd)
+	flags.StringSliceVar(&scopes, "scope", nil, "what it may do: send, receive or admin, which is everything; may be repeated")
+	flags.StringSliceVarP(&t.Queues, "queue", "q", nil, "only for this queue; may be repeated (default all queues)")
+	flags.Var(duration{&t.ExpiresIn}, "expires-in", "how long it is good for (default for ever)")
+	flags.StringVar(&expiresAt, "expires-at", "", "until when it is good, such as 2030-01-31T12:00:00Z")
+	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"send", "receive", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func checkToken(t *posthaste.Token, expiresAt string) error {
+	if err := posthaste.CheckName("name", t.Name); err != nil {
+		return err
+	}
+	if expiresAt != "" {
+		at, err := time.Parse(time.RFC3339, expiresAt)
+		if err != nil {
+			return posthaste.Invalidf("expires-at", "--expires-at must be a time such as 2030-01-31T12:00:00Z, and is %q", expiresAt)
+		}
+		t.ExpiresAt = at
+	}
+	if len(t.Scopes) == 0 {
+		return posthaste.Invalidf("scope", "say with --scope what the token may do: send, receive or admin")
+	}
+	return t.Check()
+}
+
+func (a *app) tokenAdd(ctx context.Context, e posthaste.Engine, t posthaste.Token) error {
+	secret, err := e.TokenAdd(ctx, caller(), t)
+	if err != nil {
+		return err
+	}
+	return a.print(map[string]string{"name": t.Name, "token": secret}, func(w io.Writer) {
+		fmt.Fprintln(w, secret)
+		fmt.Fprintf(a.stderr, "posthaste: this is the only time that the secret of token %s is shown; callers send it as Authorization: Bearer …\n", t.Name)
+	})
+}
+
+func newTokenLs(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List tokens, without their secrets",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return db.with(cmd, a.log, a.tokens)
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+func (a *app) tokens(ctx context.Context, e posthaste.Engine) error {
+	tokens, err := e.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	shown := make([]wire.Token, len(tokens))
+	for i, t := range tokens {
+		shown[i] = wire.NewToken(t)
+	}
+	return a.print(shown, func(w io.Writer) {
+		if len(tokens) == 0 {
+			fmt.Fprintln(w, "there is no token; make one with `posthaste token add NAME --scope SCOPE`")
+			return
+		}
+		table(w, "NAME SCOPES QUEUES CREATED BY EXPIRES USED", func(row func(...any)) {
+			for _, t := range tokens {
+				queues, expires := strings.Join(t.Queues, ","), clock(t.ExpiresAt)
+				if queues == "" {
+					queues = "all"
+				}
+				switch {
+				case t.Expired:
+					expires = "expired"
+				case expires == "":
+					expires = "never"
+				}
+				scopes := make([]string, len(t.Scopes))
+				for i, scope := range t.Scopes {
+					scopes[i] = string(scope)
+				}
+				row(t.Name, strings.Join(scopes, ","), queues, clock(t.CreatedAt), t.CreatedBy, expires, clock(t.LastUsedAt))
+			}
+		})
+	})
+}
+
+func newTokenDrop(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "drop NAME", Short: "Drop a token: servers refuse it within seconds",
+		Args: exactly(1, "the token's name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+				if err := e.TokenDrop(ctx, caller(), args[0]); err != nil {
+					return err
+				}
+				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "token %s is dropped\n", args[0]) })
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}

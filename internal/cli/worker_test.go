@@ -1,0 +1,128 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/catcher"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// silentServer takes connections and never says a word, and tells of each.
+func silentServer(t *testing.T) (address string, connected <-chan struct{}) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	came := make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			came <- struct{}{}
+		}
+	}()
+	return l.Addr().String(), came
+}
+
+// TestHA3_WorkerWithLongJobs: deliveries that would take hours do not keep a
+// worker from ending once its grace is over; they run again elsewhere at once,
+// long before its lease would have ended. A second signal does not wait for the
+// grace.
+func TestHA3_WorkerWithLongJobs(t *testing.T) {
+	t.Parallel()
+	database := testpg.New(t)
+	engine, err := postgres.Open(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	// Nothing but the grace ends what runs.
+	err = engine.QueueCreate(t.Context(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes, Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mails = 3
+	messages := make([]posthaste.Message, mails)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: email.Queue, Payload: []byte(aMail), ContentType: posthaste.ContentTypeJSON}
+	}
+	ids, err := engine.Send(t.Context(), messages...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := func(want posthaste.State) func() error {
+		return func() error {
+			for _, id := range ids {
+				m, err := engine.Message(context.Background(), id)
+				if err != nil {
+					return err
+				}
+				if s := m.Subscriptions[0]; s.State != want {
+					return fmt.Errorf("message %s is %s after %+v, want %s", id, s.State, s.Attempts, want)
+				}
+			}
+			return nil
+		}
+	}
+	silent, connected := silentServer(t)
+	begin := func(grace string) *process {
+		t.Helper()
+		p := start(t, "", []string{"DATABASE_URL=" + database, "SMTP_URL=smtp://" + silent + "?tls=none"}, "worker", "--queue", email.Queue, "--grace", grace)
+		for range mails {
+			select {
+			case <-connected:
+			case <-time.After(patience):
+				t.Fatalf("the deliveries do not start:\n%s", p.said())
+			}
+		}
+		return p
+	}
+
+	p := begin("500ms")
+	signalled := time.Now()
+	if code := p.stop(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if took := time.Since(signalled); took > 30*time.Second {
+		t.Errorf("it ended %s after the signal, with a grace of half a second", took)
+	}
+	eventually(t, "they can run again at once", states(posthaste.StateRetrying))
+
+	p = begin("10m")
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it stops", func() error {
+		if !strings.Contains(p.said(), "a second signal ends it at once") {
+			return fmt.Errorf("it said %q", p.said())
+		}
+		return nil
+	})
+	if code := p.stop(syscall.SIGTERM); code != 143 {
+		t.Errorf("second signal: exit code %d, want 143", code)
+	}
+
+	c, err := catcher.Start(catcher.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	start(t, "", []string{"DATABASE_URL=" + database, "SMTP_URL=smtp://" + c.Addr() + "?tls=none"}, "worker", "--queue", email.Queue)
+	eventually(t, "another worker delivers them", states(posthaste.StateDone))
+}

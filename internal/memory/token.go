@@ -1,0 +1,99 @@
+package memory
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// TokenAdd implements [posthaste.Tokens].
+func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token) (secret string, err error) {
+	if err := posthaste.CheckName("name", token.Name); err != nil {
+		return "", err
+	}
+	if err := token.Check(); err != nil {
+		return "", err
+	}
+	now := time.Now()
+	if token.ExpiresIn > 0 {
+		token.ExpiresAt, token.ExpiresIn = now.Add(token.ExpiresIn), 0
+	}
+	if !token.ExpiresAt.IsZero() && !token.ExpiresAt.After(now) {
+		return "", posthaste.Invalidf("expires_at", "a token must expire at a time that comes")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.token(token.Name) != nil {
+		return "", &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "there is a token " + token.Name + " already"}
+	}
+	secret = "ph_" + rand.Text() + rand.Text()
+	token.Hash, token.CreatedAt, token.CreatedBy = sha256.Sum256([]byte(secret)), now, by
+	e.tokens, e.tokenMade = append(e.tokens, &token), true
+	return secret, ctx.Err()
+}
+
+func (e *Engine) token(name string) *posthaste.Token {
+	for _, t := range e.tokens {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// TokenDrop implements [posthaste.Tokens].
+func (e *Engine) TokenDrop(ctx context.Context, by, name string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.token(name) == nil {
+		return notFound("name", "there is no token %q", name)
+	}
+	e.tokens = slices.DeleteFunc(e.tokens, func(t *posthaste.Token) bool { return t.Name == name })
+	return ctx.Err()
+}
+
+// Tokens implements [posthaste.Tokens].
+func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []posthaste.Token
+	for _, t := range e.tokens {
+		told := *t
+		told.Expired = !t.ExpiresAt.IsZero() && !t.ExpiresAt.After(time.Now())
+		all = append(all, told)
+	}
+	slices.SortFunc(all, func(a, b posthaste.Token) int { return strings.Compare(a.Name, b.Name) })
+	return all, ctx.Err()
+}
+
+// TokensInForce implements [posthaste.Tokens].
+func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {
+	e.mu.Lock()
+	for _, name := range used {
+		if t := e.token(name); t != nil {
+			t.LastUsedAt = time.Now()
+		}
+	}
+	made := e.tokenMade
+	e.mu.Unlock()
+	tokens, err := e.Tokens(ctx)
+	return slices.DeleteFunc(tokens, func(t posthaste.Token) bool { return t.Expired }), made, err
+}
+
+// DeliveryQueues implements [posthaste.Tokens].
+func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.DeliveryID) ([]string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	queues := make([]string, len(deliveries))
+	for i, id := range deliveries {
+		if id > 0 && int(id) <= len(e.deliveries) {
+			queues[i] = e.deliveries[id-1].q.name
+		}
+	}
+	return queues, ctx.Err()
+}

@@ -1,0 +1,122 @@
+package memory
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// QueueSubscribe implements [posthaste.Subscriptions]: the engine in memory has
+// the one subscription that every queue is born with.
+func (e *Engine) QueueSubscribe(_ context.Context, _, queue, subscription string, _ posthaste.SubscriptionOptions) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.subscribed(posthaste.QueueRef{Queue: queue, Subscription: subscription}); posthaste.CodeOf(err) == posthaste.NotFound && e.queues[queue] != nil {
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "subscription", Message: "the engine in memory has one subscription a queue"}
+	} else {
+		return err
+	}
+}
+
+// QueueUnsubscribe implements [posthaste.Subscriptions].
+func (e *Engine) QueueUnsubscribe(_ context.Context, _, queue, subscription string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.subscribed(posthaste.QueueRef{Queue: queue, Subscription: subscription}); err != nil {
+		return err
+	}
+	return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "a queue has at least one subscription"}
+}
+
+// withdraw takes the entry of a message that waits out of its queue.
+func (e *Engine) withdraw(m *message) *entry {
+	q := e.queues[m.Queue]
+	of := func(n *entry) bool { return n.m == m }
+	for i := range q.fresh {
+		if at := slices.IndexFunc(q.fresh[i], of); at >= 0 {
+			n := q.fresh[i][at]
+			q.fresh[i] = slices.Delete(slices.Clone(q.fresh[i]), at, at+1)
+			q.info.Depth--
+			return n
+		}
+	}
+	if at := slices.IndexFunc(q.due, of); at >= 0 {
+		q.info.Depth--
+		return heap.Remove(&q.due, at).(*entry)
+	}
+	return nil
+}
+
+// Cancel implements [posthaste.Withdrawing].
+func (e *Engine) Cancel(ctx context.Context, by string, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+	return e.change(ctx, by, "cancel", id, func(m *message, _ *entry) { m.state, m.dueAt = posthaste.StateCancelled, time.Time{} })
+}
+
+// Reschedule implements [posthaste.Withdrawing].
+func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
+	if at.IsZero() {
+		return nil, posthaste.Invalidf("send_at", "send_at must be a time that comes")
+	}
+	return e.change(ctx, by, "reschedule", id, func(m *message, n *entry) {
+		n.dueAt, m.dueAt = at, at
+		if n.attempt == 1 {
+			m.state = posthaste.StateScheduled
+		}
+		e.append(e.queues[m.Queue], n, true)
+	})
+}
+
+// change withdraws what waits and has do say what becomes of it.
+func (e *Engine) change(ctx context.Context, by, action string, id posthaste.MessageID, do func(*message, *entry)) ([]posthaste.Withdrawal, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.messages[id]
+	if m == nil {
+		return nil, notFound("id", "there is no message %d", id)
+	}
+	inTime := false
+	if n := e.withdraw(m); n != nil {
+		do(m, n)
+		inTime = true
+		e.actions = append(e.actions, posthaste.Action{ID: int64(len(e.actions) + 1), At: time.Now(), By: cmp.Or(by, "memory"), Action: action, Queue: m.Queue, MessageID: id})
+	}
+	state := m.info().Subscriptions[0].State
+	return []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime || action == "cancel" && state == posthaste.StateCancelled, State: state}}, ctx.Err()
+}
+
+// QueuePurge implements [posthaste.Withdrawing].
+func (e *Engine) QueuePurge(ctx context.Context, by, queue string) ([]posthaste.Purged, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q, err := e.queue(queue)
+	if err != nil {
+		return nil, err
+	}
+	n := q.info.Depth
+	for i := range q.fresh {
+		for _, each := range q.fresh[i] {
+			each.m.state = posthaste.StateCancelled
+		}
+		q.fresh[i] = nil
+	}
+	for _, each := range q.due {
+		each.m.state, each.m.dueAt = posthaste.StateCancelled, time.Time{}
+	}
+	q.due, q.info.Depth = nil, 0
+	e.actions = append(e.actions, posthaste.Action{ID: int64(len(e.actions) + 1), At: time.Now(), By: cmp.Or(by, "memory"), Action: "purge", Queue: queue})
+	return []posthaste.Purged{{Subscription: posthaste.DefaultSubscription, Messages: n}}, ctx.Err()
+}
+
+// Vitals implements [posthaste.Admin].
+func (e *Engine) Vitals(ctx context.Context) (posthaste.Vitals, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return posthaste.Vitals{Workers: len(e.workers), Doorbells: len(e.bells)}, ctx.Err()
+}
+
+// Doctor implements [posthaste.Admin].
+func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) { return nil, ctx.Err() }

@@ -1,0 +1,73 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// ParseSchedule reads a schedule of that name: queue, spec, time_zone and
+// catch_up, and the fields of its message as ParseMessages takes them. What a
+// schedule's message cannot have is refused. When it ticks is the engine's to
+// check.
+func ParseSchedule(name string, data []byte) (posthaste.Schedule, error) {
+	s := posthaste.Schedule{Name: name}
+	o, err := ParseObject("", data)
+	if err != nil {
+		return s, err
+	}
+	s.Spec, s.TimeZone, s.CatchUp = o.Text("spec"), o.Text("time_zone"), posthaste.CatchUp(o.Text("catch_up"))
+	m := &s.Message
+	m.Queue, m.ContentType = o.Text("queue"), o.Text("content_type")
+	m.Payload = json.RawMessage("{}")
+	if given := payload(o, m.ContentType); given != nil {
+		m.Payload = given
+	}
+	readOptions(o, m)
+	if err := o.Finish(laterMessageOptions...); err != nil {
+		return s, err
+	}
+	return s, s.Check()
+}
+
+// Schedule is a schedule as it stands.
+type Schedule struct {
+	Name        string              `json:"name"`
+	Queue       string              `json:"queue"`
+	Spec        string              `json:"spec"`
+	TimeZone    string              `json:"time_zone"`
+	CatchUp     posthaste.CatchUp   `json:"catch_up"`
+	Payload     json.RawMessage     `json:"payload"`
+	ContentType string              `json:"content_type"`
+	Key         string              `json:"key,omitempty"`
+	Kind        string              `json:"kind,omitempty"`
+	Headers     map[string]string   `json:"headers,omitempty"`
+	Reference   string              `json:"reference,omitempty"`
+	Terms       []string            `json:"terms,omitempty"`
+	Priority    int                 `json:"priority,omitempty"`
+	NextAt      time.Time           `json:"next_at,omitzero"`
+	Upcoming    []time.Time         `json:"upcoming,omitempty"`
+	LastTick    time.Time           `json:"last_tick,omitzero"`
+	LastMessage posthaste.MessageID `json:"last_message_id,omitzero"`
+	LastSentAt  time.Time           `json:"last_sent_at,omitzero"`
+	Sent        int64               `json:"sent"`
+	Missed      int64               `json:"missed"`
+	Error       string              `json:"error,omitempty"`
+	PausedAt    time.Time           `json:"paused_at,omitzero"`
+	CreatedAt   time.Time           `json:"created_at"`
+	ChangedAt   time.Time           `json:"changed_at"`
+}
+
+// NewSchedule shows a schedule.
+func NewSchedule(s posthaste.ScheduleInfo) Schedule {
+	m := s.Message
+	body, _, _ := m.Body()
+	shown, _ := Payload(m.ContentType, body)
+	return Schedule{
+		Name: s.Name, Queue: m.Queue, Spec: s.Spec, TimeZone: s.TimeZone, CatchUp: s.CatchUp, Payload: shown, ContentType: contentType(m.ContentType),
+		Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority,
+		NextAt: s.NextAt, Upcoming: s.Upcoming, LastTick: s.LastTick, LastMessage: s.LastMessage, LastSentAt: s.LastSentAt,
+		Sent: s.Sent, Missed: s.Missed, Error: s.Error, PausedAt: s.PausedAt, CreatedAt: s.CreatedAt, ChangedAt: s.ChangedAt,
+	}
+}

@@ -1,0 +1,185 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// DeadLetters implements [posthaste.Admin]. Each search goes along one index and
+// looks at 10,000 letters at most; it says where it stopped if it did.
+func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, posthaste.MessageID, error) {
+	return cut(ctx, e, readError, scanDeadLetter,
+		`select message_id, queue, subscription, key, kind, headers::text, reference, terms, content_type, payload, created_at, died_at,
+		error, attempts::text, erased_at from posthaste.list_dead_letters($1::text::jsonb, $2::bigint[], nullif($3::bigint, 0), $4::int)`,
+		deadFilter(f), plain(f.IDs), int64(f.Before), orDefault(f.Limit))
+}
+
+// deadFilter is a filter as posthaste.dead_filter reads it.
+func deadFilter(f posthaste.DeadLetterFilter) string {
+	filter := map[string]string{}
+	for _, x := range []struct{ name, value string }{
+		{"queue", f.Queue}, {"subscription", f.Subscription}, {"kind", f.Kind}, {"key", f.Key}, {"reference", f.Reference}, {"term", f.Term}, {"error", f.Error},
+	} {
+		if x.value != "" {
+			filter[x.name] = x.value
+		}
+	}
+	if !f.DiedFrom.IsZero() {
+		filter["died_from"] = f.DiedFrom.Format(time.RFC3339Nano)
+	}
+	if !f.DiedBefore.IsZero() {
+		filter["died_before"] = f.DiedBefore.Format(time.RFC3339Nano)
+	}
+	text, _ := json.Marshal(filter) // strings always can
+	return string(text)
+}
+
+func scanDeadLetter(row pgx.CollectableRow) (d posthaste.DeadLetter, err error) {
+	var key, kind, headers, reference *string
+	var attempts string
+	var erased *time.Time
+	if err := row.Scan((*int64)(&d.ID), &d.Queue, &d.Subscription, &key, &kind, &headers, &reference, &d.Terms,
+		&d.ContentType, &d.Payload, &d.CreatedAt, &d.DiedAt, &d.Error, &attempts, &erased); err != nil {
+		return d, err
+	}
+	if err := decode(headers, &d.Headers); err != nil {
+		return d, err
+	}
+	d.Key, d.Kind, d.Reference = textOf(key), textOf(kind), textOf(reference)
+	d.CreatedAt, d.DiedAt, d.ErasedAt = d.CreatedAt.UTC(), d.DiedAt.UTC(), timeOf(erased)
+	return d, decode(&attempts, &d.Attempts)
+}
+
+// timeOf is the time in UTC, or zero for null.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// cut runs a statement whose search may be cut, and asks where: one
+// transaction, as long as which the setting lasts that says so.
+func cut[T any](ctx context.Context, e *Engine, explain func(error) error, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, posthaste.MessageID, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var batch pgx.Batch
+	batch.Queue(sql, args...)
+	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
+	answers := e.pool.SendBatch(ctx, &batch)
+	rows, err := answers.Query()
+	if err != nil {
+		_ = answers.Close()
+		return nil, 0, explain(err)
+	}
+	found, err := pgx.CollectRows(rows, scan)
+	var cutAt posthaste.MessageID
+	if err == nil {
+		err = answers.QueryRow().Scan((*int64)(&cutAt))
+	}
+	// What was read is worth nothing before the end was: committing may fail.
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, 0, explain(err)
+	}
+	return found, cutAt, nil
+}
+
+// plain is ids as pgx takes them; nil stays nil, which is null.
+func plain(ids []posthaste.MessageID) []int64 {
+	if ids == nil {
+		return nil
+	}
+	out := make([]int64, len(ids))
+	for i, id := range ids {
+		out[i] = int64(id)
+	}
+	return out
+}
+
+// Replay implements [posthaste.Admin], for at most 10,000 ids at a time. An
+// empty by means the database user.
+func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
+	return e.bury(ctx, "select posthaste.replay($1::bigint[], nullif($2::text, ''))", by, ids)
+}
+
+// Discard implements [posthaste.Admin], for at most 10,000 ids at a time. An
+// empty by means the database user.
+func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
+	return e.bury(ctx, "select posthaste.discard($1::bigint[], nullif($2::text, ''))", by, ids)
+}
+
+// ReplayMatching implements [posthaste.Admin], for at most 10,000 at a time.
+// IDs of the filter are not taken: [Engine.Replay] takes those.
+func (e *Engine) ReplayMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
+	return e.buryMatching(ctx, "replay", by, f)
+}
+
+// DiscardMatching implements [posthaste.Admin], as [Engine.ReplayMatching].
+func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
+	return e.buryMatching(ctx, "discard", by, f)
+}
+
+func (e *Engine) buryMatching(ctx context.Context, verb, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
+	if f.IDs != nil {
+		return nil, 0, posthaste.Invalidf("ids", "ids and a filter exclude each other")
+	}
+	return cut(ctx, e, writeError, scanMessageID,
+		"select posthaste."+verb+"(by => nullif($1::text, ''), filter => $2::text::jsonb, before => nullif($3::bigint, 0), max => $4::int)",
+		by, deadFilter(f), int64(f.Before), orDefault(f.Limit))
+}
+
+func scanMessageID(row pgx.CollectableRow) (id posthaste.MessageID, err error) {
+	return id, row.Scan((*int64)(&id))
+}
+
+// bury takes dead letters off the list by a function that returns their ids.
+func (e *Engine) bury(ctx context.Context, sql, by string, ids []posthaste.MessageID) ([]posthaste.MessageID, error) {
+	if len(ids) == 0 {
+		return nil, ctx.Err()
+	}
+	were, _, err := cut(ctx, e, writeError, scanMessageID, sql, plain(ids), by)
+	return were, err
+}
+
+// Erase implements [posthaste.Admin], 1,000 messages at a time.
+func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) ([]posthaste.Erasure, posthaste.MessageID, error) {
+	return cut(ctx, e, writeError, func(row pgx.CollectableRow) (x posthaste.Erasure, err error) {
+		var queue *string
+		err = row.Scan((*int64)(&x.MessageID), &queue, &x.Pending)
+		x.Queue = textOf(queue)
+		return x, err
+	}, "select message_id, queue, outcome = 'pending' from posthaste.erase($1::text, nullif($2::text, ''), nullif($3::bigint, 0))", term, by, int64(before))
+}
+
+// Actions implements [posthaste.Admin].
+func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
+	var all []posthaste.Action
+	err := e.query(ctx, func(rows pgx.Rows) error {
+		var a posthaste.Action
+		var queue, details *string
+		var message *int64
+		if err := rows.Scan(&a.ID, &a.At, &a.By, &a.Action, &queue, &message, &details); err != nil {
+			return err
+		}
+		a.At, a.Queue = a.At.UTC(), textOf(queue)
+		if message != nil {
+			a.MessageID = posthaste.MessageID(*message)
+		}
+		if details != nil {
+			a.Details = json.RawMessage(*details)
+		}
+		all = append(all, a)
+		return nil
+	}, `select id, at, by, action, queue, message_id, details::text
+		from posthaste.list_actions(nullif($1::text, ''), nullif($2::bigint, 0), nullif($3::bigint, 0), $4::int)`,
+		f.Queue, int64(f.MessageID), f.Before, orDefault(f.Limit))
+	return all, err
+}

@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// While what waits waits for a limit, what is sent wakes nobody and its senders do
+// not notify; what is told, as settles do, wakes. Afterwards all is as before.
+func TestSleepAtALimitHoldsNoBell(t *testing.T) {
+	b := newBellTest(t, 1)
+	bell := b.open()
+	ctx := testContext(t)
+	var atLimit atomic.Bool
+	var looks atomic.Int64
+	look := func(ctx context.Context) (posthaste.LookReply, error) {
+		looks.Add(1)
+		if atLimit.Load() {
+			return posthaste.LookReply{NextDue: within, AtLimit: true}, nil
+		}
+		return b.look("q0")(ctx)
+	}
+	sleep := func() <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- bell.Sleep(ctx, "q0", look) }()
+		return done
+	}
+	listener := b.session()
+	mustExec(t, listener, `listen posthaste`)
+	notified := func() bool {
+		wait, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		_, err := listener.WaitForNotification(wait)
+		return err == nil
+	}
+
+	atLimit.Store(true)
+	done := sleep()
+	eventually(t, "it looks", func() bool { return looks.Load() > 0 })
+	eventually(t, "it lets go of the bell", func() bool { return b.holder("bell") == 0 })
+	for {
+		select {
+		case err := <-done: // letting go of the bell tells all who sleep by it
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = sleep()
+			continue
+		case <-time.After(200 * time.Millisecond):
+		}
+		break
+	}
+	for notified() {
+	}
+	before := looks.Load()
+	b.sendNow("q0")
+	if notified() {
+		t.Error("a sender notified though nobody waits for what is sent")
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("what was sent ended the Sleep (%v)", err)
+	default:
+	}
+	if n := looks.Load() - before; n != 0 {
+		t.Errorf("what was sent caused %d looks", n)
+	}
+	if pid := b.holder("bell"); pid != 0 {
+		t.Errorf("%d holds the bell", pid)
+	}
+	if _, err := b.pool.Exec(ctx, `select pg_notify('posthaste', id::text) from posthaste.queue_settings`); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.returns(done); err != nil {
+		t.Error(err)
+	}
+	done = sleep()
+	eventually(t, "it looks again", func() bool { return looks.Load() > before })
+	bell.Wake("q0")
+	if err := b.returns(done); err != nil {
+		t.Error(err)
+	}
+
+	// The limit is over, and the bell is needed again.
+	atLimit.Store(false)
+	if _, err := b.take(ctx, "q0"); err != nil {
+		t.Fatal(err)
+	}
+	done = sleep()
+	eventually(t, "it has the bell", func() bool { return b.holder("bell") != 0 })
+	b.sendNow("q0")
+	if err := b.returns(done); err != nil {
+		t.Error(err)
+	}
+}
+
+// A Sleep at a limit ends by itself when the limit does.
+func TestSleepAtALimitEnds(t *testing.T) {
+	b := newBellTest(t, 1)
+	bell := b.open()
+	began := time.Now()
+	done := make(chan error, 1)
+	go func() {
+		done <- bell.Sleep(testContext(t), "q0", func(context.Context) (posthaste.LookReply, error) {
+			return posthaste.LookReply{NextDue: 50 * time.Millisecond, AtLimit: true}, nil
+		})
+	}()
+	if err := b.returns(done); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > within {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,57 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// SendIdempotent implements [posthaste.Engine]. What is sent and the key are
+// committed together; who comes with the same key meanwhile waits.
+func (e *Engine) SendIdempotent(ctx context.Context, request posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	if err := request.Check(); err != nil {
+		return nil, err
+	}
+	rows, err := encode(messages)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	var before []int64
+	err = tx.QueryRow(ctx, "select posthaste.idempotency_begin($1, $2, $3)", request.Scope, request.Key, request.Digest).Scan(&before)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if before != nil {
+		ids := make([]posthaste.MessageID, len(before))
+		for i, id := range before {
+			ids[i] = posthaste.MessageID(id)
+		}
+		return ids, nil
+	}
+	ids, err := e.sendIn(ctx, conn.Conn(), rows)
+	if err != nil {
+		return nil, readError(err) // nothing was committed
+	}
+	sent := make([]int64, len(ids))
+	for i, id := range ids {
+		sent[i] = int64(id)
+	}
+	if _, err := tx.Exec(ctx, "select posthaste.idempotency_end($1, $2, $3, $4, $5)", request.Scope, request.Key, request.Digest, sent, request.Window.Seconds()); err != nil {
+		return nil, readError(err)
+	}
+	return ids, writeError(tx.Commit(ctx))
+}

@@ -1,0 +1,52 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// A connection that is cut between a send's commit and its answer leaves the
+// sender unsure. Were it told that the message was not stored, it would send it
+// again.
+func TestSendWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	url := testpg.New(t)
+	proxy := testdb.NewProxy(t, url)
+	e, err := postgres.Open(ctx, proxy.URL, postgres.WithPoolSize(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 2, 100} { // a row, rows, and COPY
+		messages := make([]posthaste.Message, n)
+		for i := range messages {
+			messages[i] = posthaste.Message{Queue: "q"}
+		}
+		if _, err := e.Send(ctx, messages...); err != nil { // everything is prepared now
+			t.Fatal(err)
+		}
+		if proxy.CutAnswers("posthaste") == 0 {
+			t.Fatal("there is no connection to cut")
+		}
+		_, err := e.Send(ctx, messages...)
+		if err == nil {
+			t.Fatal("the answer came through")
+		}
+		// In a transaction of several round trips the first answer is lost, before
+		// the commit: then both may be said.
+		if code := posthaste.CodeOf(err); code != posthaste.OutcomeUnsure && (n < 100 || code != posthaste.Unavailable) {
+			t.Errorf("%d messages: code %q: %v", n, code, err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// SchedulePut implements [posthaste.Scheduling].
+func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (next time.Time, err error) {
+	if err := s.Check(); err != nil {
+		return next, err
+	}
+	rows, err := encode([]posthaste.Message{s.Message})
+	if err != nil {
+		return next, err
+	}
+	if !validJSON(rows[0].body) {
+		return next, posthaste.Invalidf("payload", "payload is not valid JSON in UTF-8")
+	}
+	options, err := json.Marshal(scheduleOptions(s))
+	if err != nil {
+		return next, err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	err = e.pool.QueryRow(ctx, "select posthaste.schedule_put($1::text, $2::text, $3::text, $4::text::jsonb, $5::text::jsonb)",
+		s.Name, s.Message.Queue, s.Spec, string(rows[0].body), string(options)).Scan(&next)
+	return next.UTC(), readError(err) // doing it again is harmless
+}
+
+// scheduleOptions are the options of posthaste.schedule_put. A test holds that
+// every field of a message is here, or is refused by Schedule.Check.
+func scheduleOptions(s posthaste.Schedule) map[string]any {
+	options := map[string]any{}
+	for name, text := range map[string]string{
+		"time_zone": s.TimeZone, "catch_up": string(s.CatchUp),
+		"key": s.Message.Key, "kind": s.Message.Kind, "reference": s.Message.Reference, "content_type": s.Message.ContentType,
+	} {
+		if text != "" {
+			options[name] = text
+		}
+	}
+	if len(s.Message.Headers) > 0 {
+		options["headers"] = s.Message.Headers
+	}
+	if s.Message.Priority != 0 {
+		options["priority"] = s.Message.Priority
+	}
+	if len(s.Message.Terms) > 0 {
+		options["terms"] = s.Message.Terms
+	}
+	return options
+}
+
+// ScheduleDrop implements [posthaste.Scheduling].
+func (e *Engine) ScheduleDrop(ctx context.Context, name string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := e.pool.Exec(ctx, "select posthaste.schedule_drop($1::text)", name)
+	return writeError(err)
+}
+
+// SchedulePause implements [posthaste.Scheduling].
+func (e *Engine) SchedulePause(ctx context.Context, name string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := e.pool.Exec(ctx, "select posthaste.schedule_pause($1::text)", name)
+	return readError(err)
+}
+
+// ScheduleResume implements [posthaste.Scheduling].
+func (e *Engine) ScheduleResume(ctx context.Context, name string) (next time.Time, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	err = e.pool.QueryRow(ctx, "select posthaste.schedule_resume($1::text)", name).Scan(&next)
+	return next.UTC(), readError(err)
+}
+
+// Schedules implements [posthaste.Scheduling], by the view posthaste.schedules.
+// Names that are no schedules are left out.
+func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.ScheduleInfo, error) {
+	if len(names) == 0 {
+		names = nil // null means all
+	}
+	var infos []posthaste.ScheduleInfo
+	err := e.query(ctx, func(rows pgx.Rows) error {
+		var s posthaste.ScheduleInfo
+		var payload, options string
+		var next, lastTick, lastSent, paused *time.Time
+		var last *int64
+		var refused *string
+		if err := rows.Scan(&s.Name, &s.Message.Queue, &s.Spec, &s.TimeZone, (*string)(&s.CatchUp), &payload, &options, &next, &s.Upcoming,
+			&lastTick, &last, &lastSent, &s.Sent, &s.Missed, &refused, &paused, &s.CreatedAt, &s.ChangedAt); err != nil {
+			return err
+		}
+		var o struct {
+			Key, Kind, Reference string
+			ContentType          string `json:"content_type"`
+			Headers              map[string]string
+			Terms                []string
+			Priority             int
+		}
+		if err := decode(&options, &o); err != nil {
+			return err
+		}
+		m := &s.Message
+		m.Payload, m.Key, m.Kind, m.Reference, m.ContentType, m.Headers, m.Terms = json.RawMessage(payload), o.Key, o.Kind, o.Reference, o.ContentType, o.Headers, o.Terms
+		m.Priority = o.Priority
+		s.NextAt, s.LastTick, s.LastSentAt, s.PausedAt = timeOf(next), timeOf(lastTick), timeOf(lastSent), timeOf(paused)
+		s.CreatedAt, s.ChangedAt, s.Error = s.CreatedAt.UTC(), s.ChangedAt.UTC(), textOf(refused)
+		for i := range s.Upcoming {
+			s.Upcoming[i] = s.Upcoming[i].UTC()
+		}
+		if last != nil {
+			s.LastMessage = posthaste.MessageID(*last)
+		}
+		infos = append(infos, s)
+		return nil
+	}, `select name, queue, spec, time_zone, catch_up, payload::text, options::text, next_at, upcoming, last_tick, last_message_id, last_sent_at,
+		sent, missed, error, paused_at, created_at, changed_at from posthaste.schedules where $1::text[] is null or name = any ($1) order by name`, names)
+	return infos, err
+}
+
+// Tick implements [posthaste.Scheduling].
+func (e *Engine) Tick(ctx context.Context) (posthaste.TickReply, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var reply posthaste.TickReply
+	var next *float64
+	err := e.pool.QueryRow(ctx, "select sent, missed, next_tick from posthaste.tick()").Scan(&reply.Sent, &reply.Missed, &next)
+	if next != nil {
+		reply.TickIn = tickIn(time.Duration(min(*next, 9e9) * float64(time.Second)))
+	}
+	return reply, readError(err)
+}
+
+// tickIn is a time until the next tick as [posthaste.TickReply] has it, from one
+// that is negative where there is none.
+func tickIn(d time.Duration) time.Duration {
+	if d < 0 {
+		return 0
+	}
+	return max(d, 1)
+}

@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// QueueSubscribe implements [posthaste.Subscriptions].
+func (e *Engine) QueueSubscribe(ctx context.Context, by, queue, subscription string, o posthaste.SubscriptionOptions) error {
+	options := map[string]any{}
+	if o.From != "" {
+		options["from"] = o.From
+	}
+	if o.Scheduled {
+		options["scheduled"] = true
+	}
+	if o.MaxLag != 0 {
+		// Seconds: PostgreSQL 14 takes no more than 2^31 microseconds.
+		options["max_lag"] = fmt.Sprintf("%.6f seconds", o.MaxLag.Seconds())
+	}
+	filter := map[string]any{}
+	if len(o.Filter.Kinds) > 0 {
+		filter["kind"] = o.Filter.Kinds
+	}
+	if len(o.Filter.Headers) > 0 {
+		filter["headers"] = o.Filter.Headers
+	}
+	if len(filter) > 0 {
+		options["filter"] = filter
+	}
+	text, err := json.Marshal(options)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err = e.pool.Exec(ctx, "select posthaste.subscribe($1::text, $2::text, $3::text::jsonb, nullif($4::text, ''))", queue, subscription, string(text), by)
+	return readError(err) // doing it again is harmless
+}
+
+// QueueUnsubscribe implements [posthaste.Subscriptions].
+func (e *Engine) QueueUnsubscribe(ctx context.Context, by, queue, subscription string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := e.pool.Exec(ctx, "select posthaste.unsubscribe($1::text, $2::text, nullif($3::text, ''))", queue, subscription, by)
+	return writeError(err)
+}
+
+// Cancel implements [posthaste.Withdrawing].
+func (e *Engine) Cancel(ctx context.Context, by string, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Withdrawal],
+		"select subscription, cancelled, state from posthaste.cancel($1::bigint, nullif($2::text, ''))", int64(id), by)
+}
+
+// Reschedule implements [posthaste.Withdrawing].
+func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
+	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Withdrawal],
+		"select subscription, rescheduled, state from posthaste.reschedule($1::bigint, $2::timestamptz, nullif($3::text, ''))", int64(id), at, by)
+}
+
+// QueuePurge implements [posthaste.Withdrawing].
+func (e *Engine) QueuePurge(ctx context.Context, by, queue string) ([]posthaste.Purged, error) {
+	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Purged],
+		"select subscription, purged from posthaste.purge($1::text, nullif($2::text, ''))", queue, by)
+}
+
+// changed runs a function that changes something and returns its rows.
+func changed[T any](ctx context.Context, e *Engine, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	// Rows that were read are worth nothing before the end was: it may yet fail.
+	rows, err := e.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, writeError(err)
+	}
+	all, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, writeError(err)
+	}
+	return all, nil
+}

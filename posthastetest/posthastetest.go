@@ -1,0 +1,213 @@
+// Package posthastetest helps to test programs that send and handle messages:
+// what was sent, and running a worker until everything is handled. It works on
+// every engine: one in memory for tests without a database, and a database of
+// its own for each test that needs transactions.
+package posthastetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/memory"
+	"github.com/posthaste-mq/posthaste/internal/scratch"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// patience is how long a worker may go on without anything changing before
+// Drain gives up, and how long a step at the database may take.
+const patience = 30 * time.Second
+
+// page is how many messages are listed at once.
+const page = 1000
+
+// Memory makes an engine that lives in this process, keeps every message that
+// was sent, and behaves as the one on PostgreSQL does but for transactions.
+func Memory() posthaste.Engine { return memory.Open() }
+
+// Database makes a database with the schema, on the server that serverURL leads
+// to, and returns its URL. The user must be allowed to make databases. It is
+// dropped with the test. Open it with postgres.Open, and close what is open on
+// it within the test.
+func Database(t testing.TB, serverURL string) (databaseURL string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	databaseURL, drop, err := scratch.Make(ctx, serverURL)
+	if err != nil {
+		t.Fatalf("no database for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := drop(ctx); err != nil {
+			t.Errorf("the test's database cannot be dropped: %v", err)
+		}
+	})
+	return databaseURL
+}
+
+// Sent returns every message of a queue, oldest first and with its payload,
+// whatever became of it: what was sent within transactions that have committed.
+func Sent(t testing.TB, engine posthaste.Engine, queue string) []posthaste.MessageInfo {
+	t.Helper()
+	found := list(t, engine, queue)
+	slices.Reverse(found)
+	for i := range found {
+		m, err := engine.Message(t.Context(), found[i].ID)
+		if err != nil {
+			t.Fatalf("message %s of queue %s: %v", found[i].ID, queue, err)
+		}
+		found[i] = m
+	}
+	return found
+}
+
+// Payloads returns the payloads of every message of a queue, oldest first,
+// decoded by their content types as [posthaste.Decode] does.
+func Payloads[T any](t testing.TB, engine posthaste.Engine, queue string, codecs ...posthaste.Codec) []T {
+	t.Helper()
+	sent := Sent(t, engine, queue)
+	payloads := make([]T, len(sent))
+	for i, m := range sent {
+		d := posthaste.RawDelivery{Payload: m.Payload, ContentType: m.ContentType}
+		if err := posthaste.Decode(d, &payloads[i], codecs...); err != nil {
+			t.Fatalf("message %s of queue %s: %v", m.ID, queue, err)
+		}
+	}
+	return payloads
+}
+
+// list returns the messages of a queue, newest first.
+func list(t testing.TB, engine posthaste.Engine, queue string) (all []posthaste.MessageInfo) {
+	t.Helper()
+	filter := posthaste.MessageFilter{Queue: queue, Limit: page}
+	for {
+		found, cutAt, err := engine.Messages(t.Context(), filter)
+		if err != nil {
+			t.Fatalf("the messages of queue %s: %v", queue, err)
+		}
+		all = append(all, found...)
+		switch {
+		case cutAt != 0:
+			filter.Before = cutAt
+		case len(found) == page:
+			filter.Before = found[page-1].ID
+		default:
+			return all
+		}
+	}
+}
+
+// Drain runs a worker, which must not have run before, until every message of
+// its queues has ended: done, dead or cancelled, what handlers sent meanwhile
+// and attempts that follow after a failure included. Only messages that are
+// scheduled for later (also by snoozing) stay. Then it stops the worker.
+//
+// The test fails if the worker cannot run, or if nothing changes for 30 s: give
+// a queue whose handler is to fail a short backoff.
+func Drain(t testing.TB, engine posthaste.Engine, w *worker.Worker) {
+	t.Helper()
+	drain(t, engine, w, patience)
+}
+
+func drain(t testing.TB, engine posthaste.Engine, w *worker.Worker, patience time.Duration) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	ran := wait(t, engine, w, ended, patience)
+	stop()
+	if ran {
+		if err := <-ended; err != nil {
+			t.Fatalf("the worker: %v", err)
+		}
+	}
+}
+
+// wait waits until nothing is left, and reports whether the worker still runs.
+func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan error, patience time.Duration) (runs bool) {
+	t.Helper()
+	last, changed := "", time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		what, done := left(t, engine, w.Reads())
+		if done {
+			return true
+		}
+		if what != last {
+			last, changed = what, time.Now()
+		} else if time.Since(changed) > patience {
+			t.Errorf("for %s nothing changed, and these messages have not ended:\n%s", patience, what)
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case err := <-ended:
+			t.Errorf("the worker ended before its messages: %v", err)
+			return false
+		}
+	}
+}
+
+// left tells which messages have not ended. They are examined one after the
+// other, so that a message sent by one that ended meanwhile may be missed:
+// nothing is left only if none is newer than those that were examined.
+func left(t testing.TB, engine posthaste.Engine, reads []posthaste.QueueRef) (what string, none bool) {
+	t.Helper()
+	var lines []string
+	newest := map[string]posthaste.MessageID{}
+	for _, ref := range reads {
+		messages := list(t, engine, ref.Queue)
+		newest[ref.Queue] = newestOf(messages)
+		for _, m := range messages {
+			for _, s := range m.Subscriptions {
+				if s.Subscription == ref.Subscription && waits(s.State) {
+					lines = append(lines, describe(m, s))
+				}
+			}
+		}
+	}
+	if len(lines) > 0 {
+		return strings.Join(lines[:min(len(lines), 20)], "\n"), false
+	}
+	for queue, id := range newest {
+		found, _, err := engine.Messages(t.Context(), posthaste.MessageFilter{Queue: queue, Limit: 1})
+		if err != nil {
+			t.Fatalf("the messages of queue %s: %v", queue, err)
+		}
+		if newestOf(found) != id {
+			return "", false
+		}
+	}
+	return "", true
+}
+
+func newestOf(messages []posthaste.MessageInfo) posthaste.MessageID {
+	if len(messages) == 0 {
+		return 0
+	}
+	return messages[0].ID
+}
+
+func waits(s posthaste.State) bool {
+	return s == posthaste.StateReady || s == posthaste.StateRunning || s == posthaste.StateRetrying
+}
+
+func describe(m posthaste.MessageInfo, s posthaste.MessageState) string {
+	line := fmt.Sprintf("message %s of queue %s (%s) is %s", m.ID, m.Queue, s.Subscription, s.State)
+	if !s.DueAt.IsZero() {
+		line += " until " + s.DueAt.Format(time.TimeOnly)
+	}
+	if n := len(s.Attempts); n > 0 {
+		line += fmt.Sprintf(" after attempt %d", s.Attempts[n-1].Attempt)
+		if text := s.Attempts[n-1].Error; text != "" {
+			line += ": " + text
+		}
+	}
+	return line
+}

@@ -1,0 +1,217 @@
+//go:build unix
+
+package posthastetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// onEach runs a test on the engine in memory and on a database of its own.
+func onEach(t *testing.T, test func(t *testing.T, engine posthaste.Engine)) {
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		test(t, Memory())
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		engine, err := postgres.Open(t.Context(), Database(t, testpg.Superuser(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close()
+		test(t, engine)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func quiet() worker.Config { return worker.Config{Logger: slog.New(slog.DiscardHandler)} }
+
+// Drained is what waited, what follows from it and what fails, and nothing that
+// is for later.
+func TestDrain(t *testing.T) {
+	onEach(t, func(t *testing.T, engine posthaste.Engine) {
+		ctx := t.Context()
+		quick := posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}
+		for _, q := range []string{"first", "second"} {
+			must(t, engine.QueueCreate(ctx, q, quick))
+		}
+		messages := make([]posthaste.Message, 1200) // more than one page
+		for i := range messages {
+			messages[i] = posthaste.Message{Queue: "first", Payload: i}
+		}
+		messages[7].Delay = time.Hour
+		_, err := engine.Send(ctx, messages...)
+		must(t, err)
+		var follow, failed atomic.Int32
+		w := worker.New(engine, quiet())
+		worker.Handle(w, "first", func(ctx context.Context, d posthaste.Delivery[int]) error {
+			switch d.Payload {
+			case 3:
+				failed.Add(1)
+				return errors.New("always")
+			case 5:
+				return posthaste.Snooze(time.Hour)
+			case 1199:
+				time.Sleep(20 * time.Millisecond) // the others have ended
+				_, err := engine.Send(ctx, posthaste.Message{Queue: "second", Payload: 3})
+				return err
+			}
+			return nil
+		})
+		worker.Handle(w, "second", func(ctx context.Context, d posthaste.Delivery[int]) error {
+			follow.Add(1)
+			if d.Payload == 0 {
+				return nil
+			}
+			_, err := engine.Send(ctx, posthaste.Message{Queue: "second", Payload: d.Payload - 1})
+			return err
+		})
+		Drain(t, engine, w)
+		if failed.Load() != 3 || follow.Load() != 4 {
+			t.Errorf("%d attempts at what fails, %d messages that follow, want 3 and 4", failed.Load(), follow.Load())
+		}
+		states := map[posthaste.State]int{}
+		for _, m := range Sent(t, engine, "first") {
+			states[m.Subscriptions[0].State]++
+		}
+		if want := (map[posthaste.State]int{posthaste.StateDone: 1197, posthaste.StateDead: 1, posthaste.StateScheduled: 2}); fmt.Sprint(states) != fmt.Sprint(want) {
+			t.Errorf("the messages are %v, want %v", states, want)
+		}
+		if got := Payloads[int](t, engine, "second"); !slices.Equal(got, []int{3, 2, 1, 0}) {
+			t.Errorf("what followed is %v", got)
+		}
+	})
+}
+
+func TestSentTellsEverything(t *testing.T) {
+	onEach(t, func(t *testing.T, engine posthaste.Engine) {
+		must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+		if sent := Sent(t, engine, "q"); len(sent) != 0 {
+			t.Errorf("sent are %v", sent)
+		}
+		_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Key: "k", Kind: "x", Reference: "r", Headers: map[string]string{"a": "b"}, Payload: []byte("one")},
+			posthaste.Message{Queue: "q", Payload: "two", ContentType: "text/plain"})
+		must(t, err)
+		sent := Sent(t, engine, "q")
+		if len(sent) != 2 || sent[0].Key != "k" || sent[0].Kind != "x" || sent[0].Reference != "r" || sent[0].Headers["a"] != "b" || string(sent[0].Payload) != "one" ||
+			sent[1].ContentType != "text/plain" {
+			t.Errorf("sent are %+v", sent)
+		}
+		if got := Payloads[string](t, engine, "q"); !slices.Equal(got, []string{"one", "two"}) {
+			t.Errorf("the payloads are %q", got)
+		}
+	})
+}
+
+// listener is a test that fails without failing this one.
+type listener struct {
+	testing.TB
+	said chan string
+}
+
+func (l *listener) Helper() {}
+func (l *listener) Errorf(format string, args ...any) {
+	l.said <- fmt.Sprintf(format, args...)
+}
+
+func (l *listener) Fatalf(format string, args ...any) {
+	l.said <- fmt.Sprintf(format, args...)
+	panic(l)
+}
+
+// fails runs f and returns with what it failed the test that it was given.
+func fails(t *testing.T, f func(t testing.TB)) string {
+	t.Helper()
+	l := &listener{TB: t, said: make(chan string, 10)}
+	func() {
+		defer func() {
+			if v := recover(); v != nil && v != l {
+				panic(v)
+			}
+		}()
+		f(l)
+	}()
+	select {
+	case said := <-l.said:
+		return said
+	default:
+		t.Fatal("the test did not fail")
+		return ""
+	}
+}
+
+func TestDrainTellsWhatIsLeft(t *testing.T) {
+	onEach(t, func(t *testing.T, engine posthaste.Engine) {
+		must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+		_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Payload: 1})
+		must(t, err)
+		w := worker.New(engine, quiet())
+		worker.Handle(w, "q", func(context.Context, posthaste.Delivery[int]) error {
+			return posthaste.RetryAfter(errors.New("not today"), time.Hour)
+		})
+		said := fails(t, func(l testing.TB) { drain(l, engine, w, 5*time.Second) })
+		for _, want := range []string{"queue q (default) is retrying until ", "after attempt 1: not today"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("it said %q, want it to tell %q", said, want)
+			}
+		}
+	})
+}
+
+func TestWhatCannotRunIsTold(t *testing.T) {
+	t.Parallel()
+	engine := Memory()
+	must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+	_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Payload: "x"})
+	must(t, err)
+	w := worker.New(engine, worker.Config{Concurrency: -1})
+	worker.HandleRaw(w, "q", func(context.Context, posthaste.RawDelivery) error { return nil })
+	if said := fails(t, func(l testing.TB) { Drain(l, engine, w) }); !strings.Contains(said, "Concurrency") {
+		t.Errorf("a worker that cannot run: %s", said)
+	}
+	if said := fails(t, func(l testing.TB) { Payloads[int](l, engine, "q") }); !strings.Contains(said, "cannot be decoded") {
+		t.Errorf("a payload that cannot be decoded: %s", said)
+	}
+	for _, url := range []string{"", "postgres://127.0.0.1:1/x?connect_timeout=1", "host=x"} {
+		if said := fails(t, func(l testing.TB) { Database(l, url) }); !strings.Contains(said, "no database for the test") || strings.Contains(said, "secret") {
+			t.Errorf("%q: %s", url, said)
+		}
+	}
+}
+
+// What was made for a test is gone with it.
+func TestDatabaseIsDropped(t *testing.T) {
+	t.Parallel()
+	server := testpg.Superuser(t)
+	var url string
+	t.Run("one test", func(t *testing.T) {
+		url = Database(t, server)
+		engine, err := postgres.Open(t.Context(), url) // and is never closed
+		must(t, err)
+		must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+	})
+	if engine, err := postgres.Open(t.Context(), url); err == nil {
+		engine.Close()
+		t.Error("the database is still there")
+	}
+}

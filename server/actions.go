@@ -1,0 +1,35 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// listActions shows what operators did, newest first.
+func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
+	q := readQuery(r, "queue", "message", "limit", "before")
+	filter := posthaste.ActionFilter{
+		Queue: q.text("queue"), MessageID: q.messageID("message"), Before: int64(q.messageID("before")), Limit: q.int("limit", defaultListed, 1, maxListed),
+	}
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	actions, err := s.engine.Actions(ctx, filter)
+	if err != nil {
+		return err
+	}
+	var next posthaste.MessageID
+	if len(actions) == filter.Limit {
+		next = posthaste.MessageID(actions[len(actions)-1].ID)
+	}
+	linkNext(w, r, next)
+	shown := make([]wire.Action, len(actions))
+	for i, a := range actions {
+		shown[i] = wire.NewAction(a)
+	}
+	return s.writeJSON(w, http.StatusOK, shown)
+}

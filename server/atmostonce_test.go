@@ -1,0 +1,29 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// What was handed out at most once to a caller who left cannot be handed back:
+// it is lost, which the log tells, and nobody tries for long.
+func TestAtMostOnceIsNotHandedBack(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	if err := a.engine.QueueCreate(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
+		t.Fatal(err)
+	}
+	a.call("POST", "/v1/queues/once/messages", `{}`).want(t, 201)
+	got, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "once"}, Max: 1, Lease: time.Minute})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d deliveries, %v", len(got), err)
+	}
+	a.server.gatherer.release(got)
+	if !strings.Contains(a.log.String(), "are lost") {
+		t.Errorf("the log tells: %s", a.log)
+	}
+	a.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+got[0].ID.String()+`"}]}`).wantProblem(t, 409, posthaste.Conflict, "mode")
+}

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// Dead letters are replayed and discarded by what they are, page by page, and
+// the record says whose token asked.
+func TestDeadLettersByFilter(t *testing.T) {
+	t.Parallel()
+	token, err := NewToken("ops", "secret", ScopeAdmin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAPI(t, func(c *Config, _ *hooked) { c.Tokens = []posthaste.Token{token} })
+	a.token = "secret"
+	a.queue("orders")
+	ids, err := a.engine.Send(t.Context(), posthaste.Message{Queue: "orders", Key: "a"}, posthaste.Message{Queue: "orders", Key: "b"}, posthaste.Message{Queue: "orders", Key: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 3, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range got {
+		if _, err := a.engine.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Dead, Error: "no"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var answer decided
+	a.call("POST", "/v1/dead-letters/replay", `{"filter":{"key":"a"},"limit":1}`).want(t, 200).into(t, &answer)
+	if !slices.Equal(answer.IDs, ids[2:]) || answer.Next != ids[2] {
+		t.Fatalf("replayed %+v, want %v and where to go on", answer, ids[2:])
+	}
+	answer = decided{}
+	a.call("POST", "/v1/dead-letters/replay", `{"filter":{"key":"a"},"before":"`+ids[2].String()+`"}`).want(t, 200).into(t, &answer)
+	if !slices.Equal(answer.IDs, ids[:1]) || answer.Next != 0 {
+		t.Fatalf("replayed %+v, want %v and no more", answer, ids[:1])
+	}
+	answer = decided{}
+	a.call("POST", "/v1/dead-letters/discard", `{"filter":{"queue":"orders"}}`).want(t, 200).into(t, &answer)
+	if !slices.Equal(answer.IDs, ids[1:2]) {
+		t.Errorf("discarded %+v", answer)
+	}
+	p := a.call("POST", "/v1/dead-letters/discard", `{"ids":["`+ids[1].String()+`"]}`).wantProblem(t, 404, posthaste.NotFound, "ids")
+	if !slices.Equal(p.IDs, []string{ids[1].String()}) {
+		t.Errorf("discarded again: %+v", p)
+	}
+	var actions []wire.Action
+	page := a.call("GET", "/v1/actions?queue=orders&limit=2", "").want(t, 200)
+	page.into(t, &actions)
+	if len(actions) != 2 || actions[0].By != "http:ops" || actions[0].Action != "discard" || actions[0].MessageID != ids[1] {
+		t.Errorf("actions: %s", page.body)
+	}
+	if want := `<?before=` + actions[1].ID + `&limit=2&queue=orders>; rel="next"`; page.header.Get("Link") != want {
+		t.Errorf("the next page is %q, want %q", page.header.Get("Link"), want)
+	}
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+// erased tells which messages with the term were erased, and which are still to
+// be delivered and were left alone. Next is where to go on while there may be more.
+type erased struct {
+	Erased  []posthaste.MessageID `json:"erased"`
+	Pending []posthaste.MessageID `json:"pending"`
+	Next    posthaste.MessageID   `json:"next,omitzero"`
+}
+
+// erase erases what is kept of messages with a term. The term is in the body, for
+// URLs are logged.
+func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
+	if err := readQuery(r).err; err != nil {
+		return err
+	}
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	o, err := wire.ParseObject("", body)
+	if err != nil {
+		return err
+	}
+	term := o.Text("term")
+	if term == "" {
+		o.Fail("term", "is required: whose messages are to be erased")
+	}
+	var before posthaste.MessageID
+	if text := o.Text("before"); text != "" && before.UnmarshalText([]byte(text)) != nil {
+		o.Fail("before", "must be a message id, which is a positive decimal number in a string, and is %q", text)
+	}
+	if err := o.Finish(); err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	found, next, err := s.engine.Erase(ctx, caller(r), term, before)
+	if err != nil {
+		return err
+	}
+	answer := erased{Erased: []posthaste.MessageID{}, Pending: []posthaste.MessageID{}, Next: next}
+	for _, x := range found {
+		if x.Pending {
+			answer.Pending = append(answer.Pending, x.MessageID)
+		} else {
+			answer.Erased = append(answer.Erased, x.MessageID)
+		}
+	}
+	return s.writeJSON(w, http.StatusOK, answer)
+}

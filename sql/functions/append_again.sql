@@ -1,0 +1,27 @@
+-- posthaste.append_again: appends a withdrawn entry anew with another due time,
+-- for one subscription or (null) for all whom the old one was for.
+-- Called under the locks of the readers concerned. Inserts: entries, cancelled.
+create or replace function posthaste.append_again(h posthaste.head, p_due timestamptz, p_for int)
+returns void language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+declare
+  v_pos bigint;
+begin
+  insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+                                 content_type, key, kind, reference, headers, terms, trace, story, payload)
+  select f.ord, coalesce(f.message_id, f.pos), f.created_at, p_due, f.queue_id, f.lane, p_for, f.attempt, f.failures, f.losses, f.losses_alone,
+         f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
+    from posthaste.entries f where ((f.pos >> 22) & 15) = (h.pos >> 22) & 15 and f.pos = h.pos
+  returning pos into v_pos;
+  if p_for is null then
+    -- As in posthaste.carry_slot: it is no new message to those whom the old one
+    -- was not for, or not any more.
+    insert into posthaste.cancelled (pos, subscriber, outcome, noted)
+    select v_pos, h.queue_id::bigint << 10 | x.number, coalesce(z.outcome, 'earlier'), '3'
+      from posthaste.subscriptions x
+      left join posthaste.cancelled z on z.pos = h.pos and z.subscriber = h.queue_id::bigint << 10 | x.number
+     where x.queue_id = h.queue_id and x.dropped_at is null
+       and case when z.pos is null then pg_visible_in_snapshot(h.xid, x.since) and (x.scheduled and h.due_at > x.created_at) is not true
+                else z.outcome <> 'carried' end;
+  end if;
+end $$;

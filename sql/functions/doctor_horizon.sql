@@ -1,0 +1,31 @@
+-- posthaste.doctor_horizon: what keeps old rows from being vacuumed and slots from
+-- being reclaimed: transactions that stay open, prepared ones that nobody ended,
+-- and replication slots that nobody reads. Other databases' transactions pin
+-- nothing here; those of other users are seen by members of pg_read_all_stats.
+-- Reads: pg_stat_activity, pg_prepared_xacts, pg_replication_slots.
+create or replace function posthaste.doctor_horizon()
+returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  return query
+    select 'warning', format('session %s (user %s, application %s) has had a transaction open for %s, and is %s', a.pid, a.usename, coalesce(nullif(a.application_name, ''), 'unknown'),
+                             date_trunc('second', clock_timestamp() - a.xact_start), a.state),
+           format('let it end, or end it: select pg_terminate_backend(%s)', a.pid), null::text, null::text
+      from pg_stat_activity a
+     where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
+       and a.xact_start < clock_timestamp() - posthaste.patience()
+     order by a.xact_start limit 20;
+  return query
+    select 'fault', format('transaction %L was prepared %s ago, by %s, and never ended', p.gid, date_trunc('second', clock_timestamp() - p.prepared), p.owner),
+           format('ask its coordinator, then commit prepared %L or rollback prepared %L', p.gid, p.gid), null::text, null::text
+      from pg_prepared_xacts p
+     where p.database = current_database() and p.prepared < clock_timestamp() - posthaste.patience()
+     order by p.prepared limit 20;
+  return query
+    select 'warning', format('replication slot %L is read by nobody, and keeps %s of the write-ahead log%s', r.slot_name,
+                             pg_size_pretty(case when pg_is_in_recovery() then 0 else pg_wal_lsn_diff(pg_current_wal_lsn(), r.restart_lsn) end),
+                             case when coalesce(r.xmin, r.catalog_xmin) is not null then ' and old rows' else '' end),
+           format('start what reads it, or drop it: select pg_drop_replication_slot(%L)', r.slot_name), null::text, null::text
+      from pg_replication_slots r
+     where not r.active and r.restart_lsn is not null
+     order by r.slot_name limit 20;
+end $$;

@@ -1,0 +1,22 @@
+-- posthaste.doctor_workers: is a worker overdue, or lost with messages that nobody
+-- hands out anew? And does anybody maintain the ledger?
+-- Reads: registrations, counted, positions.
+create or replace function posthaste.doctor_workers()
+returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_quiet interval;
+begin
+  return query
+    select 'warning', format('worker %s (%s) was last heard of %s ago and still holds messages', w.id, w.name, date_trunc('second', clock_timestamp() - w.heartbeat_at)),
+           'any running worker rescues them, and so does select posthaste.maintain()', null::text, null::text
+      from posthaste.registrations w
+     where ((w.lost_at is not null or w.ended_at is not null) or posthaste.worker_overdue(w)) and not w.cleared
+       and exists (select from posthaste.open_claims(w.id))
+     order by w.id limit 100;
+  select clock_timestamp() - c.at into v_quiet from posthaste.counted c
+   where c.last_value <> (select p.last_value from posthaste.positions p);
+  if v_quiet > interval '1 minute' then
+    return query select 'warning', format('messages flow, and nobody has maintained the ledger for %s', date_trunc('second', v_quiet)),
+      'run a worker, or select posthaste.maintain() every second', null::text, null::text;
+  end if;
+end $$;

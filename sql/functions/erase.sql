@@ -1,0 +1,83 @@
+-- posthaste.erase: erases what is kept of messages that bear a term, such as a
+-- person's address. The fact stays, with queue, kind, states, workers and times;
+-- payload, headers, key, reference, terms, error texts and receipts go.
+-- Dead letters and the history are blanked at once. Rows of the ring are never
+-- changed: what is settled there is shown to nobody from now on, is blank when it
+-- is copied to the history, and goes with its slot. A message that is still to be
+-- delivered is left as it is and told as pending: erase again when it is settled.
+-- Arguments: the term; by: who asked, for the record, which has the term's SHA-256
+-- only; the newest messages below before are dealt with, at most max, 1 to 10,000,
+-- and the setting posthaste.list_before says where to go on, empty at the end.
+-- Returns: one row per message: its id, queue, and outcome: erased or pending.
+-- Errors: PH400, PH413. Updates: dead_letter_entries, history. Inserts: erased,
+-- action_records.
+create or replace function posthaste.erase(term text, by text default session_user, before bigint default null, max int default 1000)
+returns table (message_id bigint, queue text, outcome text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  v_term text := erase.term;
+  v_max int := erase.max;
+  v_by text := coalesce(erase.by, session_user);
+  v_queues int[] := array(select q.id from posthaste.queue_settings q);
+  v_now timestamptz := clock_timestamp();
+  v_hash text;
+  v_heads posthaste.head[];
+  v_ids bigint[];
+  v_kept bigint[];
+  v_bottom bigint;
+  v_pending bigint[];
+  v_part smallint;
+begin
+  perform set_config('posthaste.list_before', '', true);
+  if coalesce(v_term, '') = '' then
+    raise exception using errcode = 'PH400', column = 'term', message = 'term must say whose messages are to be erased';
+  elsif octet_length(v_term) > 255 then
+    raise exception using errcode = 'PH413', column = 'term', message = 'term is over 255 bytes';
+  elsif v_max is null or v_max not between 1 and 10000 then
+    raise exception using errcode = 'PH400', column = 'limit', message = format('1 to 10000 messages at a time, and %s are wanted', v_max),
+      hint = 'go on in several calls';
+  end if;
+  v_hash := encode(sha256(convert_to(v_term, 'UTF8')), 'hex');
+  v_heads := array(select h from posthaste.named_heads(v_queues, null, v_term, erase.before, v_max) h);
+  v_ids := array(select distinct x.message_id from unnest(v_heads) x order by 1 desc);
+  v_kept := posthaste.history_ids(v_queues, null, null, v_term, erase.before, v_max);
+  v_bottom := greatest(v_ids[v_max], v_kept[v_max]);
+  v_ids := array(select distinct x from unnest(v_ids || v_kept) x where x >= coalesce(v_bottom, 0) order by x);
+  -- What was erased in the ring already still has its term there.
+  v_ids := array(select x from unnest(v_ids) x where not exists (select from posthaste.erased z where z.message_id = x));
+  -- Against replaying and discarding, ascending as these do it.
+  perform from posthaste.dead_letter_entries d where d.message_id = any (v_ids) order by d.message_id, d.subscription for update;
+  v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
+             || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
+             || array(select h from posthaste.parked_heads(v_ids) h);
+  v_pending := array(select distinct m.message_id from posthaste.message_rows(v_heads, v_ids) m join posthaste.queue_settings q on q.id = m.queue_id
+                      where m.state in ('scheduled', 'ready', 'running', 'retrying') and q.dropped_at is null);
+  update posthaste.dead_letter_entries d
+     set payload = '', headers = null, key = null, reference = null, terms = null, trace = null, error = 'erased', story = posthaste.bare_story(d.story), erased_at = v_now
+   where d.message_id = any (v_ids) and d.erased_at is null;
+  for v_part in select h.part from posthaste.history_parts h order by h.part loop
+    execute format('update posthaste.history_%s h set payload = null, headers = null, key = null, reference = null, terms = null,
+                           attempts = posthaste.bare_story(h.attempts), erased_at = $2 where h.message_id = any ($1) and h.erased_at is null', v_part)
+      using v_ids, v_now;
+  end loop;
+  insert into posthaste.erased (message_id, pos, at)
+  select x, (select last_value from posthaste.positions), v_now from unnest(v_ids) x where x <> all (v_pending)
+  on conflict do nothing;
+  return query
+    with found as materialized (
+      select x.id, (select q.id from posthaste.queue_settings q where q.id = coalesce(
+               (select (h).queue_id from unnest(v_heads) h where (h).message_id = x.id limit 1),
+               (select h.queue_id from posthaste.history_of(array[x.id]) h limit 1))) as queue_id,
+             case when x.id = any (v_pending) then 'pending' else 'erased' end as became
+        from unnest(v_ids) x (id)
+    ), noted as (
+      insert into posthaste.action_records (by, action, message_id, queue_id, details)
+      select v_by, 'erase', f.id, f.queue_id, jsonb_build_object('term_sha256', v_hash) from found f where f.became = 'erased'
+      union all
+      select v_by, 'erase', null, null, jsonb_build_object('term_sha256', v_hash, 'found', 0) where cardinality(v_ids) = 0 and erase.before is null
+    )
+    select f.id, q.name, f.became from found f left join posthaste.queue_settings q on q.id = f.queue_id order by f.id desc;
+  perform set_config('posthaste.list_before', coalesce(v_bottom::text, ''), true);
+end $$;

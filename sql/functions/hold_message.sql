@@ -1,0 +1,46 @@
+-- posthaste.hold_message: where a message stands for each subscription, held so
+-- until the transaction ends for those that it was not handed out to.
+-- Arguments: message id.
+-- Returns: as posthaste.message_states; waits: it was not handed out.
+-- Errors: PH404 unknown, or its space was reclaimed; PH400 unless READ COMMITTED,
+-- for elsewhere the answer would be older than the locks; PH503.
+-- Locks: the key of what is withdrawn from its queue, shared; the readers of its
+-- queue and lane, ascending.
+create or replace function posthaste.hold_message(p_id bigint)
+returns table (h posthaste.head, subscription smallint, name text, state text, waits boolean)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
+#variable_conflict use_column
+declare
+  v_heads posthaste.head[];
+  v_reader bigint;
+begin
+  if p_id is null then
+    raise exception using errcode = 'PH400', column = 'id', message = 'id must not be null';
+  end if;
+  perform posthaste.snapshot_now();
+  v_heads := array(select posthaste.head_of(e) from posthaste.entries e
+                    where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
+          || posthaste.other_heads(p_id);
+  -- A subscription made meanwhile would not know what is appended anew elsewhere,
+  -- and would be handed both.
+  perform pg_advisory_xact_lock_shared(posthaste.lock_key(12, (v_heads[1]).queue_id));
+  for v_reader in
+    select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
+     where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
+  loop
+    perform posthaste.lock_reader(v_reader, true);
+  end loop;
+  -- Anew, in a later statement: who had the lock may have handed it out, or
+  -- appended it anew elsewhere.
+  v_heads := array(select posthaste.head_of(e) from posthaste.entries e
+                    where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
+          || posthaste.other_heads(p_id);
+  return query
+    select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying')
+      from posthaste.message_states(v_heads) m order by m.subscription;
+  if not found then
+    raise exception using errcode = 'PH404', column = 'id', message = format('message %s is unknown, or its space was reclaimed', p_id),
+      hint = 'settled messages are kept as long as the ring has room, dead letters until they are replayed or discarded';
+  end if;
+end $$;

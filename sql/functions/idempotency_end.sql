@@ -1,0 +1,11 @@
+-- posthaste.idempotency_end: keeps what a request sent that idempotency_begin
+-- began in the same transaction.
+-- Arguments: as there; the ids in order; for how many seconds they are kept.
+-- Inserts, updates: idempotency_keys.
+create or replace function posthaste.idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision)
+returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into posthaste.idempotency_keys as k (scope, key, request, ids, until)
+  values (p_scope, p_key, p_request, p_ids, clock_timestamp() + make_interval(secs => p_seconds))
+  on conflict (scope, key) do update set request = excluded.request, ids = excluded.ids, until = excluded.until;
+end $$;

@@ -1,0 +1,14 @@
+-- posthaste.is_for: whether an entry is for a subscription, withdrawn or not.
+-- What is for one subscription alone (retries) passed its filter before. What is
+-- for all must pass it, and must not have been there before the subscription,
+-- unless that takes what falls due after it was made.
+-- Arguments: the subscription; the entry's.
+create or replace function posthaste.is_for(s posthaste.subscriptions, p_for int, p_xid xid8, p_due timestamptz, p_kind text, p_headers jsonb)
+returns boolean language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_for is not null then
+    return p_for = s.number;
+  end if;
+  return (not pg_visible_in_snapshot(p_xid, s.since) or (s.scheduled and p_due > s.created_at) is true)
+     and posthaste.passes(s.filter, p_kind, p_headers);
+end $$;

@@ -1,0 +1,45 @@
+-- posthaste.late_done: what follows from deliveries that were done, and were lost
+-- before that was told: the entry that followed is withdrawn if it was not handed
+-- out yet, so that nothing happens twice. The deliveries stay lost, and who
+-- settled them is told that they were not his any more.
+-- Arguments: the claim; the places that came too late, as bits.
+-- Where the reader stays busy for a second, the message is handed out again, as
+-- it would be without this.
+-- Locks: the due reader. Reads: outcomes, entries. Inserts: cancelled. Deletes:
+-- parked.
+create or replace function posthaste.late_done(c posthaste.claims, p_late bit varying)
+returns void language plpgsql volatile
+set search_path = pg_catalog, pg_temp set lock_timeout = '1s' set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+declare
+  v_subscription int := (c.reader >> 10) & 1023;
+  -- What was let go stands in a lane of its own, which is its lane's.
+  v_reader bigint := posthaste.reader_key((c.reader >> 20)::int, v_subscription, (c.reader >> 1 & 255)::int, 1);
+  v_parked bigint[];
+  v_head posthaste.head;
+begin
+  -- Elsewhere the snapshot is older than the lock.
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted')
+     or not exists (select from posthaste.outcomes o where o.slot = c.slot and o.claim = c.id and o.outcome = 'lost' and get_bit(p_late, o.place) = 1) then
+    return;
+  end if;
+  perform pg_advisory_xact_lock(posthaste.lock_key(1, v_reader));
+  if c.part >= 4 then
+    v_parked := array(
+      select p.message_id from posthaste.outcomes o join posthaste.parked p on p.message_id = o.message_id and p.subscriber = c.reader >> 10 and p.attempt = o.attempt + 1
+       where o.slot = c.slot and o.claim = c.id and o.outcome = 'lost' and get_bit(p_late, o.place) = 1);
+    perform posthaste.unpark(c.reader >> 10, v_parked, 'done');
+    return;
+  end if;
+  for v_head in
+    select (x.h).* from posthaste.outcomes o
+     cross join lateral (select y as h from posthaste.later_heads(array[o.message_id]) y where y.for_subscription = v_subscription order by y.pos desc limit 1) x
+     where o.slot = c.slot and o.claim = c.id and o.outcome = 'lost' and get_bit(p_late, o.place) = 1 and (x.h).attempt = o.attempt + 1
+  loop
+    if (posthaste.find_claim(v_reader, v_head.xid, v_head.pos, v_head.due_at, posthaste.live_slots())).fate = 'waiting'
+       and not exists (select from posthaste.cancelled x where x.pos = v_head.pos and x.subscriber = c.reader >> 10) then
+      perform posthaste.withdraw(v_head, v_subscription, 'done');
+    end if;
+  end loop;
+exception when lock_not_available then
+  null;
+end $$;

@@ -1,0 +1,167 @@
+-- posthaste.let_go: hands out parked messages of a keyed lane: appends them anew,
+-- in their order, and claims what it appended in the same step.
+-- Arguments: the queue; the log's reader; the number of the
+-- claim that is made, above those before it; the keys to look at; hashes of the keys of
+-- what is in flight; how many; whether something was handed out before by this
+-- claim; holder, number, until, single, alone as in posthaste.claim_lane; the time;
+-- the live slots.
+-- Returns: the keys to be looked at again; the hashes with those added that were
+-- let go; the claim (places 0: nothing); whether one waits to run alone.
+-- A key lets go what it may: of an ordered queue only from its first message on, and
+-- nothing while that waits for its time; no more than its free places and tokens.
+-- Called under the lane's lock, which is why only claims let go: a settle cannot
+-- know what is being parked at the same time.
+-- Deletes: parked. Updates: keys. Inserts: entries, claims, leases.
+create or replace function posthaste.let_go(q posthaste.queue_settings, p_reader bigint, p_seq bigint, inout keys text[], inout busy bigint[],
+  p_limit int, p_before boolean, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, t timestamptz, l posthaste.live,
+  out made posthaste.claims, out wants_idle boolean)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+#variable_conflict use_variable
+declare
+  v_subscriber bigint := p_reader >> 10;
+  v_lane int := (p_reader >> 1) & 511;
+  v_keys text[] := keys;
+  v_key text;
+  k posthaste.keys;
+  r record;
+  v_picked text[] := '{}';
+  v_ords xid8[] := '{}';
+  v_ids bigint[] := '{}';
+  v_hashes bigint[] := '{}';
+  v_room int;
+  v_bound text;
+  v_tokens float8;
+  v_wake timestamptz;
+  v_share int := ceil(p_limit::float8 / greatest(1, least(cardinality(keys), 8)));
+  v_n int;
+  v_waits boolean;
+  v_stays boolean;
+  v_ready boolean;
+  v_low_ord xid8;
+  v_low_id bigint;
+  v_alone boolean := false;
+begin
+  keys := '{}';
+  wants_idle := false;
+  foreach v_key in array v_keys loop
+    if cardinality(v_picked) >= p_limit or v_alone then
+      keys := keys || v_key;
+      continue;
+    end if;
+    select * into k from posthaste.keys z where z.subscriber = v_subscriber and z.key = v_key;
+    continue when k.key is null or not k.blocked or k.paused_at is not null or k.stopped_by is not null;
+    v_room := p_limit - cardinality(v_picked);
+    v_bound := 'limit';
+    v_tokens := null;
+    if q.fair then
+      v_room := least(v_room, v_share);
+    end if;
+    if q.key_concurrency is not null and v_key <> '' then
+      v_n := q.key_concurrency - coalesce(cardinality(array_positions(busy, k.hash)), 0);
+      if v_n <= v_room then
+        v_room := v_n;
+        v_bound := 'busy';
+      end if;
+    end if;
+    if q.ordered and k.hash = any (busy) then
+      -- What is in flight of it is earlier, or comes back in a moment.
+      v_room := 0;
+      v_bound := 'busy';
+    end if;
+    if q.key_rate is not null and v_key <> '' and v_room > 0 then
+      v_tokens := posthaste.key_tokens(k.tokens, k.tokens_at, q.key_rate, q.key_burst, t);
+      if floor(v_tokens) < v_room then
+        v_room := floor(v_tokens);
+        v_bound := 'tokens';
+      end if;
+    end if;
+    v_n := 0;
+    v_low_ord := null;
+    v_ready := false; -- something is left that could start
+    if v_room <= 0 then
+      v_low_ord := k.low_ord;
+      v_low_id := k.low_id;
+      v_ready := true;
+    else
+      for r in select p.ord, p.message_id, p.not_before, p.losses from posthaste.parked p
+                where p.subscriber = v_subscriber and p.key = v_key and (p.ord, p.message_id) >= (k.low_ord, k.low_id)
+                order by p.ord, p.message_id limit 8192 loop
+        v_waits := coalesce(r.not_before > t, false);
+        -- Lost twice: alone, with nothing else running.
+        v_stays := v_waits or v_n = v_room or r.losses >= 2 and (p_before or cardinality(v_picked) > 0 or not p_alone);
+        if not v_stays then
+          v_picked := v_picked || v_key;
+          v_ords := v_ords || r.ord;
+          v_ids := v_ids || r.message_id;
+          v_hashes := v_hashes || k.hash;
+          v_n := v_n + 1;
+          v_alone := r.losses >= 2;
+        end if;
+        if v_low_ord is null and (v_stays or v_alone) then
+          v_low_ord := r.ord;
+          v_low_id := r.message_id;
+        end if;
+        exit when v_waits and q.ordered;
+        if not v_waits and (v_stays or v_alone) then
+          wants_idle := wants_idle or v_stays and v_n < v_room and not p_before and cardinality(v_picked) = 0;
+          v_bound := case when v_stays and v_n = v_room then v_bound else 'limit' end;
+          v_ready := true;
+          exit;
+        end if;
+      end loop;
+    end if;
+    if v_low_ord is null and q.key_rate is null then
+      delete from posthaste.keys z where z.subscriber = v_subscriber and z.key = v_key;
+    else
+      v_wake := t + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - (v_tokens - v_n), 0) / q.key_rate);
+      if v_ready and v_bound = 'tokens' and (k.wake_at is null or k.wake_at <= t or k.wake_at > v_wake) then
+        k.wake_at := v_wake;
+        perform posthaste.lane_event(v_subscriber, v_lane, jsonb_build_array(jsonb_build_object('key', v_key)), k.wake_at);
+      end if;
+      update posthaste.keys z
+         set blocked = v_low_ord is not null, low_ord = coalesce(v_low_ord, '0'), low_id = coalesce(v_low_id, 0), waits = v_ready and v_bound = 'busy', wake_at = k.wake_at,
+             tokens = case when v_tokens is not null then v_tokens - v_n else z.tokens end, tokens_at = case when v_tokens is not null then t else z.tokens_at end
+       where z.subscriber = v_subscriber and z.key = v_key;
+    end if;
+    if v_ready and v_bound = 'limit' then
+      keys := keys || v_key;
+    end if;
+    if q.key_concurrency is not null or q.ordered then
+      busy := busy || array_fill(k.hash, array[v_n]);
+    end if;
+  end loop;
+
+  made := null;
+  if cardinality(v_picked) = 0 then
+    return;
+  end if;
+  -- Its reader has no cursor: what it reads is what is appended here.
+  made.reader := posthaste.reader_key(q.id, (p_reader >> 10 & 1023)::int, v_lane + 256, 1);
+  made.seq := p_seq - 1;
+  made.total := 0;
+  with gone as (
+    delete from posthaste.parked p using unnest(v_picked, v_ords, v_ids) with ordinality u (key, ord, id, n)
+     where p.subscriber = v_subscriber and p.key = u.key and p.ord = u.ord and p.message_id = u.id
+    returning u.n, p.*
+  ), again as (
+    insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+                                   content_type, key, kind, reference, headers, terms, trace, story, payload)
+    select g.ord, g.message_id, g.created_at, t, q.id, v_lane + 256, v_subscriber & 1023, g.attempt, g.failures, g.losses, g.losses_alone,
+           g.content_type, nullif(g.key, ''), g.kind, g.reference, g.headers, g.terms, g.trace, g.story, g.payload
+      from gone g order by g.n
+    returning pos
+  )
+  select min(pos), max(pos), count(*) into made.first_pos, made.last_pos, made.places from again;
+  if made.places <> cardinality(v_picked) then
+    raise exception 'posthaste: % parked messages of lane % of % were to be let go, and % were there', cardinality(v_picked), v_lane, q.name, made.places;
+  end if;
+  made.part := 5;
+  made.first_xid := pg_current_xact_id();
+  made.last_xid := made.first_xid;
+  made.ended := true;
+  made.alone := v_alone;
+  made.keys := case when q.key_concurrency is not null or q.ordered then v_hashes when q.concurrency is not null then '{}' end;
+  made := posthaste.put_claim(made, p_holder, p_number, p_until, p_single);
+end $$;

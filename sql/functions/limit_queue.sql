@@ -1,0 +1,37 @@
+-- posthaste.limit_queue: gives a queue exactly these limits, from the next claim on;
+-- those that are not named end. What was handed out before a concurrency was given
+-- is not counted.
+-- Arguments: the queue's name; limits: concurrency, rate_limit, key_concurrency,
+-- key_rate_limit, as in create_queue; by: who asked, for the record.
+-- Errors: PH404; PH400 with the option's name; PH501 if the queue would begin or
+-- cease to look at keys, by which its messages are stored.
+-- Updates: queue_settings. Inserts: action_records, entries (events).
+create or replace function posthaste.limit_queue(name text, limits jsonb, by text default session_user)
+returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_id int := posthaste.find_queue(limit_queue.name);
+  q posthaste.queue_settings;
+  v_limits jsonb := coalesce(limit_queue.limits, '{}');
+begin
+  perform posthaste.check_options(v_limits, array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
+  select * into q from posthaste.queue_settings z where z.id = v_id for update;
+  q := posthaste.queue_limits(v_limits, q);
+  if (q.ordered or q.fair or q.key_concurrency is not null or q.key_rate is not null) <> q.keyed then
+    raise exception using errcode = 'PH501', column = case when q.key_rate is not null then 'key_rate_limit' else 'key_concurrency' end,
+      message = format(case when q.keyed then 'queue %L was made with a limit for each key, and the last one cannot be taken away: not supported yet'
+                            else 'queue %L was made to not look at keys, and cannot get limits for each: not supported yet' end, limit_queue.name),
+      hint = 'make another queue';
+  end if;
+  update posthaste.queue_settings z
+     set concurrency = q.concurrency, rate = q.rate, burst = q.burst, key_concurrency = q.key_concurrency, key_rate = q.key_rate, key_burst = q.key_burst
+   where z.id = v_id;
+  insert into posthaste.action_records (by, action, queue_id, details) values (coalesce(limit_queue.by, session_user), 'limit', v_id, v_limits);
+  -- What waits by the old limits is looked at anew.
+  perform posthaste.lane_event(x.subscriber, x.lane, jsonb_agg(jsonb_build_object('key', x.key)), clock_timestamp())
+     from (select k.subscriber, k.lane, k.key, row_number() over (partition by k.subscriber, k.lane) / 256 as part
+             from posthaste.keys k
+            where k.subscriber >= v_id::bigint << 10 and k.subscriber < (v_id + 1)::bigint << 10 and (k.waits or k.wake_at is not null)) x
+    group by x.subscriber, x.lane, x.part;
+  perform pg_notify('posthaste', v_id::text);
+end $$;

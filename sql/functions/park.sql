@@ -1,0 +1,40 @@
+-- posthaste.park: parks entries of a keyed lane's log that may not start yet.
+-- Arguments: the queue; the slice of the log that they are in, as a claim; the live
+-- slots; keys, orders and positions of its entries, and why each may not start
+-- (null: it may, and is not parked); the time.
+-- Returns: keys to be looked at soon again, for they only had their share.
+-- Called under the lane's lock. Inserts: parked, entries (events). Updates: keys.
+create or replace function posthaste.park(q posthaste.queue_settings, c posthaste.claims, l posthaste.live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamptz)
+returns text[] language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+  v_subscriber bigint := c.reader >> 10;
+  v_lane int := (c.reader >> 1) & 511;
+  k record;
+  v_rows int;
+begin
+  insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone,
+                                content_type, kind, reference, headers, terms, trace, story, payload)
+  select v_subscriber, coalesce(e.key, ''), e.ord, e.message_id, e.pos, v_lane, p_why[e.place + 1], e.created_at, e.attempt, e.failures, e.losses, e.losses_alone,
+         e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload
+    from posthaste.keyed_rows(c, l) e
+   where p_why[e.place + 1] is not null;
+  get diagnostics v_rows = row_count;
+  if v_rows <> cardinality(p_why) - cardinality(array_positions(p_why, null)) then
+    raise exception 'posthaste: % messages of lane % of % were parked, and % may not start', v_rows, v_lane, q.name, cardinality(p_why) - cardinality(array_positions(p_why, null));
+  end if;
+  perform posthaste.block_keys(v_subscriber, v_lane, array_agg(coalesce(u.key, '')), array_agg(u.ord), array_agg(u.pos), array_agg(u.why = 'busy'))
+     from unnest(p_keys, p_ords, p_poss, p_why) u (key, ord, pos, why)
+    where u.why is not null;
+  if 'tokens' = any (p_why) then
+    for k in update posthaste.keys z
+                set wake_at = t + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - posthaste.key_tokens(z.tokens, z.tokens_at, q.key_rate, q.key_burst, t), 0) / q.key_rate)
+              where z.subscriber = v_subscriber and (z.wake_at is null or z.wake_at <= t)
+                and z.key in (select u.key from unnest(p_keys, p_why) u (key, why) where u.why = 'tokens')
+             returning z.key, z.wake_at loop
+      perform posthaste.lane_event(v_subscriber, v_lane, jsonb_build_array(jsonb_build_object('key', k.key)), k.wake_at);
+    end loop;
+  end if;
+  return array(select distinct coalesce(u.key, '') from unnest(p_keys, p_why) u (key, why) where u.why = 'share');
+end $$;

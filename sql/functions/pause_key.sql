@@ -1,0 +1,27 @@
+-- posthaste.pause_key: claims and receives find nothing of a key from then on, for
+-- any of the queue's subscriptions; other keys notice nothing. What was handed out
+-- before can be settled, and senders notice nothing.
+-- Arguments: the queue's name, which must look at keys; the key; by: who asked, for
+-- the record.
+-- Returns: whether it changed anything. Errors: PH404, PH400, PH501 of a queue that
+-- does not look at keys, PH503.
+-- Locks: the key's lanes. Inserts: keys, action_records.
+create or replace function posthaste.pause_key(queue text, key text, by text default session_user)
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_reader bigint;
+  v_changed boolean := false;
+begin
+  foreach v_reader in array posthaste.key_readers(pause_key.queue, pause_key.key) loop
+    insert into posthaste.keys as z (subscriber, key, lane, hash, paused_at)
+    values (v_reader >> 10, pause_key.key, v_reader >> 1 & 511, posthaste.key_hash(pause_key.key), clock_timestamp())
+    on conflict (subscriber, key) do update set paused_at = excluded.paused_at where z.paused_at is null;
+    v_changed := v_changed or found;
+  end loop;
+  if v_changed then
+    insert into posthaste.action_records (by, action, queue_id, details)
+    values (coalesce(pause_key.by, session_user), 'pause_key', posthaste.find_queue(pause_key.queue), jsonb_build_object('key', pause_key.key));
+  end if;
+  return v_changed;
+end $$;

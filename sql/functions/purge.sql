@@ -1,0 +1,86 @@
+-- posthaste.purge: takes back all messages of a queue that wait, scheduled ones and
+-- retries included, from every subscription, as of one moment. What is handed out
+-- runs on, and may be tried again if it fails.
+-- Arguments: queue; by: who asked, for the record.
+-- Returns: per subscription how many it took back; of one with a filter also
+-- those that this would have left out.
+-- The fresh readers are set on to the newest snapshot; the waiting entries of the
+-- due tracks, and what is parked, are listed as cancelled. Until the transaction ends nobody else
+-- claims from the queue.
+-- Errors: PH404, PH400, PH503. Locks: the maintenance key, all readers of the
+-- queue. Inserts: claims, cancelled, history, action_records.
+-- Deletes: parked, keys. Updates: queue_settings, counters.
+create or replace function posthaste.purge(queue text, by text default session_user)
+returns table (subscription text, purged bigint)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  v_queue int := posthaste.find_queue(purge.queue);
+  l posthaste.live;
+  v_purge pg_snapshot;
+  u posthaste.subscriptions;
+  c posthaste.claims;
+  w posthaste.claims;
+  r record;
+begin
+  perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
+  perform posthaste.lock_lanes(v_queue);
+  -- What is counted is what is seen, and nothing is handed out meanwhile.
+  perform posthaste.count_up();
+  v_purge := (select k.s from posthaste.counted k);
+  l := posthaste.live_slots();
+  for r in select s, g as lane, q.keyed from posthaste.queue_settings q join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
+            cross join generate_series(0, q.lanes - 1) g where q.id = v_queue order by s.number, g loop
+    u := r.s;
+    c := posthaste.cursor_of(posthaste.reader_key(v_queue, u.number, r.lane, 0), l);
+    c := posthaste.without_places(c);
+    if r.keyed then
+      c.part := 4;
+      if r.lane = 0 then
+        perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled');
+      end if;
+    end if;
+    c.t0 := null;
+    c.t1 := null;
+    if not c.ended then
+      -- The rest of its window: a slice without places, from here to its end.
+      c.first_xid := c.last_xid;
+      c.first_pos := c.last_pos;
+      c.ended := true;
+      c := posthaste.put_claim(c, null, null, null, false);
+    end if;
+    c.s0 := c.s1;
+    c.s1 := v_purge;
+    c.window_claim := null;
+    c.first_xid := '0';
+    c.first_pos := 0;
+    c.last_xid := '0';
+    c.last_pos := 0;
+    c.ended := true;
+    perform posthaste.put_claim(c, null, null, null, false);
+    w := posthaste.cursor_of(posthaste.reader_key(v_queue, u.number, r.lane, 1), l);
+    insert into posthaste.cancelled (pos, subscriber, outcome, noted)
+    select e.pos, v_queue::bigint << 10 | u.number, 'cancelled', '3'
+      from posthaste.entries e
+     where e.queue_id = v_queue and e.lane = r.lane and e.due_at is not null
+       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+       and pg_visible_in_snapshot(e.xid, v_purge) and posthaste.taken(w, e.xid, e.pos, e.due_at) is not true
+       and e.message_id is distinct from 0 -- events
+       and posthaste.is_for(u, e.for_subscription, e.xid, e.due_at, e.kind, e.headers)
+    on conflict do nothing;
+  end loop;
+  update posthaste.queue_settings set purged = v_purge where id = v_queue;
+  return query
+    with emptied as (
+      update posthaste.counters k set dropped = k.sent + k.again - k.sifted - k.handed
+        from posthaste.counters b
+       where k.queue_id = v_queue and b.queue_id = k.queue_id and b.subscription = k.subscription
+      returning k.subscription, k.dropped - b.dropped as taken
+    ), noted as (
+      insert into posthaste.action_records (by, action, queue_id, details)
+      select coalesce(purge.by, session_user), 'purge', v_queue, jsonb_object_agg(s.name, e.taken)
+        from emptied e join posthaste.subscriptions s on s.queue_id = v_queue and s.number = e.subscription
+    )
+    select s.name::text, greatest(e.taken, 0) from emptied e join posthaste.subscriptions s on s.queue_id = v_queue and s.number = e.subscription order by 1;
+end $$;

@@ -1,0 +1,35 @@
+-- posthaste.queue_limits: the limits among a queue's options: concurrency and
+-- key_concurrency (1 to 100,000: how many messages, of all and of each key, may be
+-- handed out and not settled), rate_limit and key_rate_limit (as
+-- posthaste.option_rate reads them: how many are handed out in how long).
+-- Arguments: the options; the queue as far as it is known. Returns: the queue with
+-- exactly these limits.
+-- Errors: PH400 with the option's name.
+create or replace function posthaste.queue_limits(o jsonb, q posthaste.queue_settings)
+returns posthaste.queue_settings language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  v record;
+begin
+  q.concurrency := posthaste.option_int(o, 'concurrency', 1, 100000);
+  q.key_concurrency := posthaste.option_int(o, 'key_concurrency', 1, 100000);
+  v := posthaste.option_rate(o, 'rate_limit');
+  q.rate := v.rate;
+  q.burst := v.burst;
+  v := posthaste.option_rate(o, 'key_rate_limit');
+  q.key_rate := v.rate;
+  q.key_burst := v.burst;
+  if q.mode = 'at_most_once' and q.concurrency is not null then
+    raise exception using errcode = 'PH400', column = 'concurrency',
+      message = 'a queue that hands out at most once has no concurrency: what it handed out is settled with that', hint = 'rate_limit bounds it';
+  elsif q.ordered and q.key_concurrency is not null then
+    raise exception using errcode = 'PH400', column = 'key_concurrency',
+      message = 'options ''ordered'' and ''key_concurrency'' exclude each other: of an ordered key one message runs at a time';
+  elsif q.key_concurrency > q.concurrency then
+    raise exception using errcode = 'PH400', column = 'key_concurrency',
+      message = format('key_concurrency (%s) is above concurrency (%s), so that it bounds nothing', q.key_concurrency, q.concurrency);
+  elsif q.key_rate > q.rate then
+    raise exception using errcode = 'PH400', column = 'key_rate_limit',
+      message = format('key_rate_limit (%s a second) is above rate_limit (%s a second), so that it bounds nothing', q.key_rate, q.rate);
+  end if;
+  return q;
+end $$;

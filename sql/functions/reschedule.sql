@@ -1,0 +1,63 @@
+-- posthaste.reschedule: moves the time of a message, or of its next attempt, for
+-- every subscription that it was not handed out to: there it is withdrawn, and
+-- appended anew with the new time, at once.
+-- Arguments: its id; the time, at once if it has passed; by: who asked.
+-- Returns: per subscription whether it was in time, and the state.
+-- Errors: PH404, PH400, PH503. Locks: the readers of its queue and lane.
+-- Inserts: cancelled, claims, entries, action_records.
+create or replace function posthaste.reschedule(message_id bigint, send_at timestamptz, by text default session_user)
+returns table (subscription text, rescheduled boolean, state text)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v record;
+  v_all boolean;
+  v_head posthaste.head;
+  v_from text[] := '{}';
+begin
+  if reschedule.send_at is null or not isfinite(reschedule.send_at) then
+    raise exception using errcode = 'PH400', column = 'send_at', message = 'send_at must be a time that comes', hint = 'for example 2030-01-31T12:00:00Z';
+  end if;
+  for v in 
+    select x.*, q.ordered, p.lane as parked, bool_and((x.h).for_subscription is null and x.waits and p.lane is null) over () as everybody
+      from posthaste.hold_message(reschedule.message_id) x
+      join posthaste.queue_settings q on q.id = (x.h).queue_id
+      left join posthaste.parked p on p.message_id = reschedule.message_id and p.subscriber = ((x.h).queue_id::bigint << 10 | x.subscription)
+  loop
+    if v.ordered then
+      raise exception using errcode = 'PH400', column = 'queue', message = 'a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it',
+        hint = 'cancel it, and send another';
+    end if;
+    rescheduled := v.waits;
+    subscription := v.name;
+    state := v.state;
+    if v.waits then
+      v_all := v.everybody;
+      v_head := v.h;
+      v_from := v_from || v.name::text;
+      if v.parked is not null then
+        -- It waits where it is.
+        update posthaste.parked p set not_before = reschedule.send_at
+         where p.message_id = reschedule.message_id and p.subscriber = ((v.h).queue_id::bigint << 10 | v.subscription);
+        perform posthaste.lane_event((v.h).queue_id::bigint << 10 | v.subscription, v.parked, jsonb_build_array(jsonb_build_object('key', coalesce((v.h).key, ''))),
+          greatest(reschedule.send_at, clock_timestamp()));
+      else
+        perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);
+        if not v_all then
+          perform posthaste.append_again(v.h, reschedule.send_at, v.subscription);
+        end if;
+      end if;
+      state := case when v.state = 'retrying' then v.state when reschedule.send_at > clock_timestamp() then 'scheduled' else 'ready' end;
+    end if;
+    return next;
+  end loop;
+  if v_from <> '{}' then
+    if v_all then
+      perform posthaste.append_again(v_head, reschedule.send_at, null);
+    end if;
+    perform posthaste.ring(v_head.queue_id);
+    insert into posthaste.action_records (by, action, message_id, queue_id, details)
+    values (coalesce(reschedule.by, session_user), 'reschedule', reschedule.message_id, v_head.queue_id,
+            jsonb_build_object('subscriptions', to_jsonb(v_from), 'send_at', reschedule.send_at));
+  end if;
+end $$;

@@ -1,0 +1,12 @@
+-- posthaste.schedule_drop: ends a schedule. What it has sent stays.
+-- Errors: PH404. Locks: the schedule. Deletes: schedule_settings.
+create or replace function posthaste.schedule_drop(name text)
+returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  delete from posthaste.schedule_settings x where x.name = schedule_drop.name;
+  if not found then
+    raise exception using errcode = 'PH404', column = 'name', message = format('schedule %L does not exist', schedule_drop.name),
+      hint = 'the view posthaste.schedules lists them';
+  end if;
+end $$;

@@ -1,0 +1,71 @@
+-- posthaste.schedule_put: makes a schedule, or changes the one of that name: at
+-- each tick one message is sent.
+-- Arguments: name; queue; spec: when it ticks, a cron line of five fields (with
+--   lists, ranges, steps and names), @hourly, @daily, @weekly, @monthly, @yearly,
+--   or every and a duration ('every 90 seconds'); the messages' payload.
+-- Options: time_zone ('UTC'), by whose clocks a cron line goes; catch_up, what
+--   becomes of ticks that were missed: once ('once'), each or skip; all others
+--   are the messages' and as of posthaste.send, without delay, send_at,
+--   dedupe_key and wake.
+-- A schedule that is put again goes on: it stays paused, and if its spec and zone
+-- are the same, the next tick stays, too.
+-- Returns: the next tick. Errors: PH400 PH404 PH413 PH501 with the field; nothing
+-- is changed then.
+-- Locks: the queue's key, shared; the schedule. Inserts, updates: schedule_settings.
+create or replace function posthaste.schedule_put(name text, queue text, spec text, payload jsonb default '{}', options jsonb default '{}')
+returns timestamptz language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  o jsonb := coalesce(schedule_put.options, '{}');
+  s posthaste.schedule_settings;
+  v_bad text;
+begin
+  if schedule_put.name is null or schedule_put.name !~ '^[a-z0-9_.-]{1,63}$' then
+    raise exception using errcode = 'PH400', column = 'name', message = format('schedule name %L is not allowed', schedule_put.name),
+      hint = '1 to 63 of a-z, 0-9, _, - and .';
+  elsif jsonb_typeof(o) <> 'object' then
+    raise exception using errcode = 'PH400', column = 'options', message = format('options must be a JSON object, and are %s', jsonb_typeof(o));
+  end if;
+  s.name := schedule_put.name;
+  s.spec := btrim(schedule_put.spec, E' \t');
+  select x.cron, x.every into s.cron, s.every from posthaste.schedule_spec(s.spec) x;
+  s.time_zone := posthaste.zone_name(coalesce(posthaste.option_text(o, 'time_zone'), 'UTC'));
+  s.catch_up := coalesce(posthaste.option_text(o, 'catch_up'), 'once');
+  if s.catch_up not in ('each', 'once', 'skip') then
+    raise exception using errcode = 'PH400', column = 'catch_up', message = format('option ''catch_up'' is each, once or skip, and not %L', s.catch_up);
+  end if;
+  s.next_at := posthaste.next_tick(s.cron, s.every, s.time_zone, date_trunc('second', clock_timestamp()));
+  if s.next_at is null then
+    raise exception using errcode = 'PH400', column = 'spec', message = format('the cron line %L never fires', s.spec),
+      hint = 'no month that it names has such a day';
+  end if;
+  s.payload := schedule_put.payload;
+  s.options := o - array['time_zone', 'catch_up'];
+  select k into v_bad from jsonb_object_keys(s.options) k where k in ('delay', 'send_at', 'dedupe_key', 'wake') limit 1;
+  if v_bad is not null then
+    raise exception using errcode = 'PH400', column = v_bad, message = format('option %L is not for schedules: their messages are sent at the tick, one for each', v_bad);
+  end if;
+  if jsonb_typeof(s.options -> 'headers') = 'object' and s.options -> 'headers' ?| array['posthaste-schedule', 'posthaste-tick'] then
+    raise exception using errcode = 'PH400', column = 'headers', message = 'headers posthaste-schedule and posthaste-tick are set by each tick';
+  end if;
+  -- Dropping takes this key exclusively: it finds the schedule, or we no queue.
+  perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(schedule_put.queue)));
+  select q.id into s.queue_id from posthaste.queue_settings q where q.name = schedule_put.queue and q.dropped_at is null;
+  -- Whatever a send refuses is refused now: one is made and taken back.
+  begin
+    perform posthaste.tick_send(s, schedule_put.queue, s.next_at);
+    raise exception using errcode = 'ZZ001';
+  exception when sqlstate 'ZZ001' then
+    null;
+  end;
+  insert into posthaste.schedule_settings as x (name, queue_id, spec, cron, every, time_zone, catch_up, payload, options, next_at)
+  values (s.name, s.queue_id, s.spec, s.cron, s.every, s.time_zone, s.catch_up, s.payload, s.options, s.next_at)
+  on conflict (name) do update
+     set queue_id = excluded.queue_id, spec = excluded.spec, cron = excluded.cron, every = excluded.every, time_zone = excluded.time_zone,
+         catch_up = excluded.catch_up, payload = excluded.payload, options = excluded.options, changed_at = clock_timestamp(),
+         next_at = case when (x.cron, x.every, x.time_zone) is not distinct from (excluded.cron, excluded.every, excluded.time_zone)
+                        then x.next_at else excluded.next_at end
+   where (x.queue_id, x.spec, x.time_zone, x.catch_up, x.payload, x.options)
+         is distinct from (excluded.queue_id, excluded.spec, excluded.time_zone, excluded.catch_up, excluded.payload, excluded.options);
+  return (select x.next_at from posthaste.schedule_settings x where x.name = s.name);
+end $$;

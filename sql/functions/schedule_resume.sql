@@ -1,0 +1,25 @@
+-- posthaste.schedule_resume: lets a paused schedule go on with its first tick from
+-- now on. An interval keeps its step. Harmless when repeated.
+-- Returns: the next tick. Errors: PH404. Locks: the schedule. Updates:
+-- schedule_settings.
+create or replace function posthaste.schedule_resume(name text)
+returns timestamptz language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s posthaste.schedule_settings;
+begin
+  select * into s from posthaste.schedule_settings x where x.name = schedule_resume.name for update;
+  if s.name is null then
+    raise exception using errcode = 'PH404', column = 'name', message = format('schedule %L does not exist', schedule_resume.name),
+      hint = 'the view posthaste.schedules lists them';
+  elsif s.paused_at is null then
+    return s.next_at;
+  end if;
+  if s.next_at <= clock_timestamp() then
+    s.next_at := case
+      when s.every is null then posthaste.cron_next(s.cron, s.time_zone, clock_timestamp())
+      else s.next_at + s.every * (1 + floor(extract(epoch from clock_timestamp() - s.next_at) / extract(epoch from s.every))::double precision) end;
+  end if;
+  update posthaste.schedule_settings x set paused_at = null, next_at = s.next_at where x.name = s.name;
+  return s.next_at;
+end $$;

@@ -1,0 +1,94 @@
+-- posthaste.subscribe: adds a named reader to a queue: every message is delivered
+-- to each of its subscriptions, which make progress and end it by themselves.
+-- Options: from: 'now' (default), which is what commits after this call was made,
+-- or 'oldest', which is all that is kept and was not purged; scheduled: with now, also what was
+-- scheduled before and falls due later; filter: {"kind": word or words,
+-- "headers": {"name": word or words}}; max_lag: how far it may fall behind before
+-- reclaiming passes it over where space is wanted. What is skipped so is counted
+-- and recorded in actions.
+-- Made already with the same options it is left as it is. A filter never changes.
+-- Errors: PH400 with the field, PH404, PH409 if it exists with other options, or
+-- if the queue has had 1,024 whose numbers are still mentioned.
+-- Locks: the key of what is withdrawn from the queue, for it waits for who cancels
+-- or reschedules there; the maintenance key, for reclaiming must not run meanwhile.
+-- Inserts: subscriptions, counters, cancelled, action_records.
+create or replace function posthaste.subscribe(queue text, subscription text, options jsonb default '{}', by text default session_user)
+returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  o jsonb := coalesce(subscribe.options, '{}');
+  u posthaste.subscriptions;
+  k posthaste.subscriptions;
+  v_keyed boolean;
+  v_counts record;
+begin
+  if subscribe.subscription is null or subscribe.subscription !~ '^[a-z0-9_.-]{1,63}$' then
+    raise exception using errcode = 'PH400', column = 'subscription', message = format('subscription name %L is not allowed', subscribe.subscription),
+      hint = '1 to 63 of a-z, 0-9, _, - and .';
+  end if;
+  perform posthaste.check_options(o, array['from', 'scheduled', 'filter', 'max_lag'], '{}');
+  u.name := subscribe.subscription;
+  u.starts := coalesce(posthaste.option_text(o, 'from'), 'now');
+  if u.starts not in ('now', 'oldest') then
+    raise exception using errcode = 'PH400', column = 'from', message = format('option ''from'' must be now or oldest, and is %L', u.starts);
+  end if;
+  u.scheduled := posthaste.option_boolean(o, 'scheduled', false);
+  if u.scheduled and u.starts = 'oldest' then
+    raise exception using errcode = 'PH400', column = 'scheduled', message = 'options ''from'': ''oldest'' and ''scheduled'' exclude each other',
+      hint = 'the oldest kept holds what is scheduled, too';
+  end if;
+  u.filter := posthaste.subscription_filter(o -> 'filter');
+  u.max_lag := posthaste.option_interval(o, 'max_lag');
+  if u.max_lag = '0' then
+    raise exception using errcode = 'PH400', column = 'max_lag', message = 'option ''max_lag'' must be above zero';
+  end if;
+  u.queue_id := posthaste.find_queue(subscribe.queue);
+  v_keyed := (select q.keyed from posthaste.queue_settings q where q.id = u.queue_id);
+  if v_keyed and u.max_lag is not null then
+    raise exception using errcode = 'PH400', column = 'max_lag', message = 'option ''max_lag'' is not for queues that look at keys: what is skipped would be missing in its key''s sequence',
+      hint = 'watch the lag in doctor and the metrics; purge or unsubscribe to let go of what is held back';
+  end if;
+  -- Reclaiming looks at the subscriptions that it sees: what this one needs must
+  -- not go before it can be seen.
+  perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
+  -- Who withdraws messages appends them anew for the subscriptions that it sees.
+  perform pg_advisory_xact_lock(posthaste.lock_key(12, u.queue_id));
+  perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(subscribe.queue)));
+  u.queue_id := posthaste.find_queue(subscribe.queue);
+  select * into k from posthaste.subscriptions s where s.queue_id = u.queue_id and s.name = u.name and s.dropped_at is null;
+  if k.name is not null then
+    if (k.starts, k.scheduled, k.filter, k.max_lag) is distinct from (u.starts, u.scheduled, u.filter, u.max_lag) then
+      raise exception using errcode = 'PH409', column = 'subscription',
+        message = format('queue %L has the subscription %L with other options', subscribe.queue, u.name),
+        hint = 'unsubscribe first, or use another name';
+    end if;
+    return;
+  end if;
+  u.number := posthaste.free_number(u.queue_id);
+  -- Counted up to the snapshot from which it starts, so that its counters are exact.
+  perform posthaste.count_up();
+  u.since := case u.starts when 'now' then (select c.s from posthaste.counted c) else coalesce((select q.purged from posthaste.queue_settings q where q.id = u.queue_id), '3:3:') end;
+  u.sifts := u.filter is not null or not u.scheduled and u.since::text <> '3:3:';
+  u.created_at := clock_timestamp();
+  insert into posthaste.subscriptions (queue_id, number, name, since, filter, created_at, starts, scheduled, sifts, max_lag)
+  values (u.queue_id, u.number, u.name, u.since, u.filter, u.created_at, u.starts, u.scheduled, u.sifts, u.max_lag);
+  if u.starts = 'oldest' or u.scheduled then
+    -- What was appended anew elsewhere is not a second message for it either, and
+    -- what was cancelled stays so; that was before its time, and not its history.
+    insert into posthaste.cancelled (pos, subscriber, outcome, xid, copied)
+    select distinct on (x.pos) x.pos, u.queue_id::bigint << 10 | u.number, x.outcome, x.xid, true
+      from posthaste.cancelled x
+     where x.subscriber >= u.queue_id::bigint << 10 and x.subscriber < (u.queue_id + 1)::bigint << 10 and x.outcome in ('carried', 'cancelled')
+     order by x.pos, x.outcome = 'cancelled' desc;
+    -- A cancelled fresh entry is told by the cursor's part.
+    for v_lane in 0..(select q.lanes - 1 from posthaste.queue_settings q where q.id = u.queue_id) loop
+      if not v_keyed and exists (select from posthaste.cancelled x where x.subscriber = (u.queue_id::bigint << 10 | u.number) and x.xid is not null) then
+        perform posthaste.sift_from_here(posthaste.reader_key(u.queue_id, u.number, v_lane, 0));
+      end if;
+    end loop;
+  end if;
+  insert into posthaste.counters (queue_id, subscription, sent)
+  values (u.queue_id, u.number, case when u.starts = 'oldest' or u.scheduled then posthaste.count_kept(u) else 0 end);
+  insert into posthaste.action_records (by, action, queue_id, details)
+  values (coalesce(subscribe.by, session_user), 'subscribe', u.queue_id, jsonb_build_object('subscription', u.name) || o);
+end $$;

@@ -1,0 +1,37 @@
+-- posthaste.tick: sends the messages of the schedules' ticks that are due. Safe to
+-- call by anyone at any time, and by any number at once: a schedule is locked
+-- while its message is sent and it is moved on, in one transaction, and one that
+-- is locked is passed over. posthaste.maintain calls it, too.
+-- Bounded: 100 schedules, and 100 messages of each, in a call; and about a second.
+-- Returns: messages sent; ticks that got none, as catch_up says; seconds until
+-- the next tick, 0 if one is due already, null if no schedule is there or all
+-- are paused.
+-- Errors: PH503 in a copy of the database. Locks: schedules, without waiting.
+create or replace function posthaste.tick(out sent int, out missed bigint, out next_tick double precision)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  s posthaste.schedule_settings;
+  r record;
+begin
+  sent := 0;
+  missed := 0;
+  next_tick := posthaste.tick_in();
+  if next_tick is null or next_tick > 0 then
+    return;
+  end if;
+  if current_setting('posthaste.identity_checked', true) is distinct from 'yes' then
+    perform posthaste.check_identity();
+  end if;
+  for s in
+    select x.* from posthaste.schedule_settings x
+     where x.paused_at is null and x.next_at <= v_now
+     order by x.next_at limit 100 for update skip locked
+  loop
+    r := posthaste.tick_schedule(s, v_now);
+    sent := sent + r.sent;
+    missed := missed + r.missed;
+    exit when clock_timestamp() > v_now + interval '1 second';
+  end loop;
+  next_tick := posthaste.tick_in();
+end $$;

@@ -1,0 +1,13 @@
+-- posthaste.token_drop: drops a token. Servers refuse it within seconds.
+-- Arguments: its name; by: who asked, for the record. Errors: PH404.
+-- Updates: issued_tokens.
+create or replace function posthaste.token_drop(name text, by text default session_user)
+returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update posthaste.issued_tokens t set dropped_at = clock_timestamp(), dropped_by = left(coalesce(token_drop.by, session_user), 255)
+   where t.name = token_drop.name and t.dropped_at is null;
+  if not found then
+    raise exception using errcode = 'PH404', column = 'name', message = format('there is no token %L', token_drop.name),
+      hint = 'the view posthaste.tokens lists them';
+  end if;
+end $$;

@@ -1,0 +1,42 @@
+-- posthaste.unpark: takes parked messages back from a subscription: no claim will
+-- hand them out.
+-- Arguments: subscriber; message ids (null: all of it); how they ended for it:
+-- 'cancelled' or 'done'.
+-- Returns: how many were parked. Of ids, their keys are looked at by the next claim;
+-- where all are taken back nothing is left to look for.
+-- Called under the lanes' locks. Deletes: parked, keys. Inserts: cancelled, entries
+-- (events); history, where the queue has a retention. Updates: keys.
+create or replace function posthaste.unpark(p_subscriber bigint, p_ids bigint[], p_outcome text)
+returns bigint language plpgsql volatile
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ids bigint[] := coalesce(p_ids, array(select p.message_id from posthaste.parked p where p.subscriber = p_subscriber));
+  v_gone bigint;
+begin
+  with gone as (
+    delete from posthaste.parked p using unnest(v_ids) u (id) where p.message_id = u.id and p.subscriber = p_subscriber returning p.*
+  ), noted as (
+    -- Of all that is purged the counters know already.
+    insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
+    select g.pos, g.subscriber, p_outcome, case when p_ids is null then '3' else pg_current_xact_id() end, true from gone g
+    on conflict (pos, subscriber) do update set outcome = excluded.outcome
+  ), kept as (
+    insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, state,
+                                   content_type, key, kind, reference, headers, terms, attempts, payload)
+    select posthaste.history_part(v_now + q.retention, q.retention), g.subscriber & 1023, q.id, g.message_id, g.created_at, v_now, v_now + q.retention, p_outcome,
+           g.content_type, nullif(g.key, ''), g.kind, g.reference, g.headers, g.terms, coalesce(g.story, '[]'), case when q.retain_payload then g.payload end
+      from gone g join posthaste.queue_settings q on q.id = g.subscriber >> 10 and q.retention is not null
+  ), events as (
+    select posthaste.lane_event(p_subscriber, g.lane, jsonb_agg(distinct jsonb_build_object('key', g.key)), v_now) from gone g where p_ids is not null group by g.lane
+  )
+  select count(*) + 0 * (select count(*) from events) into v_gone from gone;
+  if p_ids is null then
+    update posthaste.keys k set blocked = false, low_ord = '0', low_id = 0, waits = false where k.subscriber = p_subscriber and k.blocked;
+    delete from posthaste.keys k where k.subscriber = p_subscriber and k.paused_at is null and k.stopped_by is null and k.tokens is null;
+  elsif v_gone > 0 then
+    perform posthaste.ring((p_subscriber >> 10)::int);
+  end if;
+  return v_gone;
+end $$;

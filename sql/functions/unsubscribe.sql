@@ -1,0 +1,39 @@
+-- posthaste.unsubscribe: ends a subscription. What it held back is let go of: its
+-- claims count as settled, its dead letters are removed, and its space comes back
+-- with the ring. Its name may be used again, for a new subscription.
+-- The last one of a queue stays: without any its messages would go unread.
+-- Errors: PH404, PH409, PH503. Locks: the maintenance key; of a queue that looks at
+-- keys, the readers. Updates: subscriptions.
+-- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked,
+-- keys, lane_wishes, limit_states. Inserts: action_records.
+create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user)
+returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  u record;
+  v_subscriber bigint;
+begin
+  perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
+  u := posthaste.find_subscription(unsubscribe.queue, unsubscribe.subscription);
+  if (select count(*) from posthaste.subscriptions s where s.queue_id = u.queue_id and s.dropped_at is null) = 1 then
+    raise exception using errcode = 'PH409', column = 'subscription',
+      message = format('%L is the only subscription of queue %L, and a queue has at least one', unsubscribe.subscription, unsubscribe.queue),
+      hint = 'subscribe another one first, or drop the queue';
+  end if;
+  -- A claim deletes what it lets go.
+  if (select q.keyed from posthaste.queue_settings q where q.id = u.queue_id) then
+    perform posthaste.lock_lanes(u.queue_id, u.number);
+  end if;
+  update posthaste.subscriptions s set dropped_at = clock_timestamp() where s.queue_id = u.queue_id and s.number = u.number;
+  v_subscriber := u.queue_id::bigint << 10 | u.number;
+  delete from posthaste.dead_letter_entries d where d.queue_id = u.queue_id and d.subscription = u.number;
+  delete from posthaste.counters c where c.queue_id = u.queue_id and c.subscription = u.number;
+  delete from posthaste.held_claims h where h.subscriber = v_subscriber;
+  delete from posthaste.lease_cursors z where z.subscriber = v_subscriber;
+  delete from posthaste.parked p where p.subscriber = v_subscriber;
+  delete from posthaste.keys k where k.subscriber = v_subscriber;
+  delete from posthaste.lane_wishes y where y.subscriber = v_subscriber;
+  delete from posthaste.limit_states x where x.subscriber = v_subscriber;
+  insert into posthaste.action_records (by, action, queue_id, details)
+  values (coalesce(unsubscribe.by, session_user), 'unsubscribe', u.queue_id, jsonb_build_object('subscription', coalesce(nullif(unsubscribe.subscription, ''), 'default')));
+end $$;

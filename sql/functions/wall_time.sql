@@ -1,0 +1,23 @@
+-- posthaste.wall_time: the first moment at which the clocks of a zone show a time
+-- or a later one. A time that comes twice, when clocks are set back, is the first
+-- of the two; one that they are set forward over is the moment when that is done.
+-- Arguments: the zone; the time on the wall, in whole seconds. Tables: none.
+create or replace function posthaste.wall_time(p_zone text, p_wall timestamp)
+returns timestamptz language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  -- Of two PostgreSQL takes the second, and what does not exist it takes by the
+  -- offset before the change.
+  t timestamptz := p_wall at time zone p_zone;
+  v_over interval := (t at time zone p_zone) - p_wall;
+  v_earlier timestamptz;
+begin
+  if v_over <> '0' then
+    return posthaste.zone_change(p_zone, t - v_over, t);
+  end if;
+  v_earlier := t - interval '24 hours';
+  v_earlier := t - (((v_earlier at time zone p_zone) - (v_earlier at time zone 'UTC')) - ((t at time zone p_zone) - (t at time zone 'UTC')));
+  if v_earlier < t and (v_earlier at time zone p_zone) = p_wall then
+    return v_earlier;
+  end if;
+  return t;
+end $$;

@@ -1,0 +1,144 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// crew is those who work at once in a random interleaving, each on a connection of
+// its own, and the faults that they note.
+type crew struct {
+	t    testing.TB
+	url  string
+	ctx  context.Context
+	end  context.CancelFunc
+	seed uint64
+
+	actors   uint64
+	writers  sync.WaitGroup
+	others   sync.WaitGroup
+	stopSend chan struct{} // closed when no more is sent
+
+	mu     sync.Mutex
+	faults []string // what must not happen, as it happened
+}
+
+func (x *crew) fault(format string, args ...any) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.found(format, args...)
+}
+
+// found is fault under the mutex.
+func (x *crew) found(format string, args ...any) {
+	if len(x.faults) < 50 {
+		x.faults = append(x.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+func (x *crew) faulty() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.faults) > 0
+}
+
+func (x *crew) connect() *pgx.Conn {
+	conn, err := pgx.Connect(context.Background(), x.url) // also at the very end
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return conn
+}
+
+func (x *crew) must(conn *pgx.Conn, sql string, args ...any) {
+	if _, err := conn.Exec(x.ctx, sql, args...); err != nil {
+		x.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// exec runs a statement that must work; once the test is over anything may fail.
+func (x *crew) exec(conn *pgx.Conn, sql string, args ...any) bool {
+	_, err := conn.Exec(context.Background(), sql, args...)
+	if err != nil {
+		x.unexpected(sql, err)
+	}
+	return err == nil
+}
+
+func (x *crew) unexpected(what string, err error) {
+	if x.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		var pg *pgconn.PgError
+		detail := ""
+		if errors.As(err, &pg) && pg.Detail != "" {
+			detail = " (" + pg.Detail + " " + pg.Where + ")"
+		}
+		x.fault("error: %s: %v%s", what, err, detail)
+	}
+}
+
+// gather begins a run on a ring with slots of so few rows.
+func (x *crew) gather(rows, spare int) *pgx.Conn {
+	x.ctx, x.end = context.WithCancel(context.Background())
+	x.stopSend = make(chan struct{})
+	admin := x.connect()
+	x.must(admin, `alter table posthaste.settings drop constraint settings_slot_rows_check`)
+	x.must(admin, `update posthaste.settings set slot_rows = $1, spare_slots = $2, carry_after = '200 milliseconds'`, rows, spare)
+	// Many wait here for holders that pause: how long they do says nothing.
+	x.must(admin, fmt.Sprintf(`alter function posthaste.lock_reader set lock_timeout = '%d s'`, patience/time.Second))
+	return admin
+}
+
+// start lets n of a kind loose.
+func (x *crew) start(wg *sync.WaitGroup, n int, f func(*pgx.Conn, *rand.Rand)) {
+	for range n {
+		x.actors++
+		r := rand.New(rand.NewPCG(x.seed, x.actors))
+		wg.Go(func() {
+			conn := x.connect()
+			defer conn.Close(context.Background())
+			f(conn, r)
+		})
+	}
+}
+
+func (x *crew) sending() bool {
+	select {
+	case <-x.stopSend:
+		return false
+	default:
+		return true
+	}
+}
+
+// sendFor lets the writers go on for so long, or until a fault is found, and stops them.
+func (x *crew) sendFor(duration time.Duration) {
+	for end := time.Now().Add(duration); time.Now().Before(end) && !x.faulty(); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	close(x.stopSend)
+	x.writers.Wait()
+}
+
+// finish waits until all have ended, or none for so long that the rest are lost,
+// and ends the run. progress says how many have, and whether those are all.
+func (x *crew) finish(still time.Duration, progress func() (ended int, all bool)) {
+	for before, since := -1, time.Now(); time.Since(since) < still && !x.faulty(); time.Sleep(20 * time.Millisecond) {
+		ended, all := progress()
+		if all {
+			break
+		}
+		if ended != before {
+			before, since = ended, time.Now()
+		}
+	}
+	x.end()
+	x.others.Wait()
+}

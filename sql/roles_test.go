@@ -1,0 +1,258 @@
+package ledger_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// interfaceOf says of every function that runs with its owner's rights, or that
+// is granted to senders or receivers, which role it is for. Whoever adds such a
+// function decides here. All else runs with its caller's rights: nobody but
+// posthaste_admin may call it, and it can change nothing.
+var interfaceOf = map[string]string{
+	"send": "sender", "send_bytes": "sender", "send_many": "sender", "send_row": "sender", "send_rows": "sender",
+	"copy_begin": "sender", "plain_headers": "sender", "idempotency_begin": "sender", "idempotency_end": "sender",
+
+	"receive": "receiver", "ack": "receiver", "fail": "receiver", "release": "receiver", "extend": "receiver", "message": "receiver",
+	"worker_register": "receiver", "worker_heartbeat": "receiver", "worker_look": "receiver", "worker_unregister": "receiver",
+	"worker_unsettled": "receiver", "warm_up": "receiver", "arm": "receiver", "bell_key": "receiver", "doze_key": "receiver", "lock_key": "receiver",
+	"claim": "receiver", "fetch": "receiver", "settle": "receiver", "rescue": "receiver", "maintain": "receiver",
+
+	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "limit_queue": "admin", "pause_key": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
+	"message_state": "admin", "oldest_waiting": "admin", // views ask them
+	"cancel": "admin", "reschedule": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
+	"check_identity": "admin", "handed_out": "admin", // inner ones that nobody else may call
+	"schedule_put": "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
+	"tick": "receiver", "tick_in": "receiver",
+	"token_add": "admin", "token_drop": "admin", "token_hashes": "admin", "delivery_queues": "admin",
+	"doctor": "admin", "erase": "admin", "oldest_slot": "admin", "vitals": "admin",
+}
+
+// inherits says which roles' rights a role has.
+var inherits = map[string][]string{
+	"posthaste_sender": {"sender"}, "posthaste_receiver": {"receiver"}, "posthaste_admin": {"sender", "receiver", "admin"}, "public": nil,
+}
+
+type catalogued struct {
+	Name, Signature, Call string
+	Definer               bool
+}
+
+// catalogue lists the functions with a call of each, all arguments null.
+func catalogue(s *session) []catalogued {
+	s.t.Helper()
+	s.exec(`set search_path = pg_catalog`) // so that types are told with their schema
+	rows, err := s.Query(s.t.Context(), `
+		select p.proname, p.oid::regprocedure::text,
+		       format('select from posthaste.%I(%s)', p.proname, coalesce((select string_agg('null::' || format_type(a, null), ', ' order by n)
+		              from unnest(p.proargtypes) with ordinality x (a, n)), '')), p.prosecdef
+		  from pg_proc p where p.pronamespace = 'posthaste'::regnamespace and p.prokind = 'f' order by 1`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[catalogued])
+	if err != nil || len(all) < 80 {
+		s.t.Fatalf("%d functions, %v", len(all), err)
+	}
+	return all
+}
+
+// attempt runs a statement as a role and undoes it. It returns the SQLSTATE.
+func (s *session) attempt(role, sql string) string {
+	s.t.Helper()
+	if role == "public" {
+		role = "pg_monitor" // somebody without any right of ours
+	}
+	s.exec(`begin`)
+	defer s.exec(`rollback`)
+	s.exec(`set local role ` + role)
+	s.exec(`set local statement_timeout = '10s'`)
+	return s.code(sql)
+}
+
+const denied = "42501"
+
+// Every function has somebody whom it is for, and nobody else may call it.
+func TestRolesMayCallWhatIsForThem(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	unknown := maps.Clone(interfaceOf)
+	refusals := 0
+	for _, f := range catalogue(s) {
+		whose, decided := interfaceOf[f.Name]
+		delete(unknown, f.Name)
+		if f.Definer && !decided {
+			t.Errorf("%s runs with its owner's rights, and nothing says whom it is for: add it to interfaceOf, or leave security definer out", f.Signature)
+		}
+		for role, has := range inherits {
+			// An inner function is no secret to the admin: views call some.
+			allowed := slices.Contains(has, whose) || role == "posthaste_admin"
+			may := role != "public" && get[bool](s, `select has_function_privilege($1, $2::regprocedure, 'execute')`, role, f.Signature)
+			switch {
+			case may && !allowed:
+				t.Errorf("%s may call %s, and that is for %q: add it to interfaceOf, or take it out of grants.sql", role, f.Signature, whose)
+			case !may && allowed && role != "public":
+				t.Errorf("%s may not call %s, which is for %q", role, f.Signature, whose)
+			case !allowed:
+				if code := s.attempt(role, f.Call); code != denied {
+					t.Errorf("%s: %s ended with %q, want %s", role, f.Call, code, denied)
+				}
+				refusals++
+			}
+		}
+	}
+	for name := range unknown {
+		t.Errorf("interfaceOf names %s, which does not exist", name)
+	}
+	if refusals < 200 {
+		t.Errorf("only %d calls were refused", refusals)
+	}
+}
+
+// What the admin may call beside the interface changes nothing: it runs with the
+// admin's own rights, and those are to read.
+func TestAdminsReadAndChangeNothingByHand(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	for _, c := range []string{
+		`select posthaste.truncate_slot(1)`,
+		`select posthaste.insert_entries(array['q'], array['x'::bytea], null, null, null, null, null, null, null, null, null, false)`,
+		`create table posthaste.mine ()`, `alter table posthaste.entries disable trigger all`,
+		`drop function posthaste.send(text, jsonb, jsonb)`, `select nextval('posthaste.positions')`, `select setval('posthaste.positions', 1)`,
+	} {
+		if code := s.attempt("posthaste_admin", c); code == "" {
+			t.Errorf("posthaste_admin may do: %s", c)
+		}
+	}
+}
+
+// rightsOn is what a role may do with a relation, as far as it may do anything.
+func rightsOn(role, relation, kind string) (rights []string) {
+	switch {
+	case role == "public":
+	case relation == "migrations":
+		rights = append(rights, "select")
+	case role == "posthaste_admin" && kind != "S":
+		rights = append(rights, "select")
+	}
+	if relation == "entries" && (role == "posthaste_sender" || role == "posthaste_admin") {
+		rights = append(rights, "insert (copied)")
+	}
+	return rights
+}
+
+// copied are the columns of entries that COPY may write.
+var copied = []string{"pos", "queue_id", "lane", "due_at", "content_type", "key", "kind", "reference", "headers", "terms", "trace", "payload"}
+
+// No role reads or writes a table, a view or a sequence of the schema beyond what
+// is said here.
+func TestRolesMayTouchNoTables(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	type relation struct {
+		Name, Kind string
+		Columns    []string
+	}
+	rows, err := s.Query(t.Context(), `
+		select c.relname::text, c.relkind::text, coalesce(array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), '{}')
+		  from pg_class c where c.relnamespace = 'posthaste'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f') order by 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relations, err := pgx.CollectRows(rows, pgx.RowToStructByPos[relation])
+	if err != nil || len(relations) < 80 {
+		t.Fatalf("%d relations, %v", len(relations), err)
+	}
+	for _, r := range relations {
+		for role := range inherits {
+			rights := rightsOn(role, r.Name, r.Kind)
+			name := pgx.Identifier{"posthaste", r.Name}.Sanitize()
+			may := func(what, sql string, want bool) {
+				t.Helper()
+				// Refused, or not meant for such a relation: 42809, 55000, 0A000.
+				if got := s.attempt(role, sql); (got == "") != want && !(want && got != denied) {
+					t.Errorf("%s may %s %s: %q, want it allowed: %v", role, what, r.Name, got, want)
+				}
+			}
+			may("read", `select from `+name, slices.Contains(rights, "select"))
+			may("empty", `truncate `+name, false)
+			may("delete from", `delete from `+name, false)
+			for _, column := range r.Columns {
+				if r.Kind == "S" || role == "public" {
+					break
+				}
+				for _, verb := range []string{"insert", "update", "references"} {
+					want := verb == "insert" && slices.Contains(rights, "insert (copied)") && slices.Contains(copied, column)
+					if may := get[bool](s, `select has_column_privilege($1, $2, $3, $4)`, role, name, column, verb); may != want {
+						t.Errorf("%s may %s %s.%s: %v", role, verb, r.Name, column, may)
+					}
+				}
+			}
+			if r.Kind == "S" {
+				may("advance", fmt.Sprintf(`select nextval('posthaste.%s')`, r.Name), false)
+				may("set", fmt.Sprintf(`select setval('posthaste.%s', 1)`, r.Name), false)
+			}
+		}
+	}
+	for role := range inherits {
+		if code := s.attempt(role, `create table posthaste.mine ()`); code != denied {
+			t.Errorf("%s may make tables in the schema: %q", role, code)
+		}
+	}
+}
+
+// The tests of roles are no ornament: each of these rights too many is seen.
+func TestRightsTooManyAreSeen(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	for _, c := range []struct{ grant, role, sql string }{
+		{`grant execute on function posthaste.drop_queue(text) to posthaste_sender`, "posthaste_sender", `select posthaste.drop_queue('q')`},
+		{`grant execute on function posthaste.token_add(text, text[], jsonb, text) to public`, "public", `select posthaste.token_add('x', '{admin}')`},
+		{`grant insert (xid) on posthaste.entries to posthaste_sender`, "posthaste_sender", `insert into posthaste.entries (xid, pos, queue_id, payload) values ('3', 1, 1, '')`},
+		{`grant select on posthaste.issued_tokens to posthaste_receiver`, "posthaste_receiver", `select from posthaste.issued_tokens`},
+	} {
+		if code := s.attempt(c.role, c.sql); code != denied {
+			t.Errorf("before %s: %q", c.grant, code)
+		}
+		s.exec(`begin`)
+		s.exec(`grant usage on schema posthaste to pg_monitor`)
+		s.exec(c.grant)
+		role := c.role
+		if role == "public" {
+			role = "pg_monitor"
+		}
+		s.exec(`set local role ` + role)
+		if code := s.code(c.sql); code == denied {
+			t.Errorf("after %s it is refused all the same", c.grant)
+		}
+		s.exec(`rollback`)
+	}
+}
+
+// Who asked is the session's user wherever nobody is named: a role that was taken
+// on, or the owner whose rights a function has, would hide who it was.
+func TestWhoAskedIsTheSessionsUser(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	for _, f := range list[string](s, `select p.oid::regprocedure || ' ' || pg_get_function_arguments(p.oid) from pg_proc p
+		where p.pronamespace = 'posthaste'::regnamespace and pg_get_function_arguments(p.oid) ~ '\mby text\M'`) {
+		if !strings.Contains(f, "by text DEFAULT SESSION_USER") {
+			t.Errorf("%s", f)
+		}
+	}
+	s.exec(`set role posthaste_admin`)
+	s.exec(`select posthaste.pause_queue('q'), posthaste.resume_queue('q', null)`)
+	s.exec(`select posthaste.subscribe('q', 's'), posthaste.unsubscribe('q', 's', null), posthaste.purge('q')`)
+	s.exec(`select posthaste.cancel(posthaste.send('q', '1')), posthaste.pause_queue('q', 'ada')`)
+	s.exec(`reset role`)
+	if got := list[string](s, `select distinct case by when session_user then 'me' else by end from posthaste.actions order by 1`); !slices.Equal(got, []string{"ada", "me"}) {
+		t.Errorf("on record are %v", got)
+	}
+}

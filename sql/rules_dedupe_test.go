@@ -1,0 +1,157 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func (s *session) sendOnce(key string) int64 {
+	s.t.Helper()
+	return s.send(fmt.Sprintf(`{"dedupe_key": %q}`, key))
+}
+
+// sendManyOnce begins to send one message for each key.
+func (s *session) sendManyOnce(keys ...string) <-chan answer {
+	s.t.Helper()
+	return s.start(`select posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'dedupe_key', k) order by n) from unnest($1::text[]) with ordinality u (k, n)))`, keys)
+}
+
+// Who sends with a key that is just being used waits for that transaction, and
+// answers with its message, or sends if it rolled back.
+func TestRuleDedupeKeyIsUsedOnce(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, first, second := begin(t, url), connect(t, url), connect(t, url)
+		for _, end := range []string{`commit`, `rollback`} {
+			first.exec(`begin`)
+			one := first.sendOnce("key of " + end)
+			waiting := second.start(`select posthaste.send('q', '2', jsonb_build_object('dedupe_key', 'key of ' || $1::text))`, end)
+			second.blocked(s)
+			first.exec(end)
+			a := <-waiting
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			if same := a.values[0] == one; same != (end == `commit`) {
+				return fmt.Sprintf("after %s of message %d the second sender was told %d", end, one, a.values[0])
+			}
+			if got := s.receive(); !slices.Equal(got, a.values) {
+				return fmt.Sprintf("after %s %v were handed out, and its sender was told %v", end, got, a.values)
+			}
+			if again := s.sendOnce("key of " + end); again != a.values[0] {
+				return fmt.Sprintf("a third sender was told %d, want %d", again, a.values[0])
+			}
+		}
+		return ""
+	}, without("asking whether the window is over", patch{file: "insert_once.sql", old: " where d.until <= v_now\n      returning", new: "\n      returning"}))
+}
+
+// Those who send with a key that is in use do not wait for each other.
+func TestRuleDuplicatesDoNotWait(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, open := begin(t, url), connect(t, url)
+		one := s.sendOnce("key")
+		open.exec(`begin`)
+		open.sendOnce("key")
+		s.exec(`set lock_timeout = '3s'`)
+		if pg := s.refusal(`select posthaste.send('q', '1', '{"dedupe_key": "key"}')`); pg != nil {
+			return "a send beside another duplicate's transaction ended with " + pg.Code
+		}
+		open.exec(`commit`)
+		if again := s.sendOnce("key"); again != one {
+			t.Fatalf("message %d, want %d", again, one)
+		}
+		return ""
+	}, without("looking first", patch{file: "insert_once.sql", old: "and d.until > v_now;", new: "and d.until > v_now for update;"}))
+}
+
+// Batches take their keys in ascending order, or two of them would stop each other.
+func TestRuleDedupeKeysAreTakenInOrder(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, holder, one, other := begin(t, url), connect(t, url), connect(t, url), connect(t, url)
+		holder.exec(`begin`)
+		holder.sendOnce("m")
+		a := one.sendManyOnce("b", "m", "a")
+		one.blocked(s)
+		b := other.sendManyOnce("a", "m", "b")
+		other.blocked(s)
+		holder.exec(`rollback`)
+		x, y := <-a, <-b
+		if x.err != nil || y.err != nil {
+			return fmt.Sprintf("they ended with %v and %v", x.err, y.err)
+		}
+		slices.Reverse(y.values)
+		if !slices.Equal(x.values, y.values) {
+			return fmt.Sprintf("they were told %v and, reversed, %v", x.values, y.values)
+		}
+		return ""
+	}, without("their order", patch{file: "insert_once.sql", old: "order by u.queue, u.key\n", new: "order by min(u.n)\n"}))
+}
+
+// Keys are forgotten once their window is over, so many in a round, and not before.
+func TestRuleDedupeKeysAreForgotten(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		kept := s.sendOnce("kept")
+		s.exec(`select posthaste.send_many('q', jsonb_agg(jsonb_build_object('payload', g, 'dedupe_key', 'k' || g, 'dedupe_window', '1 microsecond'))) from generate_series(1, 10001) g`)
+		keys := func() int { return get[int](s, `select count(*)::int from posthaste.dedupe_keys`) }
+		most := 10002
+		until(t, "all but one are forgotten", func() bool {
+			s.exec(`select posthaste.maintain()`)
+			n := keys()
+			if most-n > 10000 {
+				t.Errorf("%d were forgotten in one round", most-n)
+			}
+			most = n
+			return n <= 1
+		})
+		if again := s.sendOnce("kept"); again != kept {
+			return fmt.Sprintf("its window lasts a day, and it was sent again as %d", again)
+		}
+		return ""
+	}, without("asking for the window", patch{file: "forget_keys.sql", old: "where d.until <= v_now order", new: "order"}))
+}
+
+// Who comes with a key that is just being used waits for that request, and gets
+// its ids, or does it where that one failed.
+func TestRuleRequestIsDoneOnce(t *testing.T) {
+	const begins = `select coalesce(posthaste.idempotency_begin('path', $1, 'digest'), '{0}')`
+	rule(t, func(t *testing.T, url string) string {
+		s, first, second := begin(t, url), connect(t, url), connect(t, url)
+		for _, end := range []string{`commit`, `rollback`} {
+			first.exec(`begin`)
+			get[[]int64](first, begins, end)
+			first.exec(`select posthaste.idempotency_end('path', $1, 'digest', array[7], 3600)`, end)
+			waiting := second.start(`select unnest(coalesce(posthaste.idempotency_begin('path', $1, 'digest'), '{0}'))`, end)
+			var a answer
+			early := false
+			until(t, "the second waits or is done", func() bool {
+				select {
+				case a = <-waiting:
+					early = true
+				default:
+				}
+				return early || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(second.PgConn().PID()))
+			})
+			first.exec(end)
+			if !early {
+				a = <-waiting
+			}
+			want := map[string]int64{`commit`: 7}[end]
+			if a.err != nil || len(a.values) != 1 || a.values[0] != want {
+				return fmt.Sprintf("after %s the second was told %v, %v, want %d", end, a.values, a.err, want)
+			}
+		}
+		if code := s.code(`select posthaste.idempotency_begin('path', 'commit', 'other')`); code != "PH422" {
+			return "another request ended with " + code
+		}
+		s.exec(`update posthaste.idempotency_keys set until = clock_timestamp()`)
+		s.exec(`select posthaste.maintain()`)
+		if n := get[int](s, `select count(*)::int from posthaste.idempotency_keys`); n != 0 {
+			return fmt.Sprintf("%d keys are kept after their time", n)
+		}
+		return ""
+	}, without("the lock", patch{file: "idempotency_begin.sql", old: "perform pg_advisory_xact_lock(posthaste.lock_key(20, hashtextextended(p_scope || ' ' || p_key, 0)));", new: "null;"}),
+		without("the digest", patch{file: "idempotency_begin.sql", old: "if k.request <> p_request then", new: "if false then"}),
+		without("forgetting", patch{file: "forget_keys.sql", old: "i.until <= v_now", new: "false"}))
+}

@@ -1,0 +1,390 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// sendMany sends n messages with options.
+func (s *session) sendMany(n int, options string) []int64 {
+	s.t.Helper()
+	return list[int64](s, `select posthaste.send('q', '1', $2) from generate_series(1, $1::int)`, n, options)
+}
+
+// Claims of a limited queue come one after the other: each sees what the one
+// before it handed out, also while that is not committed yet.
+func TestRuleConcurrencyHolds(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"concurrency": 3, "lanes": 2}`)
+		first, second := connect(t, url), connect(t, url)
+		s.sendMany(10, `{}`)
+		first.exec(`begin`)
+		held := first.take(10)
+		more := second.start(receiveAll)
+		var a answer
+		until(t, "the second waits or has answered", func() bool {
+			select {
+			case a = <-more:
+				more = nil
+				return true
+			default:
+				return get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(second.PgConn().PID()))
+			}
+		})
+		first.exec(`commit`)
+		if more != nil {
+			a = <-more
+		}
+		if n := len(held) + len(a.values); n != 3 || a.err != nil {
+			return fmt.Sprintf("%d are handed out (%v), 3 may be", n, a.err)
+		}
+		worker := s.register()
+		if n := len(s.claim(worker, 1, 10, false)); n != 0 {
+			return fmt.Sprintf("a worker is handed %d more", n)
+		}
+		s.ack(held[0])
+		if n := len(s.take(10)); n != 1 {
+			return fmt.Sprintf("%d are handed out after one was settled", n)
+		}
+		if n := len(s.take(10)); n != 0 {
+			return fmt.Sprintf("%d more are handed out after that", n)
+		}
+		return ""
+	},
+		without("waiting", patch{file: "claim_ruled.sql", old: "perform posthaste.lock_reader(posthaste.reader_key(p_queue, p_subscription, 511, 0), true);", new: ""},
+			patch{file: "claim_ruled.sql", old: "coalesce(v_limits.id, 0) + 1, t, v_limits.tokens - handed", new: "pg_backend_pid(), t, v_limits.tokens - handed"}),
+		without("what was handed out before", patch{file: "claim_ruled.sql", old: "v_open.open || array(select x.id from unnest(made) x)", new: "array(select x.id from unnest(made) x)"}))
+}
+
+// What is handed out takes tokens, whoever asks; they come back with time alone.
+func TestRuleRateHolds(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"rate_limit": {"limit": 2, "per": "1 hour", "burst": 3}}`)
+		s.sendMany(10, `{}`)
+		worker := s.register()
+		n := len(s.take(2)) + len(s.claim(worker, 1, 10, false)) + len(s.take(10))
+		if n != 3 {
+			return fmt.Sprintf("%d are handed out at once, 3 may be", n)
+		}
+		if at := get[float64](s, `select next_due from posthaste.claim($1, 2, 'q', 'default', 10)`, worker); at < 1700 || at > 1800 {
+			return fmt.Sprintf("the next one is told for %v s from now, it is 1,800", at)
+		}
+		s.exec(`update posthaste.limit_states set at = at - interval '31 minutes'`)
+		if n := len(s.take(10)); n != 1 {
+			return fmt.Sprintf("%d are handed out half an hour later, 1 may be", n)
+		}
+		s.exec(`update posthaste.limit_states set at = at - interval '1 day'`)
+		if n := len(s.take(10)); n != 3 {
+			return fmt.Sprintf("%d are handed out after a day, a burst of 3 may be", n)
+		}
+		if bad := get[int](s, `select count(*)::int from posthaste.entries where attempt > 1`); bad != 0 {
+			return fmt.Sprintf("%d attempts were counted for waiting", bad)
+		}
+		return ""
+	},
+		without("taking", patch{file: "claim_ruled.sql", old: "t, v_limits.tokens - handed", new: "t, v_limits.tokens"}),
+		without("the burst", patch{file: "key_tokens.sql", old: "least(p_burst, coalesce(", new: "greatest(p_burst, coalesce("}))
+}
+
+// A place comes back with a settle, and so with the rescue of a lost worker or an
+// ended lease, and whoever was refused one is told.
+func TestRuleFreedPlacesAreTold(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"concurrency": 1}`)
+		waiting := connect(t, url)
+		waiting.exec(`listen posthaste`)
+		s.sendMany(4, `{}`)
+		told := func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := waiting.WaitForNotification(ctx)
+			return err == nil
+		}
+		s.exec(`select posthaste.maintain()`)
+		for told() {
+		}
+		for i, free := range []func(got){
+			func(g got) { s.ack(g) },
+			func(g got) { s.exec(`select posthaste.fail($1, 'no', '{"retry_after": "1 day"}')`, g.delivery) },
+			func(got) {
+				s.endLeases()
+				until(t, "it is rescued", func() bool { return get[int](s, `select posthaste.rescue()`) == 1 })
+			},
+		} {
+			held := s.take(1)
+			if len(held) != 1 {
+				return fmt.Sprintf("round %d: nothing is handed out though nothing is in flight", i)
+			}
+			// The first time nobody was refused yet, but may be at this moment.
+			if i > 0 {
+				if n := len(s.take(1)); n != 0 {
+					return fmt.Sprintf("round %d: %d beside the one that may be", i, n)
+				}
+			}
+			free(held[0])
+			if !told() {
+				return fmt.Sprintf("round %d: nobody was told of the free place", i)
+			}
+			for told() {
+			}
+		}
+		worker := s.register()
+		if n := len(s.claim(worker, 1, 5, false)); n != 1 {
+			return fmt.Sprintf("a worker gets %d", n)
+		}
+		if n := len(s.take(1)); n != 0 {
+			return fmt.Sprintf("%d beside a worker's", n)
+		}
+		s.exec(`update posthaste.registrations set heartbeat_at = '-infinity', lease = '0' where id = $1`, worker)
+		until(t, "the worker's are rescued", func() bool { return get[int](s, `select posthaste.rescue()`) == 1 })
+		if !told() {
+			return "nobody was told of a dead worker's place"
+		}
+		if n := len(s.take(1)); n != 1 {
+			return fmt.Sprintf("%d in place of a dead worker's", n)
+		}
+		return ""
+	},
+		without("telling", patch{file: "wake_waiting.sql", old: "perform pg_notify(", new: "perform concat("}),
+		without("knowing of the last place", patch{file: "claim_ruled.sql", old: "case when v_open.unsettled + handed >= q.concurrency then t end", new: "null"}),
+		without("the mark on claims", patch{file: "claim_ruled.sql", old: "when q.concurrency is not null then '{}'::bigint[] end", new: "when false then '{}'::bigint[] end"}))
+}
+
+// Nobody is told where nobody waits, and that somebody waits is written once.
+func TestFreedPlacesOfAQuietQueue(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	s := keyed(t, url, `{"concurrency": 2}`)
+	waiting := connect(t, url)
+	s.sendMany(3, `{}`)
+	held := s.take(2)
+	for range 3 {
+		s.take(1)
+	}
+	if n := get[int](s, `select count(*)::int from posthaste.limit_states where full_since is not null`); n != 1 {
+		t.Errorf("%d rows say that the places are used up, want 1", n)
+	}
+	s.ack(held...)
+	s.ack(s.take(2)...)
+	waiting.exec(`listen posthaste`)
+	s.take(2) // is not refused
+	s.sendMany(1, `{"wake": false}`)
+	held = s.take(2)
+	s.ack(held...)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := waiting.WaitForNotification(ctx); err == nil {
+		t.Error("a settle in a queue where nobody waits has notified")
+	}
+	s.exec(`select posthaste.maintain()`)
+	until(t, "maintenance removes old rows", func() bool {
+		s.exec(`select posthaste.maintain()`)
+		return get[int](s, `select count(*)::int from posthaste.limit_states`) == 1
+	})
+}
+
+// Limits are given, changed and taken away while messages wait.
+func TestLimitQueue(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	s.sendMany(20, `{}`)
+	if n := len(s.take(2)); n != 2 {
+		t.Fatalf("%d without a limit", n)
+	}
+	s.exec(`select posthaste.limit_queue('q', '{"concurrency": 3}', 'ada')`)
+	held := s.take(10)
+	if n := len(held); n != 3 {
+		t.Errorf("%d with a concurrency of 3", n)
+	}
+	s.exec(`select posthaste.limit_queue('q', '{"concurrency": 5, "rate_limit": {"limit": 1, "per": "1 day"}}')`)
+	held = append(held, s.take(10)...)
+	if n := len(held); n != 4 {
+		t.Errorf("%d with a concurrency of 5 and one token", n)
+	}
+	if got := get[string](s, `select rate_limit::text from posthaste.queues`); got != `{"per": "1 day", "burst": 1, "limit": 1}` {
+		t.Errorf("shown as %s", got)
+	}
+	s.exec(`select posthaste.limit_queue('q', '{}')`)
+	if n := len(s.take(100)); n != 14 {
+		t.Errorf("%d of 14 without limits", n)
+	}
+	s.ack(held...)
+	if got := list[string](s, `select by || ' ' || action from posthaste.actions where action = 'limit' order by id`); len(got) != 3 || got[0] != "ada limit" {
+		t.Errorf("recorded as %v", got)
+	}
+	if code := s.code(`select posthaste.limit_queue('q', '{"key_concurrency": 1}')`); code != "PH501" {
+		t.Errorf("limits of keys of a queue that does not look at keys end with %q", code)
+	}
+}
+
+// A raised limit of keys is felt at once by what waits for the old one.
+func TestLimitOfKeysRaised(t *testing.T) {
+	t.Parallel()
+	s := keyed(t, testpg.New(t), `{"key_rate_limit": {"limit": 1, "per": "1 day"}}`)
+	s.sendMany(5, `{"key": "a"}`)
+	if n := len(s.take(10)); n != 1 {
+		t.Fatalf("%d, want 1", n)
+	}
+	s.exec(`select posthaste.limit_queue('q', '{"key_rate_limit": {"limit": 1000, "burst": 1000}}')`)
+	n := 0
+	until(t, "the rest is handed out", func() bool { n += len(s.take(10)); return n == 4 })
+	if code := s.code(`select posthaste.limit_queue('q', '{}')`); code != "PH501" {
+		t.Errorf("taking the last limit of keys away ends with %q", code)
+	}
+	// Buckets that are full again go.
+	until(t, "the bucket is forgotten", func() bool {
+		s.exec(`select posthaste.maintain()`)
+		return get[int](s, `select count(*)::int from posthaste.keys`) == 0
+	})
+}
+
+// A hot key, whatever its limit, slows no other key.
+func TestHotKeysSlowNobody(t *testing.T) {
+	t.Parallel()
+	for _, options := range []string{`{"key_concurrency": 1}`, `{"key_rate_limit": {"limit": 1, "per": "1 hour"}}`, `{"fair": true}`} {
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			s := keyed(t, testpg.New(t), options)
+			s.sendMany(rows(t, 500), `{"key": "hot"}`)
+			var others []int64
+			for i := range 10 {
+				others = append(others, s.sendKey(fmt.Sprint("cold ", i)))
+			}
+			var got []int64
+			for range 20 { // and not only after the hot key's, most of which wait for hours
+				got = append(got, messages(s.take(40))...)
+			}
+			for _, m := range others {
+				if !slices.Contains(got, m) {
+					t.Errorf("message %d of another key is not among what is handed out", m)
+				}
+			}
+		})
+	}
+}
+
+// When pause_key has answered nothing of the key is handed out any more, not even
+// by a claim that was on its way; other keys go on.
+func TestRulePausedKeysWait(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
+		claiming, pausing := connect(t, url), connect(t, url)
+		a1, a2, b1 := s.sendKey("a"), s.sendKey("a"), s.sendKey("b")
+		claiming.exec(`begin`)
+		if got := messages(claiming.take(1)); !slices.Equal(got, []int64{a1}) {
+			t.Fatalf("received %v", got)
+		}
+		paused := pausing.start(`select posthaste.pause_key('q', 'a', 'ada')::int::bigint`)
+		stop := time.After(300 * time.Millisecond)
+		select {
+		case <-paused:
+			return "the key was paused while a claim was on its way"
+		case <-stop:
+		}
+		claiming.exec(`commit`)
+		if a := <-paused; a.err != nil || a.values[0] != 1 {
+			return fmt.Sprintf("pausing ended with %v", a)
+		}
+		s.exec(`select posthaste.release(array(select claim * 4096 from posthaste.leases))`)
+		if got := messages(s.take(10)); !slices.Equal(got, []int64{b1}) {
+			return fmt.Sprintf("received %v beside a paused key, want %d alone", got, b1)
+		}
+		if got := list[string](s, `select unnest(paused_keys) from posthaste.queues`); !slices.Equal(got, []string{"a"}) {
+			return fmt.Sprintf("paused are %v", got)
+		}
+		if get[bool](s, `select posthaste.pause_key('q', 'a')`) {
+			return "pausing twice changed something"
+		}
+		if !get[bool](s, `select posthaste.resume_key('q', 'a', 'bob')`) || get[bool](s, `select posthaste.resume_key('q', 'a')`) {
+			return "resuming does not tell whether it changed something"
+		}
+		for _, m := range []int64{a1, a2} {
+			g := s.take(10)
+			if !slices.Equal(messages(g), []int64{m}) {
+				return fmt.Sprintf("received %v of a resumed key, want %d", messages(g), m)
+			}
+			s.ack(g...)
+		}
+		if got := list[string](s, `select by || ' ' || action || ' ' || (details ->> 'key') from posthaste.actions order by id`); !slices.Equal(got, []string{"ada pause_key a", "bob resume_key a"}) {
+			return fmt.Sprintf("recorded are %v", got)
+		}
+		if n := get[int](s, `select count(*)::int from posthaste.keys`); n != 0 {
+			return fmt.Sprintf("%d keys stay", n)
+		}
+		return ""
+	},
+		without("the lane's lock", patch{file: "key_readers.sql", old: "posthaste.lock_reader(v_reader, true)", new: "posthaste.lock_reader(v_reader, false)"},
+			patch{file: "key_readers.sql", old: "posthaste.lock_reader(v_reader + 1, true)", new: "posthaste.lock_reader(v_reader + 1, false)"}),
+		without("looking at it when it is resumed", patch{file: "resume_key.sql", old: "perform posthaste.lane_event(", new: "perform concat("}))
+}
+
+// A key is paused, and nothing of it waits: what is sent later does.
+func TestPausedKeyWithoutMessages(t *testing.T) {
+	t.Parallel()
+	s := keyed(t, testpg.New(t), `{"fair": true, "lanes": 3}`)
+	s.exec(`select posthaste.pause_key('q', 'a')`)
+	s.sendKey("a")
+	b := s.sendKey("b")
+	got := s.take(10)
+	got = append(got, s.take(10)...)
+	if !slices.Equal(messages(got), []int64{b}) {
+		t.Errorf("received %v, want %d alone", messages(got), b)
+	}
+	s.exec(`select posthaste.resume_key('q', 'a')`)
+	n := 0
+	until(t, "the resumed key's message comes", func() bool { n += len(s.take(10)); return n == 1 })
+}
+
+// However much of one key waits, others come with the next claims, also from far
+// behind; and two keys that both have much get about the same.
+func TestRuleFairKeysTakeTurns(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"fair": true}`)
+		many := func(key string, n int) {
+			s.exec(`select from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'key', $1::text)) from generate_series(1, $2::int)))`, key, n)
+		}
+		large := rows(t, 9000)
+		many("a", large)
+		many("b", 10)
+		handed := map[string]int{}
+		take := func(most int) {
+			for _, key := range list[string](s, `select key from posthaste.receive('q', $1, '1 hour')`, most) {
+				handed[key]++
+			}
+		}
+		for handed["b"] < 10 && handed["a"] < large/2 {
+			take(50)
+		}
+		if handed["b"] < 10 {
+			return fmt.Sprintf("after %d of a, %d of b were handed out", handed["a"], handed["b"])
+		}
+		many("c", 3000)
+		many("d", 3000)
+		for (handed["c"] == 0 || handed["d"] == 0) && handed["a"] < large {
+			take(50)
+		}
+		clear(handed)
+		alone := 0
+		for range 20 {
+			before := maps.Clone(handed)
+			if take(50); handed["a"] == before["a"] || handed["c"] == before["c"] || handed["d"] == before["d"] {
+				alone++
+			}
+		}
+		if alone > 10 {
+			return fmt.Sprintf("%d of 20 claims leave a key out", alone)
+		}
+		if a, c, d := handed["a"], handed["c"], handed["d"]; a+c+d != 1000 || min(a, c, d) < 200 {
+			return fmt.Sprintf("of 1,000 handed out %d are of a, %d of c and %d of d", a, c, d)
+		}
+		return ""
+	},
+		without("passing on", patch{file: "claim_keyed.sql", old: "while handed < p_max or q.fair loop", new: "while handed < p_max loop"}),
+		without("shares", patch{file: "let_go.sql", old: "v_room := least(v_room, v_share);", new: "null;"}))
+}

@@ -1,0 +1,38 @@
+package telemetry_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/telemetry"
+)
+
+// deaths is a hook of one's own: it counts dead letters, and could as well page
+// somebody. It is called on the way of messages, so it must be quick, and by
+// several goroutines.
+type deaths struct{ n atomic.Int64 }
+
+func (d *deaths) Event(_ context.Context, e posthaste.Event) {
+	if e.Kind == posthaste.EventSettled && e.Outcome == posthaste.Dead {
+		d.n.Add(1)
+		fmt.Printf("message %s is dead after %d attempts: %v\n", e.Message, e.Attempt, e.Err)
+	}
+}
+
+// Metrics and a hook of one's own, side by side: worker.Config.Telemetry gets
+// what Multi returns.
+func Example() {
+	var dead deaths
+	all := telemetry.Multi(telemetry.NewPrometheus(), &dead)
+
+	// What a worker tells, for example:
+	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.Done, Count: 7})
+	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.Dead,
+		Count: 1, Message: 42, Attempt: 3, Err: fmt.Errorf("no such card")})
+	fmt.Println(dead.n.Load())
+	// Output:
+	// message 42 is dead after 3 attempts: no such card
+	// 1
+}

@@ -1,0 +1,60 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/posthastetest"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// What a handler returns decides what becomes of its message.
+func Example_errors() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	engine := posthastetest.Memory()
+	must(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
+	var messages []posthaste.Message
+	for _, item := range []string{"pen", "sofa", "ice", "eggs"} {
+		messages = append(messages, posthaste.Message{Queue: "orders", Payload: item})
+	}
+	ids, err := posthaste.NewClient(engine).Send(ctx, messages...)
+	must(err)
+
+	w := worker.New(engine, worker.Config{})
+	worker.Handle(w, "orders", func(_ context.Context, d posthaste.Delivery[string]) error {
+		if d.MessageID == ids[len(ids)-1] {
+			defer stop() // it is the last one
+		}
+		switch d.Payload {
+		case "sofa": // no retry can mend this
+			return posthaste.Permanent(errors.New("too large to ship"))
+		case "ice": // another attempt, when the outside said so
+			return posthaste.RetryAfter(errors.New("the carrier is busy"), time.Hour)
+		case "eggs": // not now; this was no attempt
+			return posthaste.Snooze(10 * time.Minute)
+		}
+		return nil
+	}, worker.Concurrency(1)) // in order, for this example
+	must(w.Run(ctx))
+
+	for i, id := range ids {
+		m, err := engine.Message(context.Background(), id)
+		must(err)
+		fmt.Println(messages[i].Payload, "is", m.Subscriptions[0].State)
+	}
+	// Output:
+	// pen is done
+	// sofa is dead
+	// ice is retrying
+	// eggs is scheduled
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

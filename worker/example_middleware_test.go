@@ -1,0 +1,57 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/posthastetest"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// tenant lets handlers know for whom they work, and refuses messages that do
+// not say.
+func tenant(next posthaste.Handler) posthaste.Handler {
+	return func(ctx context.Context, d posthaste.RawDelivery) error {
+		name := d.Headers["tenant"]
+		if name == "" {
+			return posthaste.Permanent(fmt.Errorf("message %s has no header tenant", d.MessageID))
+		}
+		return next(context.WithValue(ctx, tenantKey{}, name), d)
+	}
+}
+
+type tenantKey struct{}
+
+// Middleware is what every handler would do, or every handler of one queue.
+func ExampleMiddleware() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	engine := posthastetest.Memory()
+	must(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
+	_, err := engine.Send(ctx, posthaste.Message{Queue: "orders", Headers: map[string]string{"tenant": "Ada"}})
+	must(err)
+
+	around := func(text string) func(posthaste.Handler) posthaste.Handler {
+		return func(next posthaste.Handler) posthaste.Handler {
+			return func(ctx context.Context, d posthaste.RawDelivery) error {
+				fmt.Println("before,", text)
+				defer fmt.Println("after,", text)
+				return next(ctx, d)
+			}
+		}
+	}
+	w := worker.New(engine, worker.Config{Middleware: []func(posthaste.Handler) posthaste.Handler{around("for all queues")}})
+	worker.HandleRaw(w, "orders", func(ctx context.Context, _ posthaste.RawDelivery) error {
+		defer stop()
+		fmt.Println("an order of", ctx.Value(tenantKey{}))
+		return nil
+	}, worker.Middleware(around("for orders"), tenant))
+	must(w.Run(ctx))
+	// Output:
+	// before, for all queues
+	// before, for orders
+	// an order of Ada
+	// after, for orders
+	// after, for all queues
+}

@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// A message failed, and a claim that was on its way when the store's answer came
+// hands it out again. It is handed back, and until the store knows that, it takes
+// the message to be running here and hands out the next one of the key: that must
+// wait, too.
+func TestKeyStaysClosedUntilWhatCameEarlyIsHandedBack(t *testing.T) {
+	t.Parallel()
+	sub := &subscription{}
+	sub.ready()
+	h := newHoldings([]*subscription{sub})
+	h.register(1)
+	claim := func(id posthaste.DeliveryID) (answer func() []outcome) {
+		number := h.begin()
+		return func() []outcome {
+			t.Helper()
+			kept, back := h.finishOrdered(number, sub, 1, 1000, []posthaste.RawDelivery{{ID: id, Key: "k"}})
+			if !kept {
+				t.Fatal("the registration is lost")
+			}
+			return back
+		}
+	}
+	if back := claim(1)(); len(back) > 0 {
+		t.Fatal("the first is handed back")
+	}
+	first, _, _ := sub.take(1)
+	h.unfinished(first, "k")
+	again := claim(2)     // the store knows of the failure
+	h.restart(first, "k") // and now this worker knows that it does
+	early := again()      // the failed one, too early
+	next := claim(3)()    // the one after it
+	if len(early) != 1 || len(next) != 1 {
+		t.Fatalf("%d and %d were handed back, want both: the second would run before the first", len(early), len(next))
+	}
+	for _, o := range append(early, next...) {
+		if o.Outcome != posthaste.Released || o.key != "k" {
+			t.Errorf("handed back as %+v", o)
+		}
+		h.restart(o.seg, o.key) // the store knows
+	}
+	if back := claim(4)(); len(back) > 0 {
+		t.Error("the key stays closed")
+	}
+}

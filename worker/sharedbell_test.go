@@ -1,0 +1,195 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// oneBed is a doorbell that breaks the test when two sleep on one queue.
+type oneBed struct {
+	t      *testing.T
+	asleep atomic.Int32
+	rings  chan struct{}
+	sleeps atomic.Int32
+}
+
+func (o *oneBed) Sleep(ctx context.Context, _ string, look func(context.Context) (posthaste.LookReply, error)) error {
+	if o.asleep.Add(1) > 1 {
+		o.t.Error("two sleep on one queue at the same time")
+	}
+	defer o.asleep.Add(-1)
+	o.sleeps.Add(1)
+	select {
+	case <-o.rings: // of the time before
+	default:
+	}
+	reply, err := look(ctx)
+	if err != nil || reply.Found {
+		return err
+	}
+	var due <-chan time.Time
+	if reply.NextDue >= 0 {
+		due = time.After(reply.NextDue)
+	}
+	select {
+	case <-o.rings:
+	case <-due:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+func (o *oneBed) Wake(string) {
+	select {
+	case o.rings <- struct{}{}:
+	default:
+	}
+}
+
+func (o *oneBed) Close() {}
+
+func subsOf(queues ...string) (subs []*subscription) {
+	for _, q := range queues {
+		subs = append(subs, &subscription{ref: posthaste.QueueRef{Queue: q}})
+	}
+	return subs
+}
+
+// bedFixture is a shared bell whose sleepers are known by number.
+type bedFixture struct {
+	*testing.T
+	inner  *oneBed
+	bell   posthaste.Doorbell
+	cancel func()
+	ctx    context.Context
+}
+
+func newBedFixture(t *testing.T) *bedFixture {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	inner := &oneBed{t: t, rings: make(chan struct{}, 1)}
+	return &bedFixture{T: t, inner: inner, bell: shareBell(ctx, inner, subsOf("q", "q", "other")), cancel: cancel, ctx: ctx}
+}
+
+// sleep lets one sleep whose looks are told and answered by the test.
+func (f *bedFixture) sleep() (looks chan chan posthaste.LookReply, ended chan error) {
+	looks, ended = make(chan chan posthaste.LookReply), make(chan error, 1)
+	go func() {
+		ended <- f.bell.Sleep(f.ctx, "q", func(ctx context.Context) (posthaste.LookReply, error) {
+			answer := make(chan posthaste.LookReply)
+			select {
+			case looks <- answer:
+				return <-answer, nil
+			case <-ctx.Done():
+				return posthaste.LookReply{}, ctx.Err()
+			}
+		})
+	}()
+	return looks, ended
+}
+
+// answer waits for a look and answers it.
+func (f *bedFixture) answer(looks chan chan posthaste.LookReply, found bool, due time.Duration) {
+	f.Helper()
+	select {
+	case a := <-looks:
+		a <- posthaste.LookReply{Found: found, NextDue: due}
+	case <-time.After(10 * time.Second):
+		f.Fatal("nobody looks")
+	}
+}
+
+func (f *bedFixture) rises(ended chan error, want error) {
+	f.Helper()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, want) {
+			f.Errorf("the sleep ended with %v, want %v", err, want)
+		}
+	case <-time.After(10 * time.Second):
+		f.Fatal("the sleep does not end")
+	}
+}
+
+func TestBellIsSharedWhereNeeded(t *testing.T) {
+	t.Parallel()
+	inner := &oneBed{t: t}
+	if shareBell(t.Context(), inner, subsOf("a", "b")) != posthaste.Doorbell(inner) {
+		t.Error("a bell is shared though no queue has two subscriptions")
+	}
+}
+
+// Who comes later looks after the bell was armed, who finds something gets up
+// alone, and a ring wakes all.
+func TestSharedSleep(t *testing.T) {
+	f := newBedFixture(t)
+	first, firstEnds := f.sleep()
+	f.answer(first, false, -1)
+	second, secondEnds := f.sleep()
+	f.answer(first, false, -1) // the bell is armed anew, for both
+	f.answer(second, true, -1)
+	f.rises(secondEnds, nil)
+	select {
+	case <-firstEnds:
+		t.Fatal("what the second one found woke the first one")
+	default:
+	}
+	second, secondEnds = f.sleep()
+	f.answer(first, false, -1)
+	f.answer(second, false, -1)
+	if n := f.inner.asleep.Load(); n != 1 {
+		t.Fatalf("%d sleep", n)
+	}
+	f.bell.Wake("q")
+	f.rises(firstEnds, nil)
+	f.rises(secondEnds, nil)
+}
+
+// All are woken when the first of them has something due.
+func TestSharedSleepEndsAtTheFirstDueTime(t *testing.T) {
+	f := newBedFixture(t)
+	first, firstEnds := f.sleep()
+	f.answer(first, false, time.Hour)
+	second, secondEnds := f.sleep()
+	f.answer(first, false, time.Hour)
+	f.answer(second, false, time.Millisecond)
+	f.rises(firstEnds, nil)
+	f.rises(secondEnds, nil)
+}
+
+func TestSharedSleepEndsWithItsContext(t *testing.T) {
+	f := newBedFixture(t)
+	first, firstEnds := f.sleep()
+	f.answer(first, false, -1)
+	second, secondEnds := f.sleep()
+	f.answer(first, false, -1)
+	f.answer(second, false, -1)
+	f.cancel()
+	f.rises(firstEnds, context.Canceled)
+	f.rises(secondEnds, context.Canceled)
+}
+
+// A look that fails ends one sleep.
+func TestSharedSleepLookFails(t *testing.T) {
+	f := newBedFixture(t)
+	first, firstEnds := f.sleep()
+	f.answer(first, false, -1)
+	broken := errors.New("the look failed")
+	ended := make(chan error, 1)
+	go func() {
+		ended <- f.bell.Sleep(f.ctx, "q", func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{}, broken })
+	}()
+	f.answer(first, false, -1)
+	f.rises(ended, broken)
+	select {
+	case <-firstEnds:
+		t.Fatal("another one's failure ended the sleep")
+	default:
+	}
+}
