@@ -232,9 +232,13 @@ func without(name string, patches ...patch) twin { return twin{name, patches} }
 
 // rule examines the shipped functions, which must show no fault, and each
 // broken twin, which must show one, or the examination proves nothing.
+//
+// Some faults show only where two sessions meet at one moment, which a busy
+// machine delays: a twin is examined up to twins times.
 func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), broken ...twin) {
 	t.Helper()
 	t.Parallel()
+	const twins = 4
 	t.Run("holds", func(t *testing.T) {
 		t.Parallel()
 		if fault := examine(t, testpg.New(t)); fault != "" {
@@ -244,13 +248,15 @@ func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), b
 	for _, b := range broken {
 		t.Run("without_"+strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			url := testpg.New(t)
-			breakFunctions(t, url, b.patches)
-			fault := examine(t, url)
-			if fault == "" {
-				t.Fatal("without its protection nothing was found, so this test finds nothing")
+			for range twins {
+				url := testpg.New(t)
+				breakFunctions(t, url, b.patches)
+				if fault := examine(t, url); fault != "" {
+					t.Logf("found: %s", fault)
+					return
+				}
 			}
-			t.Logf("found: %s", fault)
+			t.Fatal("without its protection nothing was found, so this test finds nothing")
 		})
 	}
 }
