@@ -217,3 +217,12 @@ func encode(t *testing.T, r *Result) map[string]any {
 	}
 	return out
 }
+
+func TestSharedBuffers(t *testing.T) {
+	t.Parallel()
+	for memory, want := range map[uint64]uint64{0: 1 << 30, 256 << 20: 128 << 20, 16 << 30: 4 << 30, 512 << 30: 8 << 30} {
+		if got := sharedBuffers(memory); got != want {
+			t.Errorf("of %d bytes %d, want %d", memory, got, want)
+		}
+	}
+}

@@ -44,6 +44,22 @@ func residentMB() float64 {
 	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
+// memory is what this machine, or the control group it is bounded by, has, in
+// bytes; 0 if that cannot be told.
+func memory() uint64 {
+	var s unix.Sysinfo_t
+	if unix.Sysinfo(&s) != nil {
+		return 0
+	}
+	all := uint64(s.Totalram) * uint64(s.Unit)
+	if b, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		if bound, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil {
+			all = min(all, bound)
+		}
+	}
+	return all
+}
+
 // tick is the unit of times in /proc/PID/stat: USER_HZ, 100 everywhere.
 const tick = 10 * time.Millisecond
 
