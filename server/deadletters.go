@@ -64,11 +64,8 @@ type decided struct {
 // decideDeadLetters replays or discards dead letters, by the ids of the body or
 // by its filter, and says in their record who asked.
 func (s *Server) decideDeadLetters(these func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error),
-	matching func(context.Context, string, posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error)) func(http.ResponseWriter, *http.Request) error {
+	matching func(context.Context, string, posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error)) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := readQuery(r).err; err != nil {
-			return err
-		}
 		body, err := readJSON(w, r, false)
 		if err != nil {
 			return err

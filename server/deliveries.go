@@ -66,11 +66,8 @@ func receipt(o *wire.Object) []byte {
 
 // settle settles the deliveries of the body. Those that are no longer the
 // caller's are told by 409; the others are settled all the same.
-func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := readQuery(r).err; err != nil {
-			return err
-		}
 		body, err := readJSON(w, r, false)
 		if err != nil {
 			return err
@@ -156,9 +153,6 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 // extend moves the ends of leases, which all deliveries of one request share
 // or each has its own of.
 func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err

@@ -69,9 +69,6 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
 	if err := allowQueue(callerOf(r), s.emails); err != nil {
 		return err
 	}
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
@@ -112,9 +109,6 @@ func parseEmail(body []byte, key *string) (posthaste.Message, error) {
 }
 
 func (s *Server) showEmail(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	id, err := pathMessageID(r)
 	if err != nil {
 		return err

@@ -18,9 +18,6 @@ type erased struct {
 // erase erases what is kept of messages with a term. The term is in the body, for
 // URLs are logged.
 func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err

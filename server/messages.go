@@ -20,9 +20,6 @@ type sentMany struct {
 
 // sendMessages stores one message, or an array of them in one transaction.
 func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
@@ -46,9 +43,6 @@ func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	id, err := pathMessageID(r)
 	if err != nil {
 		return err

@@ -8,32 +8,17 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	queues, err := s.engine.Queues(ctx)
-	if err != nil {
-		return err
-	}
-	shown := make([]wire.Queue, len(queues))
-	for i, q := range queues {
-		shown[i] = wire.NewQueue(q)
-	}
-	return s.writeJSON(w, http.StatusOK, shown)
+func (s *Server) showQueue(w http.ResponseWriter, r *http.Request) error {
+	return s.writeQueue(w, r, http.StatusOK)
 }
 
-func (s *Server) showQueue(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
+// writeQueue answers with what the queue of the path is now.
+func (s *Server) writeQueue(w http.ResponseWriter, r *http.Request, status int) error {
 	queue, err := s.findQueue(r)
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, wire.NewQueue(queue))
+	return s.writeJSON(w, status, wire.NewQueue(queue))
 }
 
 func (s *Server) findQueue(r *http.Request) (posthaste.QueueInfo, error) {
@@ -58,9 +43,6 @@ func (s *Server) findQueue(r *http.Request) (posthaste.QueueInfo, error) {
 // nothing happens (200); with others it is a conflict, since options cannot be
 // changed yet.
 func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, true)
 	if err != nil {
 		return err
@@ -86,11 +68,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 		}
 		status = http.StatusOK
 	}
-	queue, err := s.findQueue(r)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, status, wire.NewQueue(queue))
+	return s.writeQueue(w, r, status)
 }
 
 func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) error {
@@ -140,9 +118,6 @@ func differs(is, asked posthaste.QueueOptions) string {
 
 // limitQueue gives a queue exactly the limits of the body.
 func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
@@ -156,15 +131,11 @@ func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.QueueLimit(ctx, caller(r), r.PathValue("queue"), limits); err != nil {
 		return err
 	}
-	queue, err := s.findQueue(r)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, wire.NewQueue(queue))
+	return s.writeQueue(w, r, http.StatusOK)
 }
 
 // decideKey pauses or resumes a key of a queue.
-func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key string) error) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key string) error) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		return s.decideQueue(func(ctx context.Context, by, queue string) error {
 			return decide(ctx, by, queue, r.PathValue("key"))
@@ -173,39 +144,13 @@ func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key strin
 }
 
 // decideQueue pauses or resumes a queue, and answers with what it is then.
-func (s *Server) decideQueue(decide func(ctx context.Context, by, name string) error) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) decideQueue(decide func(ctx context.Context, by, name string) error) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := readQuery(r).err; err != nil {
-			return err
-		}
-		if err := refuseBody(r); err != nil {
-			return err
-		}
 		ctx, cancel := s.operation(r)
 		defer cancel()
 		if err := decide(ctx, caller(r), r.PathValue("queue")); err != nil {
 			return err
 		}
-		queue, err := s.findQueue(r)
-		if err != nil {
-			return err
-		}
-		return s.writeJSON(w, http.StatusOK, wire.NewQueue(queue))
+		return s.writeQueue(w, r, http.StatusOK)
 	}
-}
-
-func (s *Server) dropQueue(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
-	if err := refuseBody(r); err != nil {
-		return err
-	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	if err := s.engine.QueueDrop(ctx, r.PathValue("queue")); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -50,6 +51,56 @@ func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 
 func unsupportedMedia(header, message, hint string) error {
 	return &httpError{status: http.StatusUnsupportedMediaType, err: &posthaste.Error{Code: posthaste.Invalid, Field: header, Message: message, Hint: hint}}
+}
+
+// bare is for operations that take no parameters.
+func bare(answer answer) answer {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := readQuery(r).err; err != nil {
+			return err
+		}
+		return answer(w, r)
+	}
+}
+
+// plain is for operations that take everything from the path.
+func plain(answer answer) answer {
+	return bare(func(w http.ResponseWriter, r *http.Request) error {
+		if err := refuseBody(r); err != nil {
+			return err
+		}
+		return answer(w, r)
+	})
+}
+
+// done is for plain operations that answer nothing but that they were done.
+func (s *Server) done(do func(ctx context.Context, r *http.Request) error) answer {
+	return plain(func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := s.operation(r)
+		defer cancel()
+		if err := do(ctx, r); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	})
+}
+
+// listing shows all of something.
+func listing[T, Shown any](s *Server, all func(context.Context) ([]T, error), show func(T) Shown) answer {
+	return bare(func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := s.operation(r)
+		defer cancel()
+		found, err := all(ctx)
+		if err != nil {
+			return err
+		}
+		shown := make([]Shown, len(found))
+		for i, each := range found {
+			shown[i] = show(each)
+		}
+		return s.writeJSON(w, http.StatusOK, shown)
+	})
 }
 
 // refuseBody is for operations that take everything from the path and the

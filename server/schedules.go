@@ -1,34 +1,13 @@
 package server
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-func (s *Server) listSchedules(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	schedules, err := s.engine.Schedules(ctx)
-	if err != nil {
-		return err
-	}
-	shown := make([]wire.Schedule, len(schedules))
-	for i, schedule := range schedules {
-		shown[i] = wire.NewSchedule(schedule)
-	}
-	return s.writeJSON(w, http.StatusOK, shown)
-}
-
 func (s *Server) showSchedule(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	name := r.PathValue("schedule")
@@ -44,9 +23,6 @@ func (s *Server) showSchedule(w http.ResponseWriter, r *http.Request) error {
 
 // putSchedule makes or changes a schedule, and shows it.
 func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
@@ -63,41 +39,21 @@ func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	return s.showSchedule(w, r)
 }
 
-func (s *Server) dropSchedule(w http.ResponseWriter, r *http.Request) error {
-	if err := s.onSchedule(r, s.engine.ScheduleDrop); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
+// pauseSchedule and resumeSchedule decide whether it ticks, and show it.
 func (s *Server) pauseSchedule(w http.ResponseWriter, r *http.Request) error {
-	if err := s.onSchedule(r, s.engine.SchedulePause); err != nil {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	if err := s.engine.SchedulePause(ctx, r.PathValue("schedule")); err != nil {
 		return err
 	}
 	return s.showSchedule(w, r)
 }
 
 func (s *Server) resumeSchedule(w http.ResponseWriter, r *http.Request) error {
-	err := s.onSchedule(r, func(ctx context.Context, name string) error {
-		_, err := s.engine.ScheduleResume(ctx, name)
-		return err
-	})
-	if err != nil {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	if _, err := s.engine.ScheduleResume(ctx, r.PathValue("schedule")); err != nil {
 		return err
 	}
 	return s.showSchedule(w, r)
-}
-
-// onSchedule does what needs nothing but the schedule's name.
-func (s *Server) onSchedule(r *http.Request, do func(context.Context, string) error) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
-	if err := refuseBody(r); err != nil {
-		return err
-	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	return do(ctx, r.PathValue("schedule"))
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // Sender stores messages; a [posthaste.Engine] is one, and so is a client that
@@ -144,51 +145,59 @@ type route struct {
 	method string
 	path   string
 	// scope is what a token must have; "" lets everybody in.
-	scope Scope
-	// answer writes the success, or returns the error to be told.
-	answer func(w http.ResponseWriter, r *http.Request) error
+	scope  Scope
+	answer answer
 }
+
+// answer writes the success, or returns the error to be told.
+type answer func(w http.ResponseWriter, r *http.Request) error
 
 func (s *Server) routes() []route {
 	routes := []route{
-		{"POST", "/v1/queues/{queue}/messages", ScopeSend, s.sendMessages},
+		{"POST", "/v1/queues/{queue}/messages", ScopeSend, bare(s.sendMessages)},
 		{"POST", "/v1/queues/{queue}/receive", ScopeReceive, s.receive},
-		{"POST", "/v1/deliveries/ack", ScopeReceive, s.settle(ackFields)},
-		{"POST", "/v1/deliveries/fail", ScopeReceive, s.settle(failFields)},
-		{"POST", "/v1/deliveries/release", ScopeReceive, s.settle(releaseFields)},
-		{"POST", "/v1/deliveries/extend", ScopeReceive, s.extend},
+		{"POST", "/v1/deliveries/ack", ScopeReceive, bare(s.settle(ackFields))},
+		{"POST", "/v1/deliveries/fail", ScopeReceive, bare(s.settle(failFields))},
+		{"POST", "/v1/deliveries/release", ScopeReceive, bare(s.settle(releaseFields))},
+		{"POST", "/v1/deliveries/extend", ScopeReceive, bare(s.extend)},
 		{"GET", "/v1/messages", ScopeAdmin, s.listMessages},
-		{"GET", "/v1/messages/{id}", ScopeAdmin, s.showMessage},
-		{"DELETE", "/v1/messages/{id}", ScopeAdmin, s.cancelMessage},
-		{"POST", "/v1/messages/{id}/reschedule", ScopeAdmin, s.rescheduleMessage},
-		{"POST", "/v1/queues/{queue}/subscriptions/{subscription}", ScopeAdmin, s.subscribe},
-		{"DELETE", "/v1/queues/{queue}/subscriptions/{subscription}", ScopeAdmin, s.unsubscribe},
-		{"POST", "/v1/queues/{queue}/purge", ScopeAdmin, s.purgeQueue},
-		{"GET", "/v1/doctor", ScopeAdmin, s.doctor},
-		{"GET", "/v1/queues", ScopeAdmin, s.listQueues},
-		{"GET", "/v1/queues/{queue}", ScopeAdmin, s.showQueue},
-		{"PUT", "/v1/queues/{queue}", ScopeAdmin, s.putQueue},
-		{"DELETE", "/v1/queues/{queue}", ScopeAdmin, s.dropQueue},
-		{"POST", "/v1/queues/{queue}/pause", ScopeAdmin, s.decideQueue(s.engine.QueuePause)},
-		{"PUT", "/v1/queues/{queue}/limits", ScopeAdmin, s.limitQueue},
-		{"POST", "/v1/queues/{queue}/keys/{key}/pause", ScopeAdmin, s.decideKey(s.engine.KeyPause)},
-		{"POST", "/v1/queues/{queue}/keys/{key}/resume", ScopeAdmin, s.decideKey(s.engine.KeyResume)},
-		{"POST", "/v1/queues/{queue}/resume", ScopeAdmin, s.decideQueue(s.engine.QueueResume)},
+		{"GET", "/v1/messages/{id}", ScopeAdmin, bare(s.showMessage)},
+		{"DELETE", "/v1/messages/{id}", ScopeAdmin, plain(s.cancelMessage)},
+		{"POST", "/v1/messages/{id}/reschedule", ScopeAdmin, bare(s.rescheduleMessage)},
+		{"POST", "/v1/queues/{queue}/subscriptions/{subscription}", ScopeAdmin, bare(s.subscribe)},
+		{"DELETE", "/v1/queues/{queue}/subscriptions/{subscription}", ScopeAdmin, s.done(func(ctx context.Context, r *http.Request) error {
+			return s.engine.QueueUnsubscribe(ctx, caller(r), r.PathValue("queue"), r.PathValue("subscription"))
+		})},
+		{"POST", "/v1/queues/{queue}/purge", ScopeAdmin, plain(s.purgeQueue)},
+		{"GET", "/v1/doctor", ScopeAdmin, bare(s.doctor)},
+		{"GET", "/v1/queues", ScopeAdmin, listing(s, func(ctx context.Context) ([]posthaste.QueueInfo, error) { return s.engine.Queues(ctx) }, wire.NewQueue)},
+		{"GET", "/v1/queues/{queue}", ScopeAdmin, bare(s.showQueue)},
+		{"PUT", "/v1/queues/{queue}", ScopeAdmin, bare(s.putQueue)},
+		{"DELETE", "/v1/queues/{queue}", ScopeAdmin, s.done(func(ctx context.Context, r *http.Request) error {
+			return s.engine.QueueDrop(ctx, r.PathValue("queue"))
+		})},
+		{"POST", "/v1/queues/{queue}/pause", ScopeAdmin, plain(s.decideQueue(s.engine.QueuePause))},
+		{"PUT", "/v1/queues/{queue}/limits", ScopeAdmin, bare(s.limitQueue)},
+		{"POST", "/v1/queues/{queue}/keys/{key}/pause", ScopeAdmin, plain(s.decideKey(s.engine.KeyPause))},
+		{"POST", "/v1/queues/{queue}/keys/{key}/resume", ScopeAdmin, plain(s.decideKey(s.engine.KeyResume))},
+		{"POST", "/v1/queues/{queue}/resume", ScopeAdmin, plain(s.decideQueue(s.engine.QueueResume))},
 		{"GET", "/v1/dead-letters", ScopeAdmin, s.listDeadLetters},
-		{"POST", "/v1/dead-letters/replay", ScopeAdmin, s.decideDeadLetters(s.engine.Replay, s.engine.ReplayMatching)},
-		{"POST", "/v1/dead-letters/discard", ScopeAdmin, s.decideDeadLetters(s.engine.Discard, s.engine.DiscardMatching)},
+		{"POST", "/v1/dead-letters/replay", ScopeAdmin, bare(s.decideDeadLetters(s.engine.Replay, s.engine.ReplayMatching))},
+		{"POST", "/v1/dead-letters/discard", ScopeAdmin, bare(s.decideDeadLetters(s.engine.Discard, s.engine.DiscardMatching))},
 		{"GET", "/v1/actions", ScopeAdmin, s.listActions},
-		{"GET", "/v1/schedules", ScopeAdmin, s.listSchedules},
-		{"GET", "/v1/schedules/{schedule}", ScopeAdmin, s.showSchedule},
-		{"PUT", "/v1/schedules/{schedule}", ScopeAdmin, s.putSchedule},
-		{"DELETE", "/v1/schedules/{schedule}", ScopeAdmin, s.dropSchedule},
-		{"POST", "/v1/schedules/{schedule}/pause", ScopeAdmin, s.pauseSchedule},
-		{"POST", "/v1/schedules/{schedule}/resume", ScopeAdmin, s.resumeSchedule},
-		{"POST", "/v1/erase", ScopeAdmin, s.erase},
-		{"GET", "/v1/workers", ScopeAdmin, s.listWorkers},
-		{"POST", "/v1/emails", ScopeSend, s.sendEmail},
+		{"GET", "/v1/schedules", ScopeAdmin, listing(s, func(ctx context.Context) ([]posthaste.ScheduleInfo, error) { return s.engine.Schedules(ctx) }, wire.NewSchedule)},
+		{"GET", "/v1/schedules/{schedule}", ScopeAdmin, bare(s.showSchedule)},
+		{"PUT", "/v1/schedules/{schedule}", ScopeAdmin, bare(s.putSchedule)},
+		{"DELETE", "/v1/schedules/{schedule}", ScopeAdmin, s.done(func(ctx context.Context, r *http.Request) error {
+			return s.engine.ScheduleDrop(ctx, r.PathValue("schedule"))
+		})},
+		{"POST", "/v1/schedules/{schedule}/pause", ScopeAdmin, plain(s.pauseSchedule)},
+		{"POST", "/v1/schedules/{schedule}/resume", ScopeAdmin, plain(s.resumeSchedule)},
+		{"POST", "/v1/erase", ScopeAdmin, bare(s.erase)},
+		{"GET", "/v1/workers", ScopeAdmin, listing(s, s.engine.Workers, wire.NewWorker)},
+		{"POST", "/v1/emails", ScopeSend, bare(s.sendEmail)},
 		{"GET", "/v1/emails", ScopeAdmin, s.listEmails},
-		{"GET", "/v1/emails/{id}", ScopeAdmin, s.showEmail},
+		{"GET", "/v1/emails/{id}", ScopeAdmin, bare(s.showEmail)},
 		{"GET", "/healthz", "", s.healthz},
 		{"GET", "/readyz", "", s.readyz},
 		{"GET", "/openapi.json", "", s.openapi},
@@ -219,7 +228,7 @@ func (s *Server) mux(mounts map[string]http.Handler) *http.ServeMux {
 
 // guard lets a request through to answer if its token allows, and writes the
 // error that answer returns.
-func (s *Server) guard(scope Scope, answer func(http.ResponseWriter, *http.Request) error) http.Handler {
+func (s *Server) guard(scope Scope, answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, err := s.authorize(r, scope)
 		if err == nil {

@@ -12,9 +12,6 @@ import (
 // subscribe adds a subscription. One that is there with the options asked for is
 // left as it is; with others it is a conflict.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, true)
 	if err != nil {
 		return err
@@ -32,23 +29,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) unsubscribe(w http.ResponseWriter, r *http.Request) error {
-	if err := plain(r); err != nil {
-		return err
-	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	if err := s.engine.QueueUnsubscribe(ctx, caller(r), r.PathValue("queue"), r.PathValue("subscription")); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
 func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request) error {
-	if err := plain(r); err != nil {
-		return err
-	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	purged, err := s.engine.QueuePurge(ctx, caller(r), r.PathValue("queue"))
@@ -58,25 +39,11 @@ func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, wire.NewPurged(purged))
 }
 
-// plain refuses parameters and a body.
-func plain(r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
-	return refuseBody(r)
-}
-
 func (s *Server) cancelMessage(w http.ResponseWriter, r *http.Request) error {
-	if err := plain(r); err != nil {
-		return err
-	}
 	return s.withdraw(w, r, s.engine.Cancel)
 }
 
 func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
@@ -114,9 +81,6 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 
 // doctor tells what is wrong or soon will be.
 func (s *Server) doctor(w http.ResponseWriter, r *http.Request) error {
-	if err := readQuery(r).err; err != nil {
-		return err
-	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	found, err := s.engine.Doctor(ctx)
