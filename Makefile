@@ -4,6 +4,7 @@
 #   make build   bin/posthaste
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
+#   make release builds what a release consists of, into dist
 #   make chaos   breaks everything around it, and accounts for every message
 
 GO        ?= go
@@ -21,7 +22,7 @@ CHAOS_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 test: needs lint test-18 test-14 fuzz
@@ -93,5 +94,9 @@ nightly: bin/posthaste $(CHAOS)
 	scripts/clock-off -60 $(CHAOS)-behind ./internal/chaos/run
 	$(CHAOS) -program bin/posthaste -duration 1h -seed $(CHAOS_SEED) -clocks $(CHAOS)-ahead,$(CHAOS)-behind $(CHAOS_FLAGS)
 
+# Static programs for Linux with units, container file and checksums.
+release:
+	VERSION=$(VERSION) scripts/release
+
 clean:
-	rm -rf bin .cache
+	rm -rf bin .cache dist
