@@ -26,7 +26,7 @@ var hot = []struct{ name, words string }{
 	{"due_idle: two probes", "order by e.xid, e.pos limit 1) is null"},
 	{"claim: what a number has", "c.holder = p_worker and c.number between"},
 	{"claim: one fresh entry", "e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos"},
-	{"claim_lane: what falls due next", "e.due_at > w.t1 and posthaste.in_slots("},
+	{"claim_lane: what falls due next", "e.due_at > w.t1 and posthaste.in_slots((e.pos >> 22) & 15, live."},
 	{"fetch: claims of a number", "k.holder = p_worker and k.number between"},
 	{"fetch, fresh", "e.due_at is null and e.ord is null and (e.xid, e.pos) >= ("},
 	{"fetch, due, part 1", "e.due_at <= c.t1 and (e.xid, e.pos) >= ("},
