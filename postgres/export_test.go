@@ -1,6 +1,13 @@
 package postgres
 
-import "github.com/posthaste-mq/posthaste"
+import (
+	"context"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
 
 // Remembers counts what e keeps in memory about a worker's claims.
 func (e *Engine) Remembers(worker posthaste.WorkerID) int {
@@ -19,3 +26,12 @@ func (e *Engine) Remembers(worker posthaste.WorkerID) int {
 
 // ClockFinding is what the doctor says of two clocks.
 var ClockFinding = clockFinding
+
+// MigrateTo brings the schema to what a program with these files would ship.
+func MigrateTo(ctx context.Context, conn *pgx.Conn, files fs.FS, opts MigrateOptions) error {
+	s, err := readSource(files)
+	if err != nil {
+		return err
+	}
+	return s.migrate(ctx, conn, opts)
+}

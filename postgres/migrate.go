@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,6 +46,10 @@ func (o MigrateOptions) log() *slog.Logger {
 // hence a release that changes functions or views carries a migration, if need
 // be one without statements.
 //
+// It may run under traffic. A table that is in use is waited for briefly, so that
+// senders do not queue for long, and everything begun anew, for about a minute; then
+// Unavailable is returned and nothing was changed.
+//
 // Codes: Unsupported, ReadOnly, SchemaNew, Denied, Refused (the schema is not
 // Posthaste's, or something of the user's own depends on what must change),
 // Unavailable. conn must not be in a transaction, nor in use elsewhere.
@@ -59,7 +65,7 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
-	return inMigration(ctx, conn, func(tx pgx.Tx) error {
+	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx) error {
 		ours, err := installed(ctx, tx)
 		if err != nil {
 			return err
@@ -108,8 +114,43 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 	})
 }
 
-// inMigration runs work in one transaction while no other migration runs.
-func inMigration(ctx context.Context, conn *pgx.Conn, work func(pgx.Tx) error) error {
+// How long a table that is in use is waited for. Whoever wants the same table
+// meanwhile queues behind the wait, so it is short at first; and for half of the
+// patience it ends before deadlock_timeout (1 s unless told otherwise), after which
+// PostgreSQL might end a sender's transaction instead of the migration's.
+const (
+	leastLockTimeout  = 200 * time.Millisecond
+	calmLockTimeout   = 900 * time.Millisecond
+	mostLockTimeout   = 10 * time.Second
+	migrationPatience = time.Minute
+)
+
+// inMigration runs work in one transaction while no other migration runs, and once
+// more from the beginning where something that it needs is in use.
+func inMigration(ctx context.Context, conn *pgx.Conn, log *slog.Logger, work func(pgx.Tx) error) error {
+	begun, wait := time.Now(), leastLockTimeout
+	for {
+		err := tryMigration(ctx, conn, wait, work)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "55P03" && pg.Code != "40P01" || time.Since(begun) > migrationPatience {
+			return err
+		}
+		if wait == leastLockTimeout {
+			log.Info("tables of the schema are in use: nothing was changed, and it is tried again", "for", migrationPatience, "error", err)
+		}
+		wait = min(2*wait, calmLockTimeout)
+		if time.Since(begun) > migrationPatience/2 {
+			wait = mostLockTimeout
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100*time.Millisecond + rand.N(400*time.Millisecond)):
+		}
+	}
+}
+
+func tryMigration(ctx context.Context, conn *pgx.Conn, wait time.Duration, work func(pgx.Tx) error) error {
 	// READ COMMITTED: what another process did while this one waited for the
 	// lock must be seen.
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
@@ -119,12 +160,11 @@ func inMigration(ctx context.Context, conn *pgx.Conn, work func(pgx.Tx) error) e
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	for _, sql := range []string{
 		fmt.Sprintf(`select pg_catalog.pg_advisory_xact_lock(%d)`, int64(migrateKey)),
-		// From here on: no name of the user's own is taken for ours, functions
-		// may be made in any order, and a change that must wait for somebody's
-		// long transaction gives up before everybody queues behind it.
+		// From here on: no name of the user's own is taken for ours, and functions
+		// may be made in any order.
 		`set local search_path = pg_catalog, pg_temp`,
 		`set local check_function_bodies = off`,
-		`set local lock_timeout = '10s'`,
+		fmt.Sprintf(`set local lock_timeout = %d`, wait.Milliseconds()),
 		`set local client_min_messages = warning`,
 	} {
 		if _, err := tx.Exec(ctx, sql); err != nil {

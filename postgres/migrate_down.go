@@ -18,7 +18,7 @@ func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
-	return inMigration(ctx, conn, func(tx pgx.Tx) error {
+	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx) error {
 		ours, err := installed(ctx, tx)
 		if err != nil {
 			return err

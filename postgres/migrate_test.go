@@ -386,7 +386,7 @@ func TestRolesInUseAreKept(t *testing.T) {
 	}
 	drop := func() {
 		t.Helper()
-		if err := inMigration(ctx, conn, func(tx pgx.Tx) error { return dropRole(ctx, tx, role, MigrateOptions{}.log()) }); err != nil {
+		if err := inMigration(ctx, conn, MigrateOptions{}.log(), func(tx pgx.Tx) error { return dropRole(ctx, tx, role, MigrateOptions{}.log()) }); err != nil {
 			t.Fatal(err)
 		}
 	}
