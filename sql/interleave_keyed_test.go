@@ -541,6 +541,28 @@ func TestInterleavingKeyed(t *testing.T) {
 	}
 }
 
+// So also where a fair queue's claims come so little on in the log that much of it is
+// read ahead, in steps that are as small.
+func TestInterleavingFairAhead(t *testing.T) {
+	t.Parallel()
+	x := &keyedRun{options: `{"fair": true, "max_attempts": 1000}`, keys: 6, workers: 2}
+	x.t, x.url, x.seed = t, testpg.New(t), seed(t)
+	breakFunctions(t, x.url, []patch{
+		{file: "claim_keyed.sql", old: "when q.fair and handed = p_max then 1024 when q.fair then 4096", new: "when q.fair then 3"},
+		{file: "claim_keyed.sql", old: "then t + interval '50 milliseconds' else t end", new: "then t else t end"},
+		{file: "read_ahead.sql", old: "a.last_xid, a.last_pos, 8192, l)", new: "a.last_xid, a.last_pos, 5, l)"},
+		{file: "read_ahead.sql", old: "if n < 8192 then", new: "if n < 5 then"},
+		{file: "read_ahead.sql", old: "case when a.parked < 8192 then 2048 when", new: "case when a.parked < 8192 then 3 when"},
+	})
+	x.run(seconds(t, 3), patience)
+	for _, f := range x.faults {
+		t.Error(f)
+	}
+	if len(x.messages) < 20 {
+		t.Errorf("only %d messages were sent", len(x.messages))
+	}
+}
+
 // keyedTwins are the shipped functions with one condition broken, which the random
 // interleavings of keyed queues must find.
 var keyedTwins = []struct{ name, file, old, new string }{

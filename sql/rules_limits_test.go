@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
@@ -385,6 +387,99 @@ func TestRuleFairKeysTakeTurns(t *testing.T) {
 		}
 		return ""
 	},
-		without("passing on", patch{file: "claim_keyed.sql", old: "while handed < p_max or q.fair loop", new: "while handed < p_max loop"}),
+		without("passing on", patch{file: "claim_keyed.sql", old: "while handed < p_max or q.fair loop", new: "while handed < p_max loop"},
+			patch{file: "claim_keyed.sql", old: "if q.fair and v_rest and not c.ended then", new: "if false then"}),
 		without("shares", patch{file: "let_go.sql", old: "v_room := least(v_room, v_share);", new: "null;"}))
+}
+
+// Who comes behind the backlog of others is handed out after the backlog was looked
+// at, and not after it was handed out or parked. What was taken before its turn in
+// the log is handed out once and in its key's order, can be taken back, and is
+// counted once.
+func TestRuleFairNewcomers(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"fair": true}`)
+		send := func(key string, n int) {
+			s.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload)
+				select (select posthaste.ord_now()), q.id, 0, $1, '1' from posthaste.queue_settings q cross join generate_series(1, $2::int) g where q.name = 'q'`, key, n)
+		}
+		last, handed, seen := map[string]int64{}, map[string]int{}, map[int64]bool{}
+		take := func(most int) (fault string) {
+			found, err := s.Query(t.Context(), `select message_id, key from posthaste.receive('q', $1, '1 hour')`, most)
+			if err != nil {
+				return err.Error()
+			}
+			var id int64
+			var key string
+			_, err = pgx.ForEachRow(found, []any{&id, &key}, func() error {
+				if seen[id] {
+					return fmt.Errorf("message %d of key %s is handed out twice", id, key)
+				} else if id < last[key] {
+					return fmt.Errorf("message %d of key %s is handed out after %d", id, key, last[key])
+				}
+				seen[id], last[key] = true, id
+				handed[key]++
+				return nil
+			})
+			if err != nil {
+				return err.Error()
+			}
+			return ""
+		}
+		send("large", 12_000)
+		if fault := take(10); fault != "" { // from here on in a window of its own
+			return fault
+		}
+		send("large", 60_000)
+		send("medium", 100)
+		send("small", 40)
+		withdrawn := s.sendKey("small")
+		for range 4 {
+			if fault := take(10); fault != "" {
+				return fault
+			}
+		}
+		if handed["small"] < 3 {
+			return fmt.Sprintf("after 4 claims behind 72,000 messages %d of a new key came", handed["small"])
+		}
+		dropped := func() int64 {
+			s.exec(`select posthaste.maintain()`)
+			return get[int64](s, `select dropped from posthaste.counters c join posthaste.queue_settings q on q.id = c.queue_id where q.name = 'q'`)
+		}
+		if n := dropped(); n != 0 {
+			return fmt.Sprintf("%d are counted as taken back, and none was", n)
+		}
+		if !get[bool](s, `select cancelled from posthaste.cancel($1)`, withdrawn) {
+			return "one that was not handed out cannot be taken back"
+		}
+		if n := dropped(); n != 1 {
+			return fmt.Sprintf("%d are counted as taken back, and one was", n)
+		}
+		// What of a key is not handed out yet goes before what comes later.
+		later := s.sendKey("medium")
+		for range 3 {
+			if fault := take(100); fault != "" {
+				return fault
+			}
+		}
+		if seen[later] && handed["medium"] < 101 {
+			return fmt.Sprintf("the last of 101 messages of a key is handed out, and %d in all", handed["medium"])
+		}
+		s.exec(`select posthaste.purge('q')`)
+		if fault := take(100); fault != "" {
+			return fault
+		}
+		if n := get[int](s, `select count(*)::int from posthaste.ahead_keys`); n != 0 {
+			return fmt.Sprintf("%d keys are left of what was read ahead", n)
+		}
+		return ""
+	},
+		without("reading ahead", patch{file: "claim_keyed.sql", old: "if q.fair and v_rest and not c.ended then", new: "if false then"}),
+		without("withdrawing from the log", patch{file: "park_ahead.sql", old: "select c.pos, p_subscriber, 'parked', c.xid, true from come c", new: "select -c.pos, p_subscriber, 'parked', c.xid, true from come c"}),
+		without("knowing what was taken before", patch{file: "read_ahead.sql", old: "where z.pos = x.pos and z.subscriber = v_subscriber)", new: "where z.pos = -x.pos and z.subscriber = v_subscriber)"}),
+		without("leaving later ones of a key", patch{file: "read_ahead.sql", old: "and k.left_in_log)", new: "and false)"},
+			patch{file: "read_ahead.sql", old: "where x.nth + coalesce(k.parked, 0) <= v_share", new: "where x.nth <= v_share"},
+			patch{file: "read_ahead.sql", old: "then 2048", new: "then 8"}),
+		without("counting what is taken back", patch{file: "unpark.sql", old: "case when cancelled.outcome = 'parked' then excluded.noted else cancelled.noted end", new: "cancelled.noted"}),
+		without("an end", patch{file: "claim_keyed.sql", old: "delete from posthaste.ahead z where z.subscriber = v_subscriber and z.lane = p_lane;", new: "perform 1 where false;"}))
 }

@@ -12,8 +12,9 @@
 -- A lane of an ordered queue has one holder at a time: another may claim when
 -- none of the holder's claims there is open. Receivers count as one holder, and get
 -- one unsettled message of a key.
+-- Of a fair queue what lies beyond the claim is looked through for other keys.
 -- Locks: the lane's readers, ascending. Inserts: claims, leases, parked,
--- settlements, entries. Updates: keys.
+-- settlements, entries, cancelled. Updates: keys, ahead.
 create or replace function posthaste.claim_keyed(q posthaste.queue_settings, p_subscription int, p_lane int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_wait boolean,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out other bigint)
@@ -52,7 +53,8 @@ begin
   end if;
   s := posthaste.snapshot_now();
   t := clock_timestamp();
-  v_stop := t + interval '50 milliseconds';
+  -- What lies ahead comes first: beside that a claim parks no more than a slice.
+  v_stop := case when not exists (select from posthaste.ahead z where z.subscriber = v_subscriber and z.lane = p_lane and not z.complete) then t + interval '50 milliseconds' else t end;
   live := posthaste.live_slots();
   w := posthaste.cursor_of(v_reader + 1, live);
   t := greatest(t, w.t1);
@@ -114,8 +116,8 @@ begin
     c := posthaste.cursor_of(v_reader, live);
     v_sifts := v_filter is not null
       or exists (select from posthaste.cancelled x where x.subscriber = v_subscriber and x.xid >= coalesce(pg_snapshot_xmin(c.s0), '0'));
-    -- Of a fair queue the log is passed to its end, whatever was found: behind the
-    -- backlog of one key may be others.
+    -- Of a fair queue the log is passed on, whatever was found, so that keys take
+    -- turns.
     while handed < p_max or q.fair loop
       d := posthaste.pass_log(q, c, v_busy, p_max - handed, least(4096, case when q.fair and handed = p_max then 1024 when q.fair then 4096 else 4 * (p_max - handed) + 64 end),
         not (v_sifts or q.key_concurrency is not null or q.fair or q.key_rate is not null)
@@ -138,6 +140,16 @@ begin
     end if;
     v_keys := v_keys || array(select distinct x from unnest(v_more) x where x <> all (v_keys));
   end loop;
+  if q.fair and v_rest and not c.ended then
+    v_more := posthaste.read_ahead(q, c, v_filter, s, t, live);
+    -- The first that were found go first.
+    v_keys := v_more || array(select x from unnest(v_keys) x where x <> all (v_more));
+  elsif q.fair and c.ended then
+    delete from posthaste.ahead z where z.subscriber = v_subscriber and z.lane = p_lane;
+    if found then
+      delete from posthaste.ahead_keys z where z.subscriber = v_subscriber and z.lane = p_lane;
+    end if;
+  end if;
   -- Behind all others' events, so that keys take turns.
   if cardinality(v_keys) > 0 then
     perform posthaste.lane_event(v_subscriber, p_lane, jsonb_agg(jsonb_build_object('key', x.key) order by x.i), t)

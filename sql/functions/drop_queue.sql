@@ -6,7 +6,7 @@
 -- of one that looks at keys, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
--- parked, keys, lane_wishes, limit_states.
+-- parked, keys, lane_wishes, limit_states, ahead, ahead_keys.
 -- What the history has of it is shown no more, and goes when it expires.
 create or replace function posthaste.drop_queue(name text)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -35,5 +35,7 @@ begin
   delete from posthaste.keys where subscriber >> 10 = v_id;
   delete from posthaste.lane_wishes where subscriber >> 10 = v_id;
   delete from posthaste.limit_states where subscriber >> 10 = v_id;
+  delete from posthaste.ahead where subscriber >> 10 = v_id;
+  delete from posthaste.ahead_keys where subscriber >> 10 = v_id;
   delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
 end $$;

@@ -21,7 +21,8 @@ begin
     -- Of all that is purged the counters know already.
     insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
     select g.pos, g.subscriber, p_outcome, case when p_ids is null then '3' else pg_current_xact_id() end, true from gone g
-    on conflict (pos, subscriber) do update set outcome = excluded.outcome
+    -- Withdrawn from the log when it was parked ahead of the cursor, which no counter knows.
+    on conflict (pos, subscriber) do update set outcome = excluded.outcome, noted = case when cancelled.outcome = 'parked' then excluded.noted else cancelled.noted end
   ), kept as (
     insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, state,
                                    content_type, key, kind, reference, headers, terms, attempts, payload)

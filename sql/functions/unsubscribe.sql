@@ -5,7 +5,7 @@
 -- Errors: PH404, PH409, PH503. Locks: the maintenance key; of a queue that looks at
 -- keys, the readers. Updates: subscriptions.
 -- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked,
--- keys, lane_wishes, limit_states. Inserts: action_records.
+-- keys, lane_wishes, limit_states, ahead, ahead_keys. Inserts: action_records.
 create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -34,6 +34,8 @@ begin
   delete from posthaste.keys k where k.subscriber = v_subscriber;
   delete from posthaste.lane_wishes y where y.subscriber = v_subscriber;
   delete from posthaste.limit_states x where x.subscriber = v_subscriber;
+  delete from posthaste.ahead x where x.subscriber = v_subscriber;
+  delete from posthaste.ahead_keys x where x.subscriber = v_subscriber;
   insert into posthaste.action_records (by, action, queue_id, details)
   values (coalesce(unsubscribe.by, session_user), 'unsubscribe', u.queue_id, jsonb_build_object('subscription', coalesce(nullif(unsubscribe.subscription, ''), 'default')));
 end $$;

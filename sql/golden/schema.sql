@@ -23,6 +23,27 @@ view actions
   details jsonb
   queue_id integer
 sequence actions_id_seq bigint start 1 increment 1 cache 1
+table ahead with (fillfactor=50)
+  subscriber bigint not null
+  lane smallint not null
+  base0 pg_snapshot not null
+  base1 pg_snapshot not null
+  s0 pg_snapshot not null
+  s1 pg_snapshot not null
+  last_xid xid8 not null
+  last_pos bigint not null
+  parked bigint not null
+  complete boolean not null
+  constraint ahead_pkey PRIMARY KEY (subscriber, lane)
+  index UNIQUE INDEX ahead_pkey ON posthaste.ahead USING btree (subscriber, lane)
+table ahead_keys with (fillfactor=70)
+  subscriber bigint not null
+  lane smallint not null
+  key text not null
+  parked bigint not null
+  left_in_log boolean not null
+  constraint ahead_keys_pkey PRIMARY KEY (subscriber, lane, key)
+  index UNIQUE INDEX ahead_keys_pkey ON posthaste.ahead_keys USING btree (subscriber, lane, key)
 table applied
   only_row boolean not null default true
   hash text not null default ''::text
@@ -979,6 +1000,7 @@ function ord_now() returns xid8 language plpgsql volatile cost 100 set search_pa
 function ordered_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_ord xid8, p_pos bigint, p_max integer, l live, OUT ords xid8[], OUT poss bigint[], OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function other_heads(p_id bigint) returns head[] language sql stable cost 100 set search_path=pg_catalog, pg_temp
 function park(q queue_settings, c claims, l live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamp with time zone) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function park_ahead(p_subscriber bigint, p_lane integer, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function parked_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function part_lanes(p_queue integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wanted integer, p_look integer, p_all boolean, p_sifts boolean, p_filter jsonb, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, s pg_snapshot, t timestamp with time zone, l live, OUT made claims, OUT again text[], OUT drained boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -992,6 +1014,7 @@ function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscript
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
+function read_ahead(q queue_settings, c claims, p_filter jsonb, s pg_snapshot, t timestamp with time zone, l live) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_mergejoin=off, jit=off
 function reader_key(queue_id integer, subscription integer, lane integer, track integer) returns bigint language sql immutable parallel safe cost 100
 function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
@@ -1025,6 +1048,7 @@ function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] D
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_wait double precision, p_strict boolean) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function sift_from_here(p_reader bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function sift_keyed(c claims, p_filter jsonb, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function sift_on(p_reader bigint, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function sifted_slice(p_queue integer, p_lane integer, INOUT c claims, s pg_snapshot, p_max integer, l live, OUT walked integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function skip_slot(p_slot integer) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
@@ -1225,6 +1249,7 @@ grant EXECUTE on function ord_now() to posthaste_admin
 grant EXECUTE on function ordered_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function other_heads(bigint) to posthaste_admin
 grant EXECUTE on function park(queue_settings,claims,live,text[],xid8[],bigint[],text[],timestamp with time zone) to posthaste_admin
+grant EXECUTE on function park_ahead(bigint,integer,jsonb,xid8[],bigint[]) to posthaste_admin
 grant EXECUTE on function parked_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function part_lanes(integer) to posthaste_admin
 grant EXECUTE on function pass_log(queue_settings,claims,bigint[],integer,integer,boolean,boolean,jsonb,bigint,bigint,timestamp with time zone,boolean,pg_snapshot,timestamp with time zone,live) to posthaste_admin
@@ -1239,6 +1264,7 @@ grant EXECUTE on function purge(text,text) to posthaste_admin
 grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean,boolean) to posthaste_admin
 grant EXECUTE on function queue_limits(jsonb,queue_settings) to posthaste_admin
 grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
+grant EXECUTE on function read_ahead(queue_settings,claims,jsonb,pg_snapshot,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function reader_key(integer,integer,integer,integer) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_receiver
@@ -1281,6 +1307,7 @@ grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],d
 grant EXECUTE on function settle_claim(claims,bit varying,bit varying,real) to posthaste_admin
 grant EXECUTE on function settle_singles(bigint[],text,jsonb,text,double precision,boolean) to posthaste_admin
 grant EXECUTE on function sift_from_here(bigint) to posthaste_admin
+grant EXECUTE on function sift_keyed(claims,jsonb,live) to posthaste_admin
 grant EXECUTE on function sift_on(bigint,live) to posthaste_admin
 grant EXECUTE on function sifted_slice(integer,integer,claims,pg_snapshot,integer,live) to posthaste_admin
 grant EXECUTE on function skip_slot(integer) to posthaste_admin
@@ -1337,6 +1364,8 @@ grant USAGE on schema posthaste to posthaste_receiver
 grant USAGE on schema posthaste to posthaste_sender
 grant SELECT on table action_records to posthaste_admin
 grant SELECT on table actions to posthaste_admin
+grant SELECT on table ahead to posthaste_admin
+grant SELECT on table ahead_keys to posthaste_admin
 grant SELECT on table applied to posthaste_admin
 grant SELECT on table cancelled to posthaste_admin
 grant SELECT on table carried to posthaste_admin
