@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -264,6 +265,81 @@ func TestTruncationWaitsForTheSlowest(t *testing.T) {
 		s.exec(ack, "slow")
 	}
 	until(t, "the slot is reclaimed", reclaimed)
+}
+
+// Of a queue that looks at keys a subscription that nobody reads keeps a slot as
+// long as something in it is for it, and no longer. What was passed so is not handed
+// out, and what comes after it is.
+func TestRuleIdleFiltersOfKeyedQueuesKeepNoSlot(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
+		full := get[int64](s, `select slot_rows from posthaste.settings`)
+		s.exec(`update posthaste.settings set spare_slots = 15`)
+		// By itself the ring does not turn here, so that each round of upkeep reclaims.
+		turn := func() {
+			s.exec(`update posthaste.settings set slot_rows = 1`)
+			turn(t, s)
+			s.exec(`update posthaste.settings set slot_rows = $1`, full)
+		}
+		s.subscribe("idle", `{"filter": {"kind": "rare"}}`)
+		send := func(kind string, n int) {
+			s.exec(`select posthaste.send('q', '1', jsonb_build_object('key', 'k' || g % 10, 'kind', $1::text)) from generate_series(1, $2::int) g`, kind, n)
+		}
+		settle := func() {
+			for range 6 {
+				s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 1000, '1 hour')))`)
+			}
+		}
+		reclaimed := func() bool {
+			return slices.Contains(list[string](s, `select task from posthaste.maintain()`), "reclaimed")
+		}
+		send("common", 30)
+		settle()
+		turn()
+		send("common", 5)
+		settle()
+		rounds, blocker := 0, ""
+		until(t, "the slot is reclaimed, or kept for the idle subscription alone", func() bool {
+			if reclaimed() {
+				return true
+			}
+			rounds++
+			blocker = get[string](s, `select coalesce(posthaste.slot_blocker(0), '')`)
+			return rounds > 20 && strings.Contains(blocker, "'idle'")
+		})
+		if strings.Contains(blocker, "'idle'") && rounds > 20 {
+			return "a slot with nothing for the idle subscription is kept: " + blocker
+		}
+		send("common", 5)
+		send("rare", 1)
+		send("common", 5)
+		slot := get[int](s, `select ((last_value >> 22) & 15)::int from posthaste.positions`)
+		settle()
+		turn()
+		send("rare", 1)
+		for range 20 {
+			settle()
+			if reclaimed() {
+				return "a slot was reclaimed that has a message for the idle subscription"
+			}
+		}
+		if blocker := get[*string](s, `select posthaste.slot_blocker($1)`, slot); blocker == nil {
+			return "a slot that has a message for the idle subscription would be reclaimed"
+		}
+		for i := range 2 {
+			got := s.receiveFor("idle")
+			if len(got) != 1 {
+				return fmt.Sprintf("the idle subscription received %v in round %d, want one message", got, i)
+			}
+			s.exec(`select from posthaste.ack(array(select claim * 4096 from posthaste.leases))`)
+		}
+		if got := s.receiveFor("idle"); len(got) != 0 {
+			return fmt.Sprintf("the idle subscription received %v more", got)
+		}
+		return ""
+	},
+		without("passing on", patch{file: "sift_on.sql", old: "return posthaste.sift_keyed(c, v_filter, l);", new: "return false;"}),
+		without("stopping", patch{file: "sift_keyed.sql", old: "coalesce(array_position(v_out, null) - 1, n)", new: "n"}))
 }
 
 // Ending a subscription lets go of all that it held back.

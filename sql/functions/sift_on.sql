@@ -8,12 +8,17 @@ declare
   c posthaste.claims;
   d record;
   v_walked int := 0;
+  v_filter jsonb;
 begin
   if not posthaste.lock_reader(p_reader, false) then
     return false;
   end if;
   l := posthaste.live_slots(); -- its newest claim may lie in a slot that the sequence came to since
   c := posthaste.cursor_of(p_reader, l);
+  if (select q.keyed from posthaste.queue_settings q where q.id = p_reader >> 20) then
+    select x.filter into v_filter from posthaste.subscriptions x where x.queue_id = p_reader >> 20 and x.number = (p_reader >> 10) & 1023;
+    return posthaste.sift_keyed(c, v_filter, l);
+  end if;
   if c.part <> 3 then
     return false;
   end if;
