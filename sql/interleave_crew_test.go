@@ -118,10 +118,16 @@ func (x *crew) sending() bool {
 	}
 }
 
-// sendFor lets the writers go on for so long, or until a fault is found, and stops them.
-func (x *crew) sendFor(duration time.Duration) {
-	for end := time.Now().Add(duration); time.Now().Before(end) && !x.faulty(); {
-		time.Sleep(20 * time.Millisecond)
+// enough is how many messages are to be sent at least, or a run shows nothing.
+const enough = 20
+
+// sendFor lets the writers go on for so long, longer on a machine on which they
+// have not sent enough by then, or until a fault is found, and stops them.
+func (x *crew) sendFor(duration time.Duration, sent func() int) {
+	for begun := time.Now(); !x.faulty(); time.Sleep(20 * time.Millisecond) {
+		if lasted := time.Since(begun); lasted > duration+patience || lasted > duration && sent() >= enough {
+			break
+		}
 	}
 	close(x.stopSend)
 	x.writers.Wait()

@@ -33,6 +33,7 @@ type keyedRun struct {
 	keys    int
 
 	clock    atomic.Int64 // orders what happens
+	left     atomic.Int64 // committed and not ended, as of lately
 	messages map[keyedID]*keyedMessage
 	byKey    map[keyedKey][]*keyedMessage
 	running  map[keyedKey]int // handed out and not given back
@@ -83,12 +84,20 @@ func (x *keyedRun) run(duration, still time.Duration) {
 		x.start(&x.writers, 1, x.pauser)
 	}
 	x.start(&x.others, 1, func(c *pgx.Conn, r *rand.Rand) {
-		for x.ctx.Err() == nil {
+		for n := 0; x.ctx.Err() == nil; n++ {
 			x.exec(c, "select posthaste.maintain()")
 			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+			if n%10 == 0 {
+				_, left := x.ended()
+				x.left.Store(int64(left))
+			}
 		}
 	})
-	x.sendFor(duration)
+	x.sendFor(duration, func() int {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return len(x.messages)
+	})
 	x.finish(still, func() (int, bool) { done, left := x.ended(); return done, left == 0 })
 	x.check(admin)
 }
@@ -131,8 +140,16 @@ func (x *keyedRun) check(admin *pgx.Conn) {
 	}
 }
 
+// mostLeft is at how many messages that wait senders pause: a long run is to meet
+// all that happens at once, and not to end with hours of what is left.
+const mostLeft = 2000
+
 func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
+		if x.left.Load() > mostLeft {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
 		level := ""
 		if r.IntN(3) == 0 {
 			level = " isolation level repeatable read"
@@ -345,7 +362,7 @@ func TestInterleavingLimits(t *testing.T) {
 			for _, f := range x.faults {
 				t.Error(f)
 			}
-			if len(x.messages) < 20 {
+			if len(x.messages) < enough {
 				t.Errorf("only %d messages were sent", len(x.messages))
 			}
 		})
@@ -534,7 +551,7 @@ func TestInterleavingKeyed(t *testing.T) {
 			for _, f := range x.faults {
 				t.Error(f)
 			}
-			if len(x.messages) < 20 {
+			if len(x.messages) < enough {
 				t.Errorf("only %d messages were sent", len(x.messages))
 			}
 		})

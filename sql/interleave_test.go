@@ -95,11 +95,15 @@ func (x *interleaving) run(duration, still time.Duration) {
 	x.start(&x.others, 1, x.janitor)
 	x.start(&x.others, 1, x.runsOn)
 	x.start(&x.others, 1, x.withdrawer)
-	x.sendFor(duration)
+	x.sendFor(duration, func() int {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return len(x.committed)
+	})
 	x.finish(still, func() (int, bool) { return x.ended(), x.finished(admin) })
 	x.check(admin)
 	if !x.faulty() {
-		x.letsGo(admin, min(still, 20*time.Second))
+		x.letsGo(admin, 20*time.Second)
 	}
 }
 

@@ -23,7 +23,8 @@ func (x *interleaving) sender(conn *pgx.Conn, r *rand.Rand) {
 // prepares sends in transactions that commit in two phases.
 func (x *interleaving) prepares(conn *pgx.Conn, r *rand.Rand) {
 	for n := 0; x.sending(); n++ {
-		x.transaction(conn, r, fmt.Sprintf("interleave-%d", n))
+		// Such names are the server's, not the database's.
+		x.transaction(conn, r, fmt.Sprintf("%s-%d", conn.Config().Database, n))
 		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 	}
 }

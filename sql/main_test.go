@@ -10,8 +10,12 @@ import (
 // that more of them at once than there are cores cost no more.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if n := flag.Lookup("test.parallel"); n != nil && len(n.Value.String()) == 1 && n.Value.String() < "4" {
-		_ = flag.Set("test.parallel", "4")
+	if f := flag.Lookup("test.parallel"); f != nil {
+		if v, ok := f.Value.(flag.Getter); ok {
+			if n, ok := v.Get().(int); ok && n < 4 {
+				_ = flag.Set("test.parallel", "4")
+			}
+		}
 	}
 	os.Exit(m.Run())
 }

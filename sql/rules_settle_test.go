@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Deliveries that a worker settles in batches cannot be settled in a caller's
@@ -268,10 +267,11 @@ func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 		}
 		caller.exec(`rollback`)
 		lost = 0
-		for end := time.Now().Add(20 * time.Second); lost < 2; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(end) {
+		for try := 0; lost < 2; try++ {
+			if try == 20 {
 				return fmt.Sprintf("when the held ones were let go, %d of 2 were rescued", lost)
 			}
+			s.exec(`update posthaste.held_claims set next_try = next_try - interval '1 minute'`) // which passes
 			if get[bool](s, `select posthaste.leases_ended(1 << 10)`) {
 				lost += get[int](s, `select posthaste.rescue()`)
 			}

@@ -59,7 +59,7 @@ func TestInterleaving(t *testing.T) {
 			for _, f := range x.faults {
 				t.Error(f)
 			}
-			if len(x.committed) < 20 {
+			if len(x.committed) < enough {
 				t.Errorf("only %d messages were sent", len(x.committed))
 			}
 		})
@@ -68,60 +68,63 @@ func TestInterleaving(t *testing.T) {
 
 // twins are the shipped functions with one condition broken. The interleavings
 // must find each, or they prove nothing: within a minute on a machine that does
-// nothing else, and what took longer is told.
+// nothing else, and what took longer is told. in is the shape that finds it
+// soonest; where it does not, others are tried in turn with it.
 var twins = []struct {
 	name, file, old, new string
+	in                   shape
 	features
 }{
 	{"late transaction ignored", "window_ranges.sql",
-		"where pg_visible_in_snapshot(x, s1)", "where false", features{}},
+		"where pg_visible_in_snapshot(x, s1)", "where false", runaway, features{}},
 	{"own transaction id not recorded", "snapshot_now.sql",
-		"if own is null or own >= pg_snapshot_xmax(s) then", "if true then", features{}},
+		"if own is null or own >= pg_snapshot_xmax(s) then", "if true then", runaway, features{}},
 	{"edge of the due time", "due_slice.sql",
-		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and ", features{}},
-	{"slot checked only before its lock", "truncate_slot.sql",
-		"if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then", "if false then", features{}},
+		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and ", runaway, features{}},
 	{"cancelling outside the lock", "hold_message.sql",
-		"    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n", features{}},
+		"    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n", runaway, features{}},
 	{"withdrawn ones not sifted", "withdraw.sql",
-		"  if h.due_at is null and not v_keyed then\n    perform", "  if false then\n    perform", features{}},
+		"  if h.due_at is null and not v_keyed then\n    perform", "  if false then\n    perform", runaway, features{}},
 	{"a filter that is not asked for due ones", "due_is_for.sql",
-		"if s.filter is not null then", "if false then", features{}},
+		"if s.filter is not null then", "if false then", runaway, features{}},
 	{"rescue racing a settle", "settle_claim.sql",
-		"    if found then\n", "    if true then\n", features{}},
+		"    if found then\n", "    if true then\n", crowd, features{}},
 	{"a claim of several priorities that asks for too much", "claim.sql",
-		"v_first, p_number), p_max - handed,", "v_first, p_number), p_max,", features{priorities: true}},
+		"v_first, p_number), p_max - handed,", "v_first, p_number), p_max,", crowd, features{priorities: true}},
 	{"a priority without lanes", "part_lanes.sql",
-		"update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;", "null;", features{priorities: true}},
+		"update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;", "null;", runaway, features{priorities: true}},
 	{"subscribing without those in flight", "subscribe.sql",
-		"then (select c.s from posthaste.counted c)", "then (select format('%s:%s:', pg_snapshot_xmax(c.s), pg_snapshot_xmax(c.s))::pg_snapshot from posthaste.counted c)", features{guests: true}},
+		"then (select c.s from posthaste.counted c)", "then (select format('%s:%s:', pg_snapshot_xmax(c.s), pg_snapshot_xmax(c.s))::pg_snapshot from posthaste.counted c)", crowd, features{guests: true}},
 	{"a slot that waits for who unsubscribed", "slot_unread.sql",
-		"where u.queue_id = x.id and u.dropped_at is null order by", "where u.queue_id = x.id order by", features{guests: true}},
+		"where u.queue_id = x.id and u.dropped_at is null order by", "where u.queue_id = x.id order by", crowd, features{guests: true}},
 	{"purging beside a claim", "purge.sql",
-		"  perform posthaste.lock_lanes(v_queue);\n", "  null;\n", features{purging: true}},
+		"  perform posthaste.lock_lanes(v_queue);\n", "  null;\n", runaway, features{purging: true}},
 	{"purging without what is due later", "purge.sql",
-		"pg_visible_in_snapshot(e.xid, v_purge) and", "false and", features{purging: true}},
+		"pg_visible_in_snapshot(e.xid, v_purge) and", "false and", runaway, features{purging: true}},
 	{"handed out once and known by its number", "claim.sql",
-		"      p_worker, case when not at_most_once then p_number end,", "      p_worker, p_number,", features{once: true}},
+		"      p_worker, case when not at_most_once then p_number end,", "      p_worker, p_number,", crowd, features{once: true}},
 	{"a number that is used again", "claim.sql",
-		"  if p_again then\n", "  if false then\n", features{}},
+		"  if p_again then\n", "  if false then\n", crowd, features{}},
 	{"a dedupe key taken in its window", "insert_once.sql",
-		"where d.until <= v_now\n      returning", "\n      returning", features{dedupe: true}},
-	{"history without what was open", "keep_history.sql",
-		"insert into posthaste.history_aside (reader, claim) values (v_reader, c.id);", "null;", features{retention: true}},
+		"where d.until <= v_now\n      returning", "\n      returning", runaway, features{dedupe: true}},
 }
 
+// Twins that meet only in a moment that few runs come to are not among these:
+// those have deterministic tests, TestRuleTruncationChecksUnderItsLock and
+// TestRuleOpenClaimsAreCopiedWhenTheyAreClosed.
 func TestInterleavingFindsBrokenTwins(t *testing.T) {
 	for _, twin := range twins {
 		t.Run(strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			const wanted, most = time.Minute, 5 * time.Minute
-			shapes := []shape{runaway, crowd}
+			shapes := []shape{twin.in, runaway, crowd}
 			begun := time.Now()
 			for n, end := 0, begun.Add(most); time.Now().Before(end); n++ {
 				url := testpg.New(t)
 				breakFunction(t, url, twin.file, twin.old, twin.new)
 				x := &interleaving{shape: shapes[n%len(shapes)], features: twin.features, crew: crew{t: t, url: url, seed: seed(t)}}
-				x.run(min(10*time.Second, time.Until(end)), 5*time.Second)
+				// Short at first: what is lost is noticed only when all else has ended.
+				x.run(min(time.Duration(3+n)*time.Second, time.Until(end)), 5*time.Second)
 				if len(x.faults) > 0 {
 					t.Logf("found after %s: %s", time.Since(begun).Round(time.Second), x.faults[0])
 					if time.Since(begun) > wanted {

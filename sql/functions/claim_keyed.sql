@@ -174,7 +174,5 @@ begin
   w.total := w.total + v_let_go;
   w.open := o.open || array(select x.id from unnest(made) x);
   w.busy := v_busy;
-  w.keys := null;
-  w.withheld := null;
   w := posthaste.put_claim(w, null, null, null, false);
 end $$;
