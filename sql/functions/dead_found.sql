@@ -17,11 +17,15 @@ declare
   v_ids bigint[] := p_ids;
   v_column text := case when f.reference is not null then 'reference' when f.key is not null then 'key' end;
   v_value text := coalesce(f.reference, f.key);
+  c_of_ids constant text := 'select d.message_id, posthaste.dead_matches(d, $1), true from posthaste.dead_letter_entries d
+                              where d.message_id = any ($2) and d.message_id < $3 order by d.message_id desc';
   v_queues int[];
+  v_queue int;
   v_sql text;
   v_id bigint;
   v_last bigint;
   v_like boolean;
+  v_there boolean;
   v_looked int := 0;
 begin
   message_ids := '{}';
@@ -41,25 +45,40 @@ begin
     v_value := f.kind;
   end if;
   if v_ids is not null then
-    v_sql := 'select d.message_id, posthaste.dead_matches(d, $1) from posthaste.dead_letter_entries d
-               where d.message_id = any ($2) and d.message_id < $3 order by d.message_id desc';
+    v_sql := c_of_ids;
   elsif v_column is not null then
-    -- By comparing rows, for with equal signs another index would give the order, too.
+    -- By comparing rows, for with equal signs another index would give the order,
+    -- too; and down without an end, which the loops below see: by PostgreSQL 14 a
+    -- comparison of rows ends with the queue, and not with the value.
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null and (f.queue_id is null or q.id = f.queue_id));
-    v_sql := format('select d.message_id, posthaste.dead_matches(d, $1) as matches from posthaste.dead_letter_entries d
-                      where (d.queue_id, d.%1$I, d.message_id) < (%2$s, $5, $3) and (d.queue_id, d.%1$I, d.message_id) > (%2$s, $5, 0) and d.%1$I is not null
-                      order by d.queue_id desc, d.%1$I desc, d.message_id desc', v_column, case when f.queue_id is null then 'q.id' else '$4[1]' end);
-    if f.queue_id is null then
-      v_sql := format('select d.message_id, d.matches from unnest($4) q (id) cross join lateral (%s limit 10001) d order by d.message_id desc', v_sql);
+    v_sql := format('from posthaste.dead_letter_entries d where (d.queue_id, d.%1$I, d.message_id) < (%%s, $5, $3) and d.%1$I is not null
+                      order by d.queue_id desc, d.%1$I desc, d.message_id desc', v_column);
+    -- Those that have any.
+    execute format('select array(select q.id from unnest($4) q (id) cross join lateral (select d.queue_id, d.%I as value %s limit 1) d where d.queue_id = q.id and d.value = $5)',
+      v_column, format(v_sql, 'q.id')) into v_queues using f, v_ids, v_before, v_queues, v_value;
+    v_sql := format('select d.message_id, posthaste.dead_matches(d, $1), d.queue_id = $4[1] and d.%I = $5 %s', v_column, format(v_sql, '$4[1]'));
+    if cardinality(v_queues) <> 1 then
+      v_ids := '{}';
+      foreach v_queue in array v_queues loop
+        v_looked := 0;
+        for v_id, v_like, v_there in execute v_sql using f, v_ids, v_before, array[v_queue], v_value loop
+          exit when not v_there or v_looked > 10000;
+          v_looked := v_looked + 1;
+          v_ids := v_ids || v_id;
+        end loop;
+      end loop;
+      v_looked := 0;
+      v_sql := c_of_ids;
     end if;
   elsif f.queue_id is not null then
     v_queues := array[f.queue_id];
-    v_sql := 'select d.message_id, posthaste.dead_matches(d, $1) from posthaste.dead_letter_entries d
+    v_sql := 'select d.message_id, posthaste.dead_matches(d, $1), true from posthaste.dead_letter_entries d
                where (d.queue_id, d.message_id) < ($4[1], $3) and (d.queue_id, d.message_id) > ($4[1], 0) order by d.queue_id desc, d.message_id desc';
   else
-    v_sql := 'select d.message_id, posthaste.dead_matches(d, $1) from posthaste.dead_letter_entries d where d.message_id < $3 order by d.message_id desc';
+    v_sql := 'select d.message_id, posthaste.dead_matches(d, $1), true from posthaste.dead_letter_entries d where d.message_id < $3 order by d.message_id desc';
   end if;
-  for v_id, v_like in execute v_sql using f, v_ids, v_before, v_queues, v_value loop
+  for v_id, v_like, v_there in execute v_sql using f, v_ids, v_before, v_queues, v_value loop
+    exit when not v_there;
     if v_id is distinct from v_last then
       exit when cardinality(message_ids) >= p_max;
       if v_looked >= 10000 then

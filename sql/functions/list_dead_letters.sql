@@ -24,10 +24,11 @@ begin
   return query
     select d.message_id, q.name, s.name, d.key, d.kind, d.headers, d.reference, d.terms, coalesce(d.content_type, 'application/json'),
            d.payload, d.created_at, d.died_at, d.error, d.story, d.erased_at
-      from posthaste.dead_letter_entries d
+      from unnest(v.message_ids) i (id)
+      -- Ordered, or the choice of the plan would be left to chance.
+     cross join lateral (select * from posthaste.dead_letter_entries x where x.message_id = i.id and posthaste.dead_matches(x, f) order by x.message_id) d
       join posthaste.queue_settings q on q.id = d.queue_id
       join posthaste.subscriptions s on s.queue_id = d.queue_id and s.number = d.subscription
-     where d.message_id = any (v.message_ids) and posthaste.dead_matches(d, f)
      order by d.message_id desc, d.subscription;
   if v.cut_at is not null then
     perform set_config('posthaste.list_before', v.cut_at::text, true);
