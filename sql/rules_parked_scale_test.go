@@ -104,6 +104,22 @@ func TestClaimBesideManyParked(t *testing.T) {
 	}
 }
 
+// A settle costs no more where something of very many keys is parked.
+func TestSettleBesideManyParkedKeys(t *testing.T) {
+	t.Parallel()
+	pages := func(n int) int {
+		s := keyed(t, testpg.New(t), `{"key_concurrency": 1, "lanes": 1}`)
+		s.sendKey("a")
+		held := s.take(1)
+		s.exec(`insert into posthaste.keys (subscriber, key, lane, hash, blocked)
+			select q.id::bigint << 10, 'k' || g, 0, g, true from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'`, n)
+		return s.buffers(`select from posthaste.ack(array[$1::bigint], '{"strict": true}')`, held[0].delivery)
+	}
+	if few, many := pages(100), pages(20_000); many > few+few/2+60 {
+		t.Errorf("a settle touches %d pages beside 100 keys, and %d beside 20,000", few, many)
+	}
+}
+
 // handings counts claims that handed something out.
 func (s *session) handings() int {
 	s.t.Helper()

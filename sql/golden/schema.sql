@@ -460,6 +460,7 @@ table keys with (fillfactor=50)
   index INDEX keys_lane ON posthaste.keys USING btree (subscriber, lane, hash)
   index INDEX keys_paused ON posthaste.keys USING btree (subscriber, key) WHERE (paused_at IS NOT NULL)
   index INDEX keys_tokens ON posthaste.keys USING btree (subscriber, tokens_at) WHERE ((tokens IS NOT NULL) AND (NOT blocked) AND (paused_at IS NULL) AND (stopped_by IS NULL))
+  index INDEX keys_waits ON posthaste.keys USING btree (subscriber, lane, hash) WHERE waits
   index UNIQUE INDEX keys_pkey ON posthaste.keys USING btree (subscriber, key)
 table lane_wishes
   subscriber bigint not null
