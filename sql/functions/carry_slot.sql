@@ -93,9 +93,13 @@ begin
       k.due_at := v_reached;
       k.pos := 9223372036854775807;
     end if;
-    -- Nobody can have been handed what is due after all cursors' times.
+    -- The transaction's id comes before the positions: reclaiming relies on it.
+    perform pg_current_xact_id();
+    -- Nobody can have been handed what is due after all cursors' times. Positions
+    -- are taken here, for to find the new rows by what they say took the square of
+    -- their number.
     with far as materialized (
-      select e.* from posthaste.entries e
+      select e.*, nextval('posthaste.positions') as new_pos from posthaste.entries e
        where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (k.due_at, k.pos) and ((e.pos >> 22) & 15) = p_slot
          and posthaste.to_carry(q.id, e.pos, e.for_subscription)
        -- Ordered, or the choice of the index would be left to chance.
@@ -113,20 +117,18 @@ begin
         from (select f.for_subscription, count(*) as rows from far f where f.for_subscription is not null and f.message_id <> 0 group by 1) m -- events are not counted
        where n.queue_id = q.id and n.subscription = m.for_subscription
     ), again as (
-      insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+      insert into posthaste.entries (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
-      select f.ord, coalesce(f.message_id, f.pos), f.created_at, f.due_at, f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone,
+      select f.new_pos, f.ord, coalesce(f.message_id, f.pos), f.created_at, f.due_at, f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone,
              f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
         from far f
-      returning pos, message_id, for_subscription
     ), still_withdrawn as (
       -- From whom it was withdrawn before, and who began after it was sent: to
       -- those the new entry would be a new message.
       insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
-      select a.pos, q.id::bigint << 10 | x.number, coalesce(z.outcome, 'earlier'), '3', coalesce(z.copied, false)
-        from again a
-        join far f on coalesce(f.message_id, f.pos) = a.message_id and a.message_id <> 0 and f.for_subscription is not distinct from a.for_subscription
-        join posthaste.subscriptions x on x.queue_id = q.id and x.dropped_at is null and (f.for_subscription is null or f.for_subscription = x.number)
+      select f.new_pos, q.id::bigint << 10 | x.number, coalesce(z.outcome, 'earlier'), '3', coalesce(z.copied, false)
+        from far f
+        join posthaste.subscriptions x on f.message_id is distinct from 0 and x.queue_id = q.id and x.dropped_at is null and (f.for_subscription is null or f.for_subscription = x.number)
         left join posthaste.cancelled z on z.pos = f.pos and z.subscriber = q.id::bigint << 10 | x.number
        where z.pos is not null
           or x.sifts and f.for_subscription is null and pg_visible_in_snapshot(f.xid, x.since) and not (x.scheduled and f.due_at > x.created_at)
