@@ -530,6 +530,8 @@ type SinkResult struct {
 	// Receipt is JSON to keep with the outcome, also of a failed attempt. The
 	// next attempt finds it in its story.
 	Receipt json.RawMessage
+	// Terms are words to find the message by, as [Settlement.Terms].
+	Terms []string
 }
 
 // Sink delivers to the outside. Package sinktest holds what every sink must do.

@@ -59,6 +59,10 @@ type Settlement struct {
 	RetryAfter time.Duration
 	// Receipt is JSON to keep with the outcome, for example a provider's id.
 	Receipt json.RawMessage
+	// Terms are words to find the message by. They count where it was sent
+	// without [Message.Terms], with the same limits, and its further attempts
+	// and its dead letter have them, too.
+	Terms []string
 	// Duration is how long the handler ran.
 	Duration time.Duration
 }
@@ -74,6 +78,6 @@ type SettleResult struct {
 	// DueAt is when the next attempt may start, where there is one.
 	DueAt time.Time
 	// Err is set when the store refused this settlement for its content
-	// (for example a receipt that is no JSON); nothing was recorded then.
+	// (for example a receipt that is no JSON, or a term that is too long); nothing was recorded then.
 	Err error
 }

@@ -22,6 +22,7 @@ var settling = []test{
 	{name: "UnknownDeliveries", run: unknownDeliveries},
 	{name: "BadSettlements", run: badSettlements},
 	{name: "TR3_Story", run: story, needsStory: true},
+	{name: "FoundTerms", run: foundTerms},
 	{name: "ClaimRepeated", run: claimRepeated},
 	{name: "Unsettled", run: unsettled},
 	{name: "SingleClaims", run: singleClaims},
@@ -203,16 +204,22 @@ func unknownDeliveries(s *suite) {
 func badSettlements(s *suite) {
 	s.create(quick())
 	w := s.register(time.Minute)
-	s.send(4)
-	d := s.claimed(w, 4)
+	s.send(5)
+	d := s.claimed(w, 5)
 	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{
 		{Delivery: d[0].ID, Outcome: posthaste.Done},
 		{Delivery: d[1].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`{"a":`)},
 		{Delivery: d[2].ID, Outcome: posthaste.Retried, Error: strings.Repeat("ü", 3000) + " with a long text"},
 		{Delivery: d[3].ID, Outcome: posthaste.Dead, Error: "refused", Receipt: json.RawMessage(`{"code": 550}`)},
+		{Delivery: d[4].ID, Outcome: posthaste.Done, Terms: []string{"ada", strings.Repeat("x", posthaste.MaxWordBytes+1)}},
 	})
 	s.must(err)
-	if r := results[1]; r.Settled || posthaste.CodeOf(r.Err) != posthaste.Invalid {
+	for what, i := range map[string]int{"a receipt that is no JSON": 1, "a term that is too long": 4} {
+		if r := results[i]; r.Settled || r.Err == nil {
+			s.Errorf("%s: %+v, want an error", what, r)
+		}
+	}
+	if r := results[1]; posthaste.CodeOf(r.Err) != posthaste.Invalid {
 		s.Errorf("a receipt that is no JSON: %+v, want an error with code invalid", r)
 	}
 	for _, i := range []int{0, 2, 3} {
@@ -220,7 +227,7 @@ func badSettlements(s *suite) {
 			s.Errorf("settlement %d beside a bad one: %+v", i, r)
 		}
 	}
-	s.settle(done, d[1]) // nothing was recorded
+	s.settle(done, d[1], d[4]) // nothing was recorded
 	s.wantState(d[1].MessageID, posthaste.StateDone)
 }
 
@@ -262,6 +269,75 @@ func story(s *suite) {
 		if found, _, err := s.engine.Messages(s.ctx, f); err != nil || len(found) != 1 || found[0].ID != first.MessageID {
 			s.Errorf("found by %s: %+v, %v", name, found, err)
 		}
+	}
+}
+
+// foundTerms: a message that was sent without terms is found by those that came
+// with its settlement, however that ended; one that was sent with some keeps them.
+func foundTerms(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 5, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
+	ids, err := s.engine.Send(s.ctx,
+		posthaste.Message{Queue: s.queue, Payload: "done", Reference: "order 7"}, posthaste.Message{Queue: s.queue, Payload: "dead"},
+		posthaste.Message{Queue: s.queue, Payload: "retried"}, posthaste.Message{Queue: s.queue, Payload: "named", Terms: []string{"eve"}})
+	s.must(err)
+	w := s.register(time.Minute)
+	for _, d := range s.claimed(w, 4) {
+		with := done
+		switch d.MessageID {
+		case ids[1]:
+			with = hopeless
+		case ids[2]:
+			with = failed
+		}
+		with.Terms = []string{"ada", "bob"}
+		s.settle(with, d)
+	}
+	s.settle(done, s.claimed(w, 1)...) // the retry, with nothing to add
+	find := func(f posthaste.MessageFilter) (found []posthaste.MessageID) {
+		s.Helper()
+		rows, _, err := s.engine.Messages(s.ctx, f)
+		s.must(err)
+		for _, m := range rows {
+			found = append(found, m.ID)
+		}
+		return found
+	}
+	newest := []posthaste.MessageID{ids[2], ids[1], ids[0]}
+	for _, term := range []string{"ada", "bob"} {
+		if got := find(posthaste.MessageFilter{Term: term}); !slices.Equal(got, newest) {
+			s.Errorf("by %s %v are found, want %v", term, got, newest)
+		}
+	}
+	if got := find(posthaste.MessageFilter{Term: "ada", Limit: 1}); !slices.Equal(got, newest[:1]) {
+		s.Errorf("the newest is %v, want %v", got, newest[:1])
+	}
+	if got := find(posthaste.MessageFilter{Term: "ada", Before: ids[1]}); !slices.Equal(got, newest[2:]) {
+		s.Errorf("before the second %v are found, want %v", got, newest[2:])
+	}
+	if got := find(posthaste.MessageFilter{Reference: "order 7", Term: "bob"}); !slices.Equal(got, newest[2:]) {
+		s.Errorf("by reference and term %v are found, want %v", got, newest[2:])
+	}
+	if got := find(posthaste.MessageFilter{Reference: "order 7", Term: "eve"}); got != nil {
+		s.Errorf("by reference and somebody else's term %v are found", got)
+	}
+	if got := find(posthaste.MessageFilter{Term: "eve"}); !slices.Equal(got, ids[3:]) {
+		s.Errorf("by the term it was sent with %v are found, want %v", got, ids[3:])
+	}
+	for i, want := range [][]string{{"ada", "bob"}, {"ada", "bob"}, {"ada", "bob"}, {"eve"}} {
+		if info, err := s.engine.Message(s.ctx, ids[i]); err != nil || !slices.Equal(info.Terms, want) {
+			s.Errorf("message %d has the terms %q, want %q: %v", i, info.Terms, want, err)
+		}
+	}
+	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Term: "bob"})
+	if err != nil || len(letters) != 1 || letters[0].ID != ids[1] {
+		s.Errorf("dead letters by term: %+v, %v", letters, err)
+	}
+	erased, _, err := s.engine.Erase(s.ctx, "tester", "ada", 0)
+	if err != nil || len(erased) != 3 {
+		s.Errorf("erased by term: %+v, %v", erased, err)
+	}
+	if got := find(posthaste.MessageFilter{Term: "bob"}); got != nil {
+		s.Errorf("after erasing, %v are found", got)
 	}
 }
 

@@ -20,9 +20,9 @@ const maxErrorBytes = 4000
 
 var settleStatement = statement{
 	name: "posthaste_settle",
-	sql:  "select delivery_id, settled, outcome, due_at, refused from posthaste.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	sql:  "select delivery_id, settled, outcome, due_at, refused from posthaste.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
 	oids: []uint32{pgtype.Int8ArrayOID, pgtype.VarbitArrayOID, pgtype.Int8ArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID,
-		pgtype.Float8ArrayOID, pgtype.TextArrayOID, pgtype.Float4ArrayOID, pgtype.BoolOID},
+		pgtype.Float8ArrayOID, pgtype.TextArrayOID, pgtype.Float4ArrayOID, pgtype.BoolOID, pgtype.TextArrayOID},
 }
 
 // Settle implements [posthaste.Claims] by one statement: bits for what is
@@ -59,7 +59,8 @@ func settleRow(results *settleResults) func(int, [][]byte) error {
 			DueAt:    readTime(v[3]),
 		}
 		if v[4] != nil {
-			r.Err = posthaste.Invalidf("receipt", "%s", v[4])
+			field, _, _ := strings.Cut(string(v[4]), " ")
+			r.Err = posthaste.Invalidf(field, "%s", v[4])
 		}
 		if results.told == nil {
 			results.told = make(map[posthaste.DeliveryID]posthaste.SettleResult)
@@ -111,7 +112,7 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 		slices.SortStableFunc(sorted, func(a, b *posthaste.Settlement) int { return cmp.Compare(a.Delivery, b.Delivery) })
 	}
 	results := &settleResults{}
-	var claims, bits, ids, outcomes, errs, waits, receipts, durations [][]byte
+	var claims, bits, ids, outcomes, errs, waits, receipts, durations, terms [][]byte
 	var one []byte
 	var claim int64
 	length := 0
@@ -127,7 +128,7 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 			results.repeated = true
 			continue
 		}
-		if s.Outcome == posthaste.Done && len(s.Receipt) == 0 {
+		if s.Outcome == posthaste.Done && len(s.Receipt) == 0 && len(s.Terms) == 0 {
 			if c := int64(s.Delivery) >> 12; c != claim {
 				flush()
 				claim = c
@@ -153,6 +154,7 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 			receipt = bytes.ToValidUTF8(s.Receipt, []byte("\uFFFD"))
 		}
 		receipts = append(receipts, receipt)
+		terms = append(terms, jsonOf(s.Terms))
 		durations = append(durations, float4(float32(float64(s.Duration)/float64(time.Millisecond))))
 	}
 	flush()
@@ -160,7 +162,16 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 		arrayParam(pgtype.Int8OID, claims), arrayParam(pgtype.VarbitOID, bits), arrayParam(pgtype.Int8OID, ids),
 		arrayParam(pgtype.TextOID, outcomes), arrayParam(pgtype.TextOID, errs), arrayParam(pgtype.Float8OID, waits),
 		arrayParam(pgtype.TextOID, receipts), arrayParam(pgtype.Float4OID, durations), boolParam(strict),
+		arrayParam(pgtype.TextOID, terms),
 	}, results, nil
+}
+
+// jsonOf is a settlement's terms as an array of JSON, nil for none.
+func jsonOf(terms []string) []byte {
+	if len(terms) == 0 {
+		return nil
+	}
+	return []byte(termsJSON(terms))
 }
 
 // said checks a settlement that is not plainly done.

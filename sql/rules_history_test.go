@@ -81,6 +81,11 @@ func settleMixed(s *session) (ids []int64, want []string) {
 	for _, id := range many {
 		ids, want = append(ids, id), append(want, fmt.Sprintf("%d done {done}", id))
 	}
+	// Sent without terms, and found by those of its settlement.
+	id := s.send(`{"reference": "found"}`)
+	d := s.claim(worker, 2, 10, false)[0]
+	s.exec(`select from posthaste.settle('{}', '{}', array[$1::bigint], '{done}', '{null}', '{null}', '{null}', '{null}', false, array['["eve"]'])`, d)
+	ids, want = append(ids, id), append(want, fmt.Sprintf("%d done {done}", id))
 	return ids, want
 }
 
@@ -97,7 +102,7 @@ func TestRuleHistoryIsExact(t *testing.T) {
 		if !slices.Equal(before, want) {
 			t.Fatalf("in the ring it is\n%v, want\n%v", before, want)
 		}
-		stories := list[string](s, `select m.message_id || m.attempts::text from posthaste.list_messages('q', max => 1000) m`)
+		stories := list[string](s, `select m.message_id || m.attempts::text || coalesce(m.terms::text, '') from posthaste.list_messages('q', max => 1000) m`)
 		if fault := reclaimAll(t, s); fault != "" {
 			return fault
 		}
@@ -110,11 +115,11 @@ func TestRuleHistoryIsExact(t *testing.T) {
 		if rows := list[int64](s, `select message_id from posthaste.history order by 1`); !slices.Equal(rows, ids) {
 			return fmt.Sprintf("the history has %v, want %v", rows, ids)
 		}
-		if after := list[string](s, `select m.message_id || m.attempts::text from posthaste.list_messages('q', max => 1000) m`); !slices.Equal(after, stories) {
+		if after := list[string](s, `select m.message_id || m.attempts::text || coalesce(m.terms::text, '') from posthaste.list_messages('q', max => 1000) m`); !slices.Equal(after, stories) {
 			return fmt.Sprintf("the stories are\n%v, and were\n%v", after, stories)
 		}
 		for search, want := range map[string][]int64{
-			`with_reference => 'r2'`: ids[1:2], `with_key => 'k'`: {ids[2], ids[1], ids[0]}, `with_term => 'ada'`: {ids[1], ids[0]},
+			`with_reference => 'r2'`: ids[1:2], `with_key => 'k'`: {ids[2], ids[1], ids[0]}, `with_term => 'ada'`: {ids[1], ids[0]}, `with_term => 'eve'`: ids[13:],
 			`with_key => 'k', with_term => 'bob'`: ids[1:2], `in_state => 'discarded'`: ids[4:5], `with_reference => 'many', max => 2`: {ids[12], ids[11]}, `in_state => 'cancelled'`: {ids[7], ids[6]}, `with_key => 'later'`: ids[7:8],
 			fmt.Sprintf(`before => %d, max => 2`, ids[2]): {ids[1], ids[0]}, `in_state => 'dead'`: nil,
 		} {
@@ -133,6 +138,7 @@ func TestRuleHistoryIsExact(t *testing.T) {
 		without("what was withdrawn", patch{file: "keep_history.sql", old: "return posthaste.copy_withdrawn(p_slot, v_left) < v_left;", new: "return true;"}),
 		without("the copy", patch{file: "reclaim.sql", old: "if not posthaste.keep_history(v_slot) then", new: "if false then"}),
 		without("leaving out what lives on", patch{file: "copy_claim.sql", old: "where x.outcome in ('done', 'handed_out', 'cancelled') and", new: "where"}),
+		without("terms that were found later", patch{file: "copy_claim.sql", old: "coalesce(d.terms, o.terms) as all_terms", new: "d.terms as all_terms"}),
 		without("what is discarded", patch{file: "discard.sql", old: "from gone g join posthaste.queue_settings q on q.id = g.queue_id and q.retention is not null", new: "from gone g join posthaste.queue_settings q on false"}))
 }
 

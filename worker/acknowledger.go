@@ -199,7 +199,7 @@ func (a *acknowledger) call(ctx context.Context, batch []outcome) (results []pos
 	a.settlements = a.settlements[:0]
 	for i := range batch {
 		s := batch[i].Settlement
-		if s.Outcome == posthaste.Done && len(s.Receipt) == 0 {
+		if s.Outcome == posthaste.Done && len(s.Receipt) == 0 && len(s.Terms) == 0 {
 			s.Duration = 0 // a plain success has nothing to say: it is one bit
 		}
 		a.settlements = append(a.settlements, s)
@@ -266,10 +266,10 @@ func (a *acknowledger) closed(batch []outcome, last bool) {
 
 // mended is o without what the store may have disliked.
 func (a *acknowledger) mended(o *outcome, cause error) outcome {
-	a.rt.log.Error("the store refused an outcome for its content; recording it without its receipt",
+	a.rt.log.Error("the store refused an outcome for its content; recording it without its receipt and terms",
 		append(o.attrs(), slog.Any("error", cause))...)
 	m := *o
-	m.Receipt = nil
+	m.Receipt, m.Terms = nil, nil
 	if m.Outcome != posthaste.Done && m.Outcome != posthaste.Released {
 		m.Error = cut("(the store refused the original outcome: " + errorText(cause) + ") " + m.Error)
 	}

@@ -387,7 +387,7 @@ func (s *slot) putPart(r *run, p part, n int, took time.Duration, result func(i 
 		if o.cause != nil && stopped && o.Outcome != posthaste.Released && !o.once {
 			continue // interrupted, not failed: it runs again elsewhere
 		}
-		o.Receipt = answer.Receipt
+		o.Receipt, o.Terms = answer.Receipt, answer.Terms
 		if p.seg.sub.inOrder.Load() && d.Key != "" {
 			if o.Outcome == posthaste.Done {
 				// Its next one only when this is on record: a crash may not lose

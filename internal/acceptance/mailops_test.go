@@ -100,6 +100,71 @@ func TestEM4_MailsInError(t *testing.T) {
 	}
 }
 
+// A mail that was sent by SQL is found by its recipients like one that came over
+// HTTP, once the sink had it: sent, in error, and gone into the history; and it is
+// erased by them.
+func TestEM4_SQLMailsAreFoundByRecipient(t *testing.T) {
+	t.Parallel()
+	p := newPost(t, time.Minute)
+	conn := p.conn()
+	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Times: 1, Code: 550})
+	send := func(mail string) posthaste.MessageID {
+		t.Helper()
+		return posthaste.MessageID(one[int64](p.stage, conn, "select posthaste.send('emails', $1::jsonb)", mail))
+	}
+	refused := send(`{"from": "shop@example.com", "to": ["Ada <Ada@Example.com>"], "subject": "a", "text": "hi"}`)
+	if f := p.ends(refused); f.Status != email.StatusError {
+		t.Fatalf("the first mail is %s", f.Status)
+	}
+	sent := send(`{"from": "shop@example.com", "to": ["bob@example.com"], "bcc": ["ada@example.com"], "subject": "b", "text": "hi"}`)
+	if f := p.ends(sent); f.Status != email.StatusSent {
+		t.Fatalf("the second mail is %s", f.Status)
+	}
+	faulty := send(`{"from": "nobody", "to": ["ada@example.com", "no address\u0001"], "subject": "c", "text": "hi"}`)
+	if f := p.ends(faulty); f.Status != email.StatusError {
+		t.Fatalf("the third mail is %s", f.Status)
+	}
+	m := simple("ada@example.com")
+	m.Reference = "order-7"
+	named := p.send(m)
+	p.ends(named)
+	find := func(path string) (found []posthaste.MessageID) {
+		t.Helper()
+		var shown []struct{ ID posthaste.MessageID }
+		p.must(json.Unmarshal(p.api.want(200, "GET", path, "").body, &shown))
+		for _, s := range shown {
+			found = append(found, s.ID)
+		}
+		return found
+	}
+	for path, want := range map[string][]posthaste.MessageID{
+		"/v1/emails?recipient=Ada@example.com":                   {named, faulty, sent, refused},
+		"/v1/emails?recipient=ada@example.com&status=sent":       {named, sent},
+		"/v1/emails?recipient=bob@example.com":                   {sent},
+		"/v1/dead-letters?queue=emails&term=ada@example.com":     {faulty, refused},
+		"/v1/emails?recipient=ada@example.com&reference=order-7": {named},
+	} {
+		if got := find(path); !slices.Equal(got, want) {
+			t.Errorf("%s finds %v, want %v", path, got, want)
+		}
+	}
+	var erased []posthaste.MessageID
+	rows, _, err := p.engine.Erase(t.Context(), "privacy", "ada@example.com", 0)
+	p.must(err)
+	for _, r := range rows {
+		if r.Pending {
+			t.Errorf("mail %d is pending", r.MessageID)
+		}
+		erased = append(erased, r.MessageID)
+	}
+	if want := []posthaste.MessageID{named, faulty, sent, refused}; !slices.Equal(erased, want) {
+		t.Errorf("erased are %v, want %v", erased, want)
+	}
+	if got := find("/v1/emails?recipient=bob@example.com"); got != nil {
+		t.Errorf("after erasing %v are found", got)
+	}
+}
+
 // By business reference and by recipient a mail's whole story is found in under
 // 50 ms among very many (POSTHASTE_TEST_ROWS, 10 million in full), half of them
 // in the ring and half in the history.

@@ -411,6 +411,12 @@ func checkSettlement(s posthaste.Settlement) error {
 	if len(s.Receipt) > 0 && !json.Valid(s.Receipt) {
 		return posthaste.Invalidf("receipt", "the receipt is not valid JSON")
 	}
+	if len(s.Terms) > 1000 {
+		return posthaste.Invalidf("terms", "there are over 1,000 terms")
+	}
+	if err := (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check(); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -420,6 +426,9 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	d.q.info.InFlight--
 	e.flowed = true
 	now := time.Now()
+	if len(d.m.Terms) == 0 {
+		d.m.Terms = slices.Clone(s.Terms)
+	}
 	next := *d.entry
 	next.dueAt = now
 	o := d.q.options

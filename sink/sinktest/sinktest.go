@@ -100,6 +100,9 @@ func deliver(t *testing.T, f Fixture, ctx context.Context, batch ...posthaste.Ra
 		if r.Receipt != nil && !json.Valid(r.Receipt) {
 			t.Errorf("result %d: the receipt is no JSON: %q", i, r.Receipt)
 		}
+		if err := (&posthaste.Message{Queue: "any", Terms: r.Terms}).Check(); err != nil || len(r.Terms) > 1000 {
+			t.Errorf("result %d: %d terms that no message may have: %v", i, len(r.Terms), err)
+		}
 	}
 	return results
 }

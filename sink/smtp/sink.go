@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"mime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 )
+
+// maxTerms bounds the terms of a message.
+const maxTerms = 1000
 
 // Sink delivers mails to an SMTP server. It implements [posthaste.Sink].
 type Sink struct {
@@ -72,11 +77,11 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 func (s *Sink) deliver(ctx context.Context, d *posthaste.RawDelivery) posthaste.SinkResult {
 	e, err := read(d)
 	if err != nil {
-		return posthaste.SinkResult{Err: posthaste.Permanent(err)}
+		return posthaste.SinkResult{Err: posthaste.Permanent(err), Terms: terms(e)}
 	}
 	content, err := e.Compose(d.MessageID, d.CreatedAt)
 	if err != nil {
-		return posthaste.SinkResult{Err: posthaste.Permanent(err)}
+		return posthaste.SinkResult{Err: posthaste.Permanent(err), Terms: terms(e)}
 	}
 	a := &attempt{
 		sink: s, number: d.Attempt, mail: e, content: content, from: sender(e), all: e.Recipients(),
@@ -95,13 +100,25 @@ func (s *Sink) deliver(ctx context.Context, d *posthaste.RawDelivery) posthaste.
 	if err != nil {
 		// Cannot be: all of its text is valid. Without a receipt accepted
 		// recipients would be forgotten, so this is told rather than hidden.
-		return posthaste.SinkResult{Err: posthaste.Permanent(fmt.Errorf("the receipt cannot be encoded: %w", err))}
+		return posthaste.SinkResult{Err: posthaste.Permanent(fmt.Errorf("the receipt cannot be encoded: %w", err)), Terms: terms(e)}
 	}
-	return posthaste.SinkResult{Err: a.conclusion(), Receipt: receipt}
+	return posthaste.SinkResult{Err: a.conclusion(), Receipt: receipt, Terms: terms(e)}
+}
+
+// terms are the recipients, by whom a mail that was sent by SQL is not found
+// otherwise. Of one that is no mail there are none, and of one with faults they
+// may be no addresses: whatever cannot be a term is left out.
+func terms(e *email.Email) []string {
+	if e == nil {
+		return nil
+	}
+	found := slices.DeleteFunc(e.Terms(), func(t string) bool { return strings.ContainsRune(t, 0) || !utf8.ValidString(t) })
+	return found[:min(len(found), maxTerms)]
 }
 
 // read decodes and checks the mail of a delivery. It may have been sent by
-// SQL, where nobody checked it.
+// SQL, where nobody checked it. With an error the mail is there as far as it
+// could be decoded.
 func read(d *posthaste.RawDelivery) (*email.Email, error) {
 	if d.ContentType != "" {
 		media, _, err := mime.ParseMediaType(d.ContentType)
@@ -114,13 +131,13 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 		return nil, err
 	}
 	if err := e.Validate(); err != nil {
-		return nil, err
+		return e, err
 	}
 	// A message is held back by its own send_at. In the payload alone it
 	// would be ignored; whoever wrote it there shall know.
 	early := e.SendAt.Truncate(time.Millisecond).After(d.DueAt) && e.SendAt.After(d.CreatedAt)
 	if early && d.Attempt == 1 && len(d.Story) == 0 {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "send_at",
+		return e, &posthaste.Error{Code: posthaste.Invalid, Field: "send_at",
 			Message: "send_at is in the mail, but the message was not held back for it",
 			Hint:    "give it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
 	}

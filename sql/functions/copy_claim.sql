@@ -23,10 +23,10 @@ begin
                                  content_type, key, kind, reference, headers, terms, attempts, payload)
   select v_part, (c.reader >> 10) & 1023, q.id, x.message_id, x.created_at, x.ended, x.ended + q.retention, e.at, x.outcome,
          x.content_type, case when e.at is null then x.key end, x.kind, case when e.at is null then x.reference end,
-         case when e.at is null then x.headers end, case when e.at is null then x.terms end,
+         case when e.at is null then x.headers end, case when e.at is null then x.all_terms end,
          case when e.at is null then x.attempts else posthaste.bare_story(x.attempts) end, case when e.at is null and q.retain_payload then x.payload end
     from (
-      select d.*, coalesce(o.outcome, v_usual) as outcome, coalesce(o.at, t.at) as ended,
+      select d.*, coalesce(d.terms, o.terms) as all_terms, coalesce(o.outcome, v_usual) as outcome, coalesce(o.at, t.at) as ended,
              coalesce(d.story, '[]') || (jsonb_strip_nulls(jsonb_build_object('attempt', d.attempt, 'outcome', coalesce(o.outcome, v_usual), 'worker', v_worker,
                'claimed_at', c.at, 'ended_at', coalesce(o.at, t.at), 'duration_ms', coalesce(o.duration, t.duration), 'error', o.error))
                -- Not stripped: a receipt may hold nulls of its own.

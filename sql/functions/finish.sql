@@ -4,7 +4,8 @@
 -- Arguments: the claim; parallel arrays of places, outcomes wanted ('done' with
 -- a receipt, 'retried', 'dead', 'lost', 'released'), error texts, waits in
 -- seconds (null: the queue's backoff, and none where released), receipts,
--- durations in milliseconds.
+-- durations in milliseconds, terms found for messages that were sent without any
+-- (arrays of strings, null for none).
 -- Returns: place, what it became, when the next attempt may start.
 -- A failed or lost message is dead once failures and losses while alone reach
 -- max_attempts. A released one keeps its attempt.
@@ -12,7 +13,7 @@
 -- back by a claim.
 -- Inserts: outcomes, entries, dead_letter_entries, parked. Reads: claims, entries, queue_settings.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
-  p_waits double precision[], p_receipts jsonb[], p_durations real[])
+  p_waits double precision[], p_receipts jsonb[], p_durations real[], p_terms jsonb[] default null)
 returns table (place int, outcome text, due_at timestamptz)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -28,11 +29,11 @@ begin
   select * into q from posthaste.queue_settings where id = v_queue;
   return query
     with asked as (
-      select u.place, u.wanted, u.error, u.wait, u.receipt, u.duration
-        from unnest(p_places, p_outcomes, p_errors, p_waits, p_receipts, p_durations) u (place, wanted, error, wait, receipt, duration)
+      select u.place, u.wanted, u.error, u.wait, u.receipt, u.duration, case when u.found is not null then array(select jsonb_array_elements_text(u.found)) end as found
+        from unnest(p_places, p_outcomes, p_errors, p_waits, p_receipts, p_durations, p_terms) u (place, wanted, error, wait, receipt, duration, found)
     ), counted as (
       select a.*, d.pos, d.message_id, d.created_at, d.attempt, d.content_type, d.key, d.kind, d.reference, d.headers,
-             d.terms, d.trace, d.story, d.payload, d.ord,
+             coalesce(d.terms, a.found) as terms, d.terms is null as unnamed, d.trace, d.story, d.payload, d.ord,
              d.failures + (a.wanted in ('retried', 'dead'))::int as failures,
              d.losses + (a.wanted = 'lost')::int as losses,
              d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone
@@ -60,9 +61,11 @@ begin
              end as story_now
         from decided y
     ), outcome_rows as (
-      insert into posthaste.outcomes (slot, claim, place, attempt, pos, message_id, reader, at, worker, duration, due_at, outcome, error, receipt)
+      insert into posthaste.outcomes (slot, claim, place, attempt, pos, message_id, reader, at, worker, duration, due_at, outcome, error, receipt, terms)
       select c.slot, c.id, z.place, z.attempt, z.pos, z.message_id, c.reader, v_now, c.holder, z.duration,
-             case when z.became in ('retried', 'lost', 'released') then z.next end, z.became, z.error, z.receipt
+             case when z.became in ('retried', 'lost', 'released') then z.next end, z.became, z.error, z.receipt,
+             -- Where the message lives on, its next entry has them.
+             case when z.unnamed and z.became in ('done', 'dead') then z.terms end
         from told z
     ), again as (
       insert into posthaste.entries (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,

@@ -82,7 +82,7 @@ begin
       select z.claim, p.pos, p.place
         from (select distinct a.claim from a where a.claim is not null) z cross join lateral posthaste.places_of(z.claim) p
     ), told as (
-      select a.*, p.place, c.at as claimed_at, c.holder, t.at as settled_at, t.duration, o.outcome, o.at as ended_at, o.duration as took, o.error, o.receipt,
+      select a.*, p.place, c.at as claimed_at, c.holder, t.at as settled_at, t.duration, o.outcome, o.at as ended_at, o.duration as took, o.error, o.receipt, coalesce(a.terms, o.terms) as all_terms,
              case when a.claim is null then a.state when t.at is null then 'running'
                   else coalesce(o.outcome, case when q.mode = 'at_most_once' then 'handed_out' else 'done' end) end as now, k.action
         from a
@@ -102,7 +102,7 @@ begin
            order by k.id desc limit 1) k on o.outcome = 'dead'
     )
     select row(w.message_id, w.pos, w.xid, w.queue_id, w.lane, w.created_at, w.due_at, w.for_subscription, w.attempt, w.failures, w.losses,
-               w.content_type, w.key, w.kind, w.reference, w.headers, w.terms, w.old_story)::posthaste.head,
+               w.content_type, w.key, w.kind, w.reference, w.headers, w.all_terms, w.old_story)::posthaste.head,
            w.number, w.name, case when w.action = 'discard' then 'discarded' else w.now end,
            case when w.now in ('scheduled', 'retrying') and w.due_at > v_now then w.due_at end,
            case when w.claim is null then w.story

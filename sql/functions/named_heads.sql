@@ -4,7 +4,7 @@
 -- Slot by slot from the newest, until enough messages are found of which no
 -- older slot can hold a newer one. By reference it reads what it returns, and at
 -- most 10,000 retries a slot; by term all of a slot that bear the term.
--- Reads: slots, positions, entries, dead_letter_entries, parked.
+-- Reads: slots, positions, entries, outcomes, dead_letter_entries, parked.
 create or replace function posthaste.named_heads(p_queues int[], p_reference text, p_term text, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
@@ -53,6 +53,15 @@ begin
         select posthaste.head_of(e) from (
           select * from posthaste.entries e where ((e.pos >> 22) & 15) = v_epoch & 15 and e.terms @> array[p_term] offset 0) e
          where e.queue_id = any (p_queues) and coalesce(e.message_id, e.pos) < v_before);
+      -- Those whose terms were found by whoever handled them. Their entries lie in
+      -- this slot or an older one.
+      v_ids := array(
+        select o.pos from (select * from posthaste.outcomes o where o.slot = v_epoch & 15 and o.terms @> array[p_term] offset 0) o
+         where (o.reader >> 20)::int = any (p_queues) and o.message_id < v_before
+         order by o.message_id desc limit p_max);
+      v_heads := v_heads || array(
+        select posthaste.head_of(e) from (select distinct x as pos from unnest(v_ids) x) i
+          join posthaste.entries e on ((e.pos >> 22) & 15) = (i.pos >> 22) & 15 and e.pos = i.pos);
     end if;
     select array_agg(x.h), min(x.id), max(x.rank) into v_heads, v_lowest, v_found
       from (select (u.h).message_id as id, u.h, dense_rank() over (order by (u.h).message_id desc) as rank

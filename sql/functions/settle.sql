@@ -3,7 +3,8 @@
 -- plainly done; then, in parallel arrays ascending by delivery id, deliveries
 -- with something to say: id, outcome ('done', 'retried', 'dead', 'released'),
 -- error, wait in seconds or null, receipt as JSON text, duration in ms. strict:
--- raise instead of answering false.
+-- raise instead of answering false. terms, in parallel too or left out: arrays of
+-- words to find each message by, as JSON text, taken where it was sent without.
 -- Returns: rows for the second kind, and for plainly done ones only where
 -- refused: delivery id, whether it was settled, what it became, when the next
 -- attempt may start, why its content was refused (nothing was recorded then).
@@ -13,7 +14,8 @@
 -- settles in ascending order of (claim, part). For what came too late, readers.
 create or replace function posthaste.settle(p_claims bigint[], p_done bit varying[],
   p_deliveries bigint[] default '{}', p_outcomes text[] default '{}', p_errors text[] default '{}', p_waits double precision[] default '{}',
-  p_receipts text[] default '{}', p_durations real[] default '{}', p_strict boolean default false)
+  p_receipts text[] default '{}', p_durations real[] default '{}', p_strict boolean default false,
+  p_terms text[] default '{}')
 returns table (delivery_id bigint, settled boolean, outcome text, due_at timestamptz, refused text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
@@ -30,6 +32,10 @@ declare
   v_fresh bit varying;
   v_place int;
   v_receipts jsonb[];
+  v_terms jsonb[];
+  v_receipt jsonb;
+  v_found jsonb;
+  v_fault text;
   v_places int[];
   v_index int[];
   v_late posthaste.claims[] := '{}';
@@ -80,19 +86,25 @@ begin
     v_places := '{}';
     v_index := '{}';
     v_receipts := '{}';
+    v_terms := '{}';
     for i in v_from..v_to - 1 loop
       v_place := p_deliveries[i] & 4095;
       if v_place >= c.places or get_bit(v_wanted, v_place) = 1 then
         return query select p_deliveries[i], false, null::text, null::timestamptz, null::text;
         continue;
       end if;
+      -- A bad value is refused alone; its neighbours are settled.
       begin
-        v_receipts := v_receipts || array[p_receipts[i]::jsonb];
-      exception when data_exception or syntax_error then
-        -- A bad value is refused alone; its neighbours are settled.
-        return query select p_deliveries[i], false, null::text, null::timestamptz, 'receipt is not valid JSON: ' || sqlerrm;
+        v_fault := 'receipt is not valid JSON';
+        v_receipt := p_receipts[i]::jsonb;
+        v_fault := 'terms must be an array of at most 1,000 strings of at most 255 bytes';
+        v_found := case when p_terms[i] is not null then posthaste.found_terms(p_terms[i]) end;
+      exception when data_exception or syntax_error or sqlstate 'PH400' then
+        return query select p_deliveries[i], false, null::text, null::timestamptz, v_fault || ': ' || sqlerrm;
         continue;
       end;
+      v_receipts := v_receipts || array[v_receipt];
+      v_terms := v_terms || array[v_found];
       v_wanted := set_bit(v_wanted, v_place, 1);
       v_places := v_places || v_place;
       v_index := v_index || i;
@@ -122,10 +134,11 @@ begin
         with mine as (
           select array_agg(v_places[i] order by i) as places, array_agg(p_outcomes[v_index[i]] order by i) as outcomes,
                  array_agg(left(p_errors[v_index[i]], 4000) order by i) as errors, array_agg(p_waits[v_index[i]] order by i) as waits,
-                 array_agg(v_receipts[i] order by i) as receipts, array_agg(p_durations[v_index[i]] order by i) as durations
+                 array_agg(v_receipts[i] order by i) as receipts, array_agg(p_durations[v_index[i]] order by i) as durations,
+                 array_agg(v_terms[i] order by i) as terms
             from generate_subscripts(v_places, 1) i where get_bit(v_fresh, v_places[i]) = 1)
         select c.id * 4096 + f.place, true, f.outcome, f.due_at, null::text
-          from mine m cross join lateral posthaste.finish(c, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations) f
+          from mine m cross join lateral posthaste.finish(c, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations, m.terms) f
          where m.places is not null;
     end if;
     if p_strict and v_fresh <> v_wanted then

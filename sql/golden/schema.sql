@@ -552,8 +552,10 @@ partitioned table outcomes partition by LIST (slot)
   outcome text not null
   error text
   receipt jsonb
+  terms text[]
   constraint outcomes_pkey PRIMARY KEY (slot, claim, place)
   index INDEX outcomes_message ON ONLY posthaste.outcomes USING btree (message_id)
+  index INDEX outcomes_terms ON ONLY posthaste.outcomes USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL)
   index INDEX outcomes_xid ON ONLY posthaste.outcomes USING btree (xid)
   index UNIQUE INDEX outcomes_pkey ON ONLY posthaste.outcomes USING btree (slot, claim, place)
 leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
@@ -572,8 +574,10 @@ leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off
   outcome text not null -- 16
   error text -- 16
   receipt jsonb -- 16
+  terms text[] -- 16
   constraint outcomes_N_pkey PRIMARY KEY (slot, claim, place) -- 16
   index INDEX outcomes_N_message_id_idx ON posthaste.outcomes_N USING btree (message_id) -- 16
+  index INDEX outcomes_N_terms_idx ON posthaste.outcomes_N USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL) -- 16
   index INDEX outcomes_N_xid_idx ON posthaste.outcomes_N USING btree (xid) -- 16
   index UNIQUE INDEX outcomes_N_pkey ON posthaste.outcomes_N USING btree (slot, claim, place) -- 16
 table parked
@@ -923,7 +927,7 @@ function find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamp w
 function find_delivery(p_queue integer, p_lane integer, p_xid xid8, p_pos bigint, p_due_at timestamp with time zone, p_for_subscription integer, p_subscription integer, OUT fate text, OUT claim bigint, OUT place integer) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function find_queue(p_queue text) returns integer language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision, OUT width integer, OUT at_most_once boolean) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[], p_terms jsonb[] DEFAULT NULL::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -932,6 +936,7 @@ function forget_erased() returns void language plpgsql volatile cost 100 set sea
 function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function forget_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_limits() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function found_terms(p_terms text) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function free_number(p_queue integer) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
@@ -1045,7 +1050,7 @@ function send_many(queue text, messages jsonb, options jsonb DEFAULT '{}'::jsonb
 function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
 function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_wait double precision, p_strict boolean) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function sift_from_here(p_reader bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1167,7 +1172,7 @@ grant EXECUTE on function find_claim(bigint,xid8,bigint,timestamp with time zone
 grant EXECUTE on function find_delivery(integer,integer,xid8,bigint,timestamp with time zone,integer,integer) to posthaste_admin
 grant EXECUTE on function find_queue(text) to posthaste_admin
 grant EXECUTE on function find_subscription(text,text) to posthaste_admin
-grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[]) to posthaste_admin
+grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[],jsonb[]) to posthaste_admin
 grant EXECUTE on function first_priority(integer,integer) to posthaste_admin
 grant EXECUTE on function first_snapshot() to posthaste_admin
 grant EXECUTE on function forget_buckets() to posthaste_admin
@@ -1176,6 +1181,7 @@ grant EXECUTE on function forget_erased() to posthaste_admin
 grant EXECUTE on function forget_history() to posthaste_admin
 grant EXECUTE on function forget_keys() to posthaste_admin
 grant EXECUTE on function forget_limits() to posthaste_admin
+grant EXECUTE on function found_terms(text) to posthaste_admin
 grant EXECUTE on function free_number(integer) to posthaste_admin
 grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
@@ -1303,8 +1309,8 @@ grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,do
 grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_sender
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_sender
-grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean) to posthaste_admin
-grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean) to posthaste_receiver
+grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_admin
+grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_receiver
 grant EXECUTE on function settle_claim(claims,bit varying,bit varying,real) to posthaste_admin
 grant EXECUTE on function settle_singles(bigint[],text,jsonb,text,double precision,boolean) to posthaste_admin
 grant EXECUTE on function sift_from_here(bigint) to posthaste_admin
