@@ -23,6 +23,8 @@ type Capabilities struct {
 	NoCron bool
 	// NoLimits: queues have no limits and do not look at keys.
 	NoLimits bool
+	// NoOrder: there are no ordered queues.
+	NoOrder bool
 }
 
 // Run runs the whole suite. open returns an empty engine (or one whose queues
@@ -34,7 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) posthaste.Engine) {
 
 // RunWith is [Run] for an engine that does not do everything.
 func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.Engine) {
-	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, limiting} {
+	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, limiting, ordering} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -49,6 +51,9 @@ func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.E
 				}
 				if c.needsLimits && can.NoLimits {
 					t.Skip("the engine declares that queues have no limits")
+				}
+				if c.needsOrder && can.NoOrder {
+					t.Skip("the engine declares that it has no ordered queues")
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 				t.Cleanup(cancel)
@@ -66,6 +71,7 @@ type test struct {
 	// needsSubscriptions: it needs more than one of a queue.
 	needsSubscriptions bool
 	needsLimits        bool
+	needsOrder         bool
 }
 
 // suite is one test's engine with the steps that tests share.

@@ -18,6 +18,10 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	if o.Fair || o.Limits != (posthaste.QueueLimits{}) {
 		return unlimited("limits")
 	}
+	if o.Ordered || o.StopOnDead {
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "ordered", Message: "the engine in memory has no ordered queues",
+			Hint: "test these on a database: posthastetest.Database"}
+	}
 	if o.Mode == posthaste.AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0) {
 		return posthaste.Invalidf("max_attempts", "a queue that hands out at most once never tries again")
 	}
