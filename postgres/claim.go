@@ -141,7 +141,10 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		bound{statement: &lookStatement, params: [][]byte{int8Param(int64(beat.Worker)), arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
 	if err != nil && beaten {
 		// The beat is committed: the worker lives. The next one looks again.
-		e.log.Warn("a worker's look at its queues failed", "worker", beat.Worker, "error", err)
+		// Of a worker that ends, nothing failed.
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			e.log.Warn("a worker's look at its queues failed", "worker", beat.Worker, "error", err)
+		}
 		return posthaste.HeartbeatReply{}, nil
 	}
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]

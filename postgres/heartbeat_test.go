@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +21,8 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	url := testpg.New(t)
-	e, err := postgres.Open(ctx, url)
+	said := &lines{}
+	e, err := postgres.Open(ctx, url, postgres.Logger(slog.New(slog.NewTextHandler(said, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +74,44 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	if _, err := e.Heartbeat(short, posthaste.Heartbeat{Worker: worker, Queues: []posthaste.QueueRef{{Queue: "q"}}}); err != nil {
 		t.Errorf("the beat was committed, and its answer is %v", err)
 	}
+	warned := said.n.Load()
+	if warned == 0 {
+		t.Error("a look that took too long is not told")
+	}
+	// That of a worker that ends is given up, too, and nobody needs to hear of it.
+	if err := conn.QueryRow(ctx, `select heartbeat_at from posthaste.registrations where id = $1`, int64(worker)).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	ending, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		_, err := e.Heartbeat(ending, posthaste.Heartbeat{Worker: worker, Queues: []posthaste.QueueRef{{Queue: "q"}}})
+		answered <- err
+	}()
+	// Long enough for the answer to the beat to be read, which nothing shows.
+	for began := time.Now(); time.Since(began) < 100*time.Millisecond; time.Sleep(2 * time.Millisecond) {
+		var alive bool
+		if err := conn.QueryRow(ctx, `select heartbeat_at > $2 from posthaste.registrations where id = $1`, int64(worker), before).Scan(&alive); err != nil {
+			t.Fatal(err)
+		}
+		if !alive {
+			began = time.Now()
+		}
+	}
+	end()
+	<-answered
+	if said.n.Load() > warned {
+		t.Error("a worker that ends is told as one whose look failed")
+	}
 	if _, err := conn.Exec(ctx, `rollback`); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// lines counts what is logged.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
 }

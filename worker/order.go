@@ -125,7 +125,9 @@ func (h *holdings) ended(seg *segment, key string) {
 }
 
 // unfinished says that a message of an ordered queue is not done. Those that wait
-// behind it are to be handed back, for it comes first when it comes again.
+// behind it are to be handed back, for it comes first when it comes again. The key
+// opens when the store knows of all of them: of a message that is dead it may know
+// earlier than of these, and would hand out what comes after them.
 func (h *holdings) unfinished(seg *segment, key string) (back []outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +140,10 @@ func (h *holdings) unfinished(seg *segment, key string) (back []outcome) {
 	q.close()
 	for _, w := range q.waiting {
 		o.forget(w)
-		back = append(back, released(w, &w.items[0]))
+		behind := released(w, &w.items[0])
+		behind.key = key
+		back = append(back, behind)
+		q.close()
 	}
 	q.waiting = nil
 	return back

@@ -49,3 +49,48 @@ func TestKeyStaysClosedUntilWhatCameEarlyIsHandedBack(t *testing.T) {
 		t.Error("the key stays closed")
 	}
 }
+
+// A message is dead, which lets its key go on, and the store's answer to that comes
+// before those that wait behind it are recorded as handed back: what is claimed
+// meanwhile comes after them, and must not run before.
+func TestKeyStaysClosedUntilThoseBehindAreHandedBack(t *testing.T) {
+	t.Parallel()
+	sub := &subscription{}
+	sub.ready()
+	h := newHoldings([]*subscription{sub})
+	h.register(1)
+	claim := func(ids ...posthaste.DeliveryID) (back []outcome) {
+		t.Helper()
+		var items []posthaste.RawDelivery
+		for _, id := range ids {
+			items = append(items, posthaste.RawDelivery{ID: id, Key: "k"})
+		}
+		kept, back := h.finishOrdered(h.begin(), sub, 1, 1000, items)
+		if !kept {
+			t.Fatal("the registration is lost")
+		}
+		return back
+	}
+	if back := claim(1, 2, 3); len(back) > 0 {
+		t.Fatal("the first are handed back")
+	}
+	first, _, _ := sub.take(1)
+	behind := h.unfinished(first, "k")
+	if len(behind) != 2 {
+		t.Fatalf("%d are handed back, want the 2 behind it", len(behind))
+	}
+	h.restart(first, "k") // the store knows that it is dead
+	early := claim(4)
+	if len(early) != 1 {
+		t.Fatal("what was sent after those that are handed back runs before them")
+	}
+	for _, o := range append(behind, early...) {
+		if o.Outcome != posthaste.Released || o.key != "k" {
+			t.Errorf("handed back as %+v", o)
+		}
+		h.restart(o.seg, o.key)
+	}
+	if back := claim(5); len(back) > 0 {
+		t.Error("the key stays closed")
+	}
+}
