@@ -177,6 +177,16 @@ func TestParkedOutlivesItsSlot(t *testing.T) {
 	same(t, "its payload", list[string](s, `select convert_from(payload, 'UTF8') from posthaste.message($1)`, ids[1]), "2")
 	same(t, "by reference", list[int64](s, `select message_id from posthaste.list_messages(with_reference => 'r') order by 1`), ids...)
 	same(t, "by term", list[int64](s, `select message_id from posthaste.list_messages(with_term => 't') order by 1`), ids...)
+	newest := []int64{ids[3], ids[2], ids[1], ids[0]}
+	for search, want := range map[string][]int64{
+		`'q', with_key => 'a'`: newest, `with_key => 'a'`: newest, `'q'`: newest, ``: newest, `in_state => 'ready'`: newest[:3], `in_state => 'retrying', with_key => 'a'`: newest[3:],
+		`max => 2`: newest[:2], `with_key => 'a', max => 2`: newest[:2], fmt.Sprintf(`before => %d`, ids[2]): newest[2:], fmt.Sprintf(`with_key => 'a', before => %d, max => 1`, ids[2]): newest[2:3],
+		`with_key => 'b'`: nil, `in_state => 'done'`: nil,
+	} {
+		same(t, "listed by "+search, list[int64](s, `select message_id from posthaste.list_messages(`+search+`) where message_id > 0`), want...)
+	}
+	same(t, "in the view", list[string](s, `select convert_from(payload, 'UTF8') || ' ' || subscription || ' ' || state from posthaste.messages where queue = 'q' and reference = 'r' and terms @> array['t'] and key = 'a' order by message_id`),
+		"1 default retrying", "2 default ready", "3 default ready", "4 default ready")
 	same(t, "erasing", list[string](s, `select outcome from posthaste.erase('t')`), "pending", "pending", "pending", "pending")
 	same(t, "cancelled", s.cancelled(ids[0]), "default: cancelled")
 	same(t, "received afterwards", s.drain("default"), ids[1:]...)

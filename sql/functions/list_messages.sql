@@ -67,9 +67,16 @@ begin
       select * into v from posthaste.dead_found(row(case when v_queue is not null then v_queues[1] end, null, null, v_key, null, null, null, null, null)::posthaste.dead_filter, null, v_before, v_page);
       v_heads := v_heads || array(select h from posthaste.dead_heads(v.message_ids) h);
       v_bottom := greatest(v_bottom, case when cardinality(v.message_ids) = v_page then v.message_ids[v_page] end);
+      -- So it may have those that are parked.
+      v_more := posthaste.parked_older(v_queues, v_key, v_before, v_page);
+      v_heads := v_heads || array(select h from posthaste.parked_heads(v_more) h);
+      v_bottom := greatest(v_bottom, v_more[v_page]);
       v_cut := v_bottom is not null;
     else
       v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
+      v_more := posthaste.parked_older(v_queues, null, v_before, v_page);
+      v_heads := v_heads || array(select h from posthaste.parked_heads(v_more) h);
+      v_bottom := greatest(v_bottom, v_more[v_page]);
     end if;
     v_ids := array(select distinct x.message_id from unnest(v_heads) x order by 1 desc);
     if cardinality(v_ids) >= v_page then

@@ -11,6 +11,6 @@ begin
     from posthaste.message_rows(
            array(select posthaste.head_of(e) from posthaste.entries e
                   where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-           || array(select h from posthaste.later_heads(array[p_id]) h), array[p_id]) m
+           || array(select h from posthaste.later_heads(array[p_id]) h) || array(select h from posthaste.parked_heads(array[p_id]) h), array[p_id]) m
    where m.subscription = p_subscription;
 end $$;

@@ -1,5 +1,5 @@
--- posthaste.messages: every message whose first entry is in the log, and those of
--- the history; one row for each subscription, in no order. Ask for a few: by
+-- posthaste.messages: every message whose first entry is in the log, those that are
+-- parked, and those of the history; one row for each subscription, in no order. Ask for a few: by
 -- message_id, by queue and reference, by terms @> array['…'], or with limit alone.
 -- state, due_at and attempts are worked out per row that is shown, so a condition
 -- on state reads all of it: posthaste.list_messages pages through that, newest
@@ -22,6 +22,11 @@ select m.message_id, q.name as queue, s.name as subscription,
     select h.message_id, h.queue_id, h.subscription, null, null, h.key, h.kind, h.headers, h.reference, h.terms, h.content_type, h.payload, h.created_at, h.erased_at, null, true
       from posthaste.history h
      where h.expires_at > clock_timestamp() and not exists (select from posthaste.slots s where s.live and s.epoch = h.message_id >> 22)
+    union all
+    select p.message_id, (p.subscriber >> 10)::int, (p.subscriber & 1023)::smallint, null, null, nullif(p.key, ''), p.kind, p.headers, p.reference, p.terms, p.content_type,
+           p.payload, p.created_at, null, null, true
+      from posthaste.parked p
+     where not exists (select from posthaste.slots s where s.live and s.epoch = p.message_id >> 22)
   ) m
   join posthaste.queue_settings q on q.id = m.queue_id and q.dropped_at is null
   join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null and (m.subscription is null or m.subscription = s.number)
