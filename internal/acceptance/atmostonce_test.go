@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,27 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/worker"
 )
+
+// An ordered queue cannot hand out at most once, for it would never learn when a
+// message has ended and the next of its key may start: refused everywhere, and
+// nothing is made.
+func TestDS6_OrderedIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	err := s.engine.QueueCreate(s.ctx, "both", posthaste.QueueOptions{Ordered: true, Mode: posthaste.AtMostOnce})
+	if posthaste.CodeOf(err) != posthaste.Invalid || !strings.Contains(err.Error(), "at most once") {
+		t.Errorf("Go was answered by %v", err)
+	}
+	if _, err := s.conn().Exec(s.ctx, `select posthaste.create_queue('both', '{"ordered": true, "mode": "at_most_once"}')`); err == nil {
+		t.Error("SQL took it")
+	}
+	s.http().want(400, "PUT", "/v1/queues/both", `{"ordered":true,"mode":"at_most_once"}`)
+	queues, err := s.engine.Queues(s.ctx)
+	s.must(err)
+	if len(queues) != 0 {
+		t.Errorf("there are %d queues", len(queues))
+	}
+}
 
 // At most once: workers are killed with some in flight. Executed and lost ones
 // are all, no more are lost than were in flight, and none runs twice.

@@ -194,22 +194,38 @@ func halfRollBack(s *stage, o posthaste.QueueOptions, begin func(context.Context
 // First in first out for one reader.
 func TestDS3_FirstInFirstOut(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	q := s.queue(posthaste.QueueOptions{})
-	var ids []posthaste.MessageID
-	for range 300 {
-		ids = append(ids, s.send(q, 1)...)
-	}
-	r := s.recorder()
-	s.work(q, r, worker.Config{}, nothing, worker.Concurrency(1))
-	for range 100 {
-		ids = append(ids, s.send(q, 1)...)
-	}
-	ids = append(ids, s.send(q, 600)...)
-	s.recorded(r, history.Handled, len(ids))
-	events := s.history()
-	s.must(history.Exactly(ids, events))
-	s.must(history.Merge(history.InOrder(ids, events)))
+	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+		s := newStage(t)
+		q := s.queue(o)
+		send := func(n int) []posthaste.MessageID { return s.send(q, n) }
+		many := 1
+		if o.Ordered { // of one key, with many at a time
+			many = 16
+			send = func(n int) []posthaste.MessageID {
+				batch := make([]posthaste.Message, n)
+				for i := range batch {
+					batch[i] = posthaste.Message{Queue: q, Payload: i, Key: "all"}
+				}
+				ids, err := s.client.Send(s.ctx, batch...)
+				s.must(err)
+				return ids
+			}
+		}
+		var ids []posthaste.MessageID
+		for range 300 {
+			ids = append(ids, send(1)...)
+		}
+		r := s.recorder()
+		s.work(q, r, worker.Config{}, nothing, worker.Concurrency(many))
+		for range 100 {
+			ids = append(ids, send(1)...)
+		}
+		ids = append(ids, send(600)...)
+		s.recorded(r, history.Handled, len(ids))
+		events := s.history()
+		s.must(history.Exactly(ids, events))
+		s.must(history.Merge(history.InOrder(ids, events)))
+	})
 }
 
 // A batch of 2 out of 3 gives 2 and then 1, in order, and SQL's receive does
