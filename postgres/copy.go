@@ -15,12 +15,18 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-const copySQL = "copy posthaste.entries (pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload) from stdin (format binary)"
+// copySQL and copyOrdSQL differ in ord, which only rows of keyed queues have.
+const (
+	copySQL    = "copy posthaste.entries (pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload) from stdin (format binary)"
+	copyOrdSQL = "copy posthaste.entries (ord, pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload) from stdin (format binary)"
+)
 
+// Without the right to write ord keys are of no use.
 var copyBegin = statement{
 	name: "posthaste_copy_begin",
-	sql:  "select queue_id, lanes, positions, step from posthaste.copy_begin($1, $2, $3, $4, $5)",
-	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.BoolOID, pgtype.Int4OID},
+	sql: "select queue_id, lanes, positions, step, ord, key_lanes from posthaste.copy_begin($1, $2, $3, $4, $5," +
+		" case when $6::text[] is not null and has_column_privilege('posthaste.entries', 'ord', 'insert') then $6 end)",
+	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.BoolOID, pgtype.Int4OID, pgtype.TextArrayOID},
 }
 
 var begin = statement{name: "posthaste_begin", sql: "begin"}
@@ -51,26 +57,32 @@ func (e *Engine) copyIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]post
 }
 
 func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own bool) ([]posthaste.MessageID, error) {
+	queue := rows[0].Queue
 	longest, wake, priority := 0, false, 0
 	for i := range rows {
 		longest = max(longest, len(rows[i].body))
 		priority = max(priority, rows[i].Priority)
 		wake = wake || !rows[i].NoWake
 	}
-	var queue int
-	var lanes copyLanes
-	var positions []int64
-	calls := []bound{{statement: &copyBegin, params: [][]byte{textParam(rows[0].Queue), int4Param(int32(len(rows))),
-		int4Param(int32(min(longest, math.MaxInt32))), boolParam(wake), int4Param(int32(priority))}}}
+	var keys []byte
+	if _, keyed := e.keyed.Load(queue); keyed {
+		keys = keysParam(rows)
+	}
+	var p copyPlaces
+	calls := []bound{{statement: &copyBegin, params: [][]byte{textParam(queue), int4Param(int32(len(rows))),
+		int4Param(int32(min(longest, math.MaxInt32))), boolParam(wake), int4Param(int32(priority)), keys}}}
 	if own {
 		calls = []bound{{statement: &begin, joined: true}, calls[0]}
 	}
 	err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
-		queue, lanes, positions = readInt4(values[0]), copyLanes{readInt4(values[1]), readInt4(values[3])}, readInt8Array(values[2])
+		p = copyPlaces{queue: uint32(readInt4(values[0])), width: readInt4(values[1]), positions: readInt8Array(values[2]), step: readInt4(values[3]),
+			ord: values[4] != nil, order: uint64(readInt8(values[4])), lanes: readInt2Array(values[5])}
 		return nil
 	}, calls...)
-	if err == nil && lanes.width == 0 {
-		// The queue looks at keys: the function that takes arrays puts its messages in order.
+	if err == nil {
+		e.noteKeyed(queue, p.width == 0 || p.ord)
+	}
+	if err == nil && p.width == 0 {
 		ids, err := e.sendArrays(ctx, conn, rows)
 		if own {
 			if err == nil {
@@ -81,8 +93,8 @@ func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own b
 		}
 		return ids, err
 	}
-	if err == nil && len(positions) != len(rows) {
-		err = fmt.Errorf("posthaste.copy_begin answered %d positions for %d messages", len(positions), len(rows))
+	if err == nil && (len(p.positions) != len(rows) || p.ord && len(p.lanes) != len(rows)) {
+		err = fmt.Errorf("posthaste.copy_begin answered %d positions and %d lanes for %d messages", len(p.positions), len(p.lanes), len(rows))
 	}
 	if err != nil {
 		if own {
@@ -96,8 +108,11 @@ func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own b
 			copyBuffers.Put(buf)
 		}
 	}()
-	*buf = appendCopy((*buf)[:0], rows, int32(queue), lanes, positions)
+	*buf = appendCopy((*buf)[:0], rows, &p)
 	sql := copySQL
+	if p.ord {
+		sql = copyOrdSQL
+	}
 	if own {
 		// The commit travels with the COPY.
 		sql += "; commit"
@@ -108,23 +123,63 @@ func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own b
 		}
 		return nil, err
 	}
-	ids := make([]posthaste.MessageID, len(positions))
-	for i, p := range positions {
-		ids[i] = posthaste.MessageID(p)
+	ids := make([]posthaste.MessageID, len(p.positions))
+	for i, pos := range p.positions {
+		ids[i] = posthaste.MessageID(pos)
 	}
 	return ids, nil
 }
 
-// copyLanes says which lanes rows go to: any of width ones, counted from
-// priority × step.
-type copyLanes struct{ width, step int }
-
-func (l copyLanes) of(priority int) int {
-	lane := priority * l.step
-	if l.width > 1 {
-		lane += rand.IntN(l.width)
+// noteKeyed keeps whether a queue looks at keys, so that keys are sent along only
+// where they are wanted. What is kept may be out of date, which costs no more than
+// the function that takes arrays does.
+func (e *Engine) noteKeyed(queue string, keyed bool) {
+	if _, known := e.keyed.Load(queue); known == keyed {
+		return
 	}
-	return lane
+	if keyed {
+		e.keyed.Store(queue, struct{}{})
+	} else {
+		e.keyed.Delete(queue)
+	}
+}
+
+// keysParam is the keys of rows for copy_begin; nil if some must be checked by the
+// function that takes arrays, since a queue that looks at keys may refuse them.
+func keysParam(rows []row) []byte {
+	keys := make([][]byte, len(rows))
+	for i := range rows {
+		if !rows[i].SendAt.IsZero() || rows[i].Priority != 0 {
+			return nil
+		}
+		if rows[i].Key != "" {
+			keys[i] = []byte(rows[i].Key)
+		}
+	}
+	return arrayParam(pgtype.TextOID, keys)
+}
+
+// copyPlaces is what copy_begin answered: where rows go. In a keyed queue all have
+// one order and each a lane of its own; in others any of width lanes will do, counted
+// from priority × step.
+type copyPlaces struct {
+	queue       uint32
+	positions   []int64
+	width, step int
+	ord         bool
+	order       uint64
+	lanes       []int16
+}
+
+func (p *copyPlaces) lane(i, priority int) uint16 {
+	if p.ord {
+		return uint16(p.lanes[i])
+	}
+	lane := priority * p.step
+	if p.width > 1 {
+		lane += rand.IntN(p.width)
+	}
+	return uint16(lane)
 }
 
 // rollback ends a failed transaction; if it cannot, the pool drops the
@@ -141,7 +196,7 @@ var copyHeader = append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
 
 // appendCopy appends rows in COPY's binary format (PostgreSQL's documentation,
 // chapter COPY, "Binary Format").
-func appendCopy(b []byte, rows []row, queue int32, lanes copyLanes, positions []int64) []byte {
+func appendCopy(b []byte, rows []row, p *copyPlaces) []byte {
 	be := binary.BigEndian
 	text := func(s string) {
 		if s == "" {
@@ -153,10 +208,15 @@ func appendCopy(b []byte, rows []row, queue int32, lanes copyLanes, positions []
 	b = append(b, copyHeader...)
 	for i := range rows {
 		r := &rows[i]
-		b = be.AppendUint16(b, 12)
-		b = be.AppendUint64(be.AppendUint32(b, 8), uint64(positions[i]))
-		b = be.AppendUint32(be.AppendUint32(b, 4), uint32(queue))
-		b = be.AppendUint16(be.AppendUint32(b, 2), uint16(lanes.of(r.Priority)))
+		if p.ord {
+			b = be.AppendUint16(b, 13)
+			b = be.AppendUint64(be.AppendUint32(b, 8), p.order)
+		} else {
+			b = be.AppendUint16(b, 12)
+		}
+		b = be.AppendUint64(be.AppendUint32(b, 8), uint64(p.positions[i]))
+		b = be.AppendUint32(be.AppendUint32(b, 4), p.queue)
+		b = be.AppendUint16(be.AppendUint32(b, 2), p.lane(i, r.Priority))
 		if r.SendAt.IsZero() {
 			b = be.AppendUint32(b, math.MaxUint32)
 		} else {

@@ -2,8 +2,13 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -78,4 +83,106 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 		}
 	}
 	t.Error("the failed message of the key does not come again")
+}
+
+// Many messages of a keyed queue travel by COPY, mixed with few that do not, and
+// each key keeps its order; what cannot be copied is refused or sent as before.
+func TestManyKeyedMessagesAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	url := testpg.New(t)
+	e, err := postgres.Open(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(e.QueueCreate(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 3}))
+	const keys = 10
+	want := map[string][]posthaste.MessageID{}
+	send := func(by *postgres.Engine, n int) {
+		t.Helper()
+		messages := make([]posthaste.Message, n)
+		for i := range messages {
+			messages[i] = posthaste.Message{Queue: "q", Payload: i, Key: fmt.Sprint("key ", i%keys, " ä")}
+		}
+		ids, err := by.Send(ctx, messages...)
+		check(err)
+		for i, id := range ids {
+			want[messages[i].Key] = append(want[messages[i].Key], id)
+		}
+	}
+	conn, err := pgx.Connect(ctx, url)
+	check(err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	sender := as(t, conn, url, "posthaste_sender") // who may not write the order
+	for _, n := range []int{200, 300, 5, 200} {
+		send(e, n)
+		send(sender, n)
+	}
+	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
+	check(err)
+	got := map[string][]posthaste.MessageID{}
+	for number, left := int64(1), 2*705; left > 0; number++ {
+		reply, err := e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 500})
+		check(err)
+		if len(reply.Deliveries) == 0 {
+			t.Fatalf("%d messages were not handed out", left)
+		}
+		var done []posthaste.Settlement
+		for _, d := range reply.Deliveries {
+			got[d.Key] = append(got[d.Key], d.MessageID)
+			done = append(done, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+		}
+		left -= len(done)
+		_, err = e.Settle(ctx, done)
+		check(err)
+	}
+	for key := range want {
+		if !slices.Equal(got[key], want[key]) {
+			t.Errorf("%s: handed out %v, want %v", key, got[key], want[key])
+		}
+	}
+
+	many := func(change func(*posthaste.Message)) []posthaste.Message {
+		out := make([]posthaste.Message, 100)
+		for i := range out {
+			out[i] = posthaste.Message{Queue: "q", Payload: i, Key: "k"}
+		}
+		change(&out[70])
+		return out
+	}
+	for field, change := range map[string]func(*posthaste.Message){
+		"key":      func(m *posthaste.Message) { m.Key = "" },
+		"send_at":  func(m *posthaste.Message) { m.SendAt = time.Now().Add(time.Hour) },
+		"delay":    func(m *posthaste.Message) { m.Delay = time.Hour },
+		"priority": func(m *posthaste.Message) { m.Priority = 2 },
+	} {
+		_, err := e.Send(ctx, many(change)...)
+		var refused *posthaste.Error
+		if !errors.As(err, &refused) || refused.Code != posthaste.Invalid || refused.Field != field {
+			t.Errorf("many messages with a bad %s: %v", field, err)
+		}
+	}
+	// Another queue of the same name.
+	check(e.QueueDrop(ctx, "q"))
+	check(e.QueueCreate(ctx, "q", posthaste.QueueOptions{}))
+	for range 2 {
+		ids, err := e.Send(ctx, many(func(*posthaste.Message) {})...)
+		check(err)
+		if len(ids) != 100 {
+			t.Fatalf("%d ids for 100 messages", len(ids))
+		}
+	}
+	var n int
+	check(conn.QueryRow(ctx, `select count(*) from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id where q.dropped_at is null and e.ord is null`).Scan(&n))
+	if n != 200 {
+		t.Errorf("%d messages of a plain queue have no order, want 200", n)
+	}
 }

@@ -144,6 +144,16 @@ func (x *keyedRun) check(admin *pgx.Conn) {
 // all that happens at once, and not to end with hours of what is left.
 const mostLeft = 2000
 
+// wanted is a message as each subscription that wants it has it.
+func (x *keyedRun) wanted(id int64, key, kind string, begun int64) (out []*keyedMessage) {
+	for name, wanted := range keyedSubscriptions {
+		if wanted == "" || wanted == kind {
+			out = append(out, &keyedMessage{id: id, key: keyedKey{name, key}, begun: begun})
+		}
+	}
+	return out
+}
+
 func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
 		if x.left.Load() > mostLeft {
@@ -165,17 +175,27 @@ func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 				time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
 			}
 			key, kind, begun := fmt.Sprint("k", r.IntN(x.keys)), []string{"x", "y"}[r.IntN(2)], x.clock.Add(1)
-			var id int64
-			if err := conn.QueryRow(context.Background(), `select posthaste.send('q', '1', jsonb_build_object('key', $1::text, 'kind', $2::text))`, key, kind).Scan(&id); err != nil {
+			var told []int64
+			var err error
+			if r.IntN(2) == 0 { // by COPY, of one key or several
+				keys := []string{key}
+				for r.IntN(2) == 0 {
+					keys = append(keys, fmt.Sprint("k", r.IntN(x.keys)))
+				}
+				told, _, err = copyKeyed(context.Background(), conn, kind, keys...)
+				for i := range told {
+					sent = append(sent, x.wanted(told[i], keys[i], kind, begun)...)
+				}
+			} else {
+				told = []int64{0}
+				err = conn.QueryRow(context.Background(), `select posthaste.send('q', '1', jsonb_build_object('key', $1::text, 'kind', $2::text))`, key, kind).Scan(&told[0])
+				sent = append(sent, x.wanted(told[0], key, kind, begun)...)
+			}
+			if err != nil {
 				x.fault("error: send: %v", err)
 				break
 			}
-			ids = append(ids, id)
-			for name, wanted := range keyedSubscriptions {
-				if wanted == "" || wanted == kind {
-					sent = append(sent, &keyedMessage{id: id, key: keyedKey{name, key}, begun: begun})
-				}
-			}
+			ids = append(ids, told...)
 		}
 		commit := r.IntN(5) != 0
 		x.mu.Lock()
@@ -585,6 +605,7 @@ func TestInterleavingFairAhead(t *testing.T) {
 var keyedTwins = []struct{ name, file, old, new string }{
 	{"what was withdrawn is handed out", "pass_log.sql", "case when e.out is not null then e.out", "case when false then e.out"},
 	{"cancelling outside the lock", "hold_message.sql", "    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n"},
+	{"copied by the transaction's id", "copy_begin.sql", "ord := posthaste.ord_now();", "ord := pg_current_xact_id();"},
 }
 
 func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {

@@ -42,19 +42,31 @@ func wants(what string, have []got, want ...int64) string {
 // A send that began after another's commit comes later, also in a transaction that
 // is older, and also at an isolation level whose snapshot is.
 func TestRuleOrderIsThatOfSending(t *testing.T) {
-	for _, level := range []string{"read committed", "repeatable read"} {
-		t.Run(level, func(t *testing.T) {
-			rule(t, func(t *testing.T, url string) string {
-				s := ordered(t, url)
-				old := connect(t, url)
-				old.exec(`begin isolation level ` + level)
-				old.exec(`select pg_current_xact_id()`)
-				a1 := s.sendKey("a")
-				a2 := old.sendKey("a")
-				old.exec(`commit`)
-				return wants("a worker's claim", s.claims(s.register(), 1, 10), a1, a2)
-			}, without("the order of its own", patch{file: "insert_entries.sql", old: "v_ord := posthaste.ord_now();", new: "v_ord := pg_current_xact_id();"}))
-		})
+	send := func(s *session) int64 { return s.sendKey("a") }
+	copies := func(s *session) int64 { return s.copyKeys("a")[0] }
+	for _, by := range []struct {
+		name         string
+		first, later func(*session) int64
+		broken       patch
+	}{
+		{"sent", send, send, patch{file: "insert_entries.sql", old: "v_ord := posthaste.ord_now();", new: "v_ord := pg_current_xact_id();"}},
+		{"copied", copies, copies, patch{file: "copy_begin.sql", old: "ord := posthaste.ord_now();", new: "ord := pg_current_xact_id();"}},
+		{"copied after it was sent", send, copies, patch{file: "copy_begin.sql", old: "ord := posthaste.ord_now();", new: "ord := pg_current_xact_id();"}},
+	} {
+		for _, level := range []string{"read committed", "repeatable read"} {
+			t.Run(by.name+", "+level, func(t *testing.T) {
+				rule(t, func(t *testing.T, url string) string {
+					s := ordered(t, url)
+					old := connect(t, url)
+					old.exec(`begin isolation level ` + level)
+					old.exec(`select pg_current_xact_id()`)
+					a1 := by.first(s)
+					a2 := by.later(old)
+					old.exec(`commit`)
+					return wants("a worker's claim", s.claims(s.register(), 1, 10), a1, a2)
+				}, without("the order of its own", by.broken))
+			})
+		}
 	}
 }
 

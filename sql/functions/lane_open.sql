@@ -1,5 +1,5 @@
 -- posthaste.lane_open: which of some claims were open for a snapshot.
--- Arguments: ids of claims; who asks (null: receivers, who count as one); the
+-- Arguments: ids of claims, ascending; who asks (null: receivers, who count as one); the
 -- snapshot: later settlements do not count, and neither do this transaction's own,
 -- for the events of both are not seen either.
 -- Returns: those that are open; if one of them is another's, whose (0: receivers';
@@ -10,20 +10,33 @@ create or replace function posthaste.lane_open(p_claims bigint[], p_holder bigin
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_memoize = off set jit = off as $$
+#variable_conflict use_variable
+declare
+  v_epochs bigint[] := array[p_claims[1] >> 22];
+  v_epoch bigint;
 begin
   open := '{}';
   unsettled := 0;
   if cardinality(p_claims) > 0 then
-    select coalesce(array_agg(k.id order by k.id) filter (where k.open > 0), '{}'),
-           max(coalesce(k.holder, 0)) filter (where k.open > 0 and k.holder is distinct from p_holder), coalesce(sum(k.open), 0)
-      into open, other, unsettled
-      from (select c.id, c.holder,
-                   c.places - case when c.single then (select count(*) from posthaste.settlements s
-                                                        where s.slot = c.slot and s.claim = c.id and pg_visible_in_snapshot(s.xid, p_seen))
-                                   else coalesce((select bit_count(s.bits) from posthaste.settlements s
-                                                   where s.slot = c.slot and s.claim = c.id and s.part = 0 and pg_visible_in_snapshot(s.xid, p_seen)
-                                                   order by s.slot, s.claim, s.part, s.number desc limit 1), 0) end as open
-              from unnest(p_claims) i (id)
-             cross join lateral (select * from posthaste.claims c where c.slot = (i.id >> 22) & 15 and c.id = i.id) c) k;
+    if p_claims[1] >> 22 <> p_claims[cardinality(p_claims)] >> 22 then
+      v_epochs := array(select distinct x >> 22 from unnest(p_claims) x order by 1);
+    end if;
+    -- Slot by slot, and mostly there is one: a slot that is a parameter is pruned by
+    -- before sixteen partitions are set up, which would be most of the cost.
+    foreach v_epoch in array v_epochs loop
+      select open || coalesce(array_agg(k.id order by k.id) filter (where k.open > 0), '{}'),
+             greatest(other, max(coalesce(k.holder, 0)) filter (where k.open > 0 and k.holder is distinct from p_holder)), unsettled + coalesce(sum(k.open), 0)
+        into open, other, unsettled
+        from (select c.id, c.holder,
+                     c.places - case when c.single then (select count(*) from posthaste.settlements s
+                                                          where s.slot = v_epoch & 15 and s.claim = c.id and pg_visible_in_snapshot(s.xid, p_seen))
+                                     else coalesce((select bit_count(s.bits) from posthaste.settlements s
+                                                     where s.slot = v_epoch & 15 and s.claim = c.id and s.part = 0 and pg_visible_in_snapshot(s.xid, p_seen)
+                                                     order by s.slot, s.claim, s.part, s.number desc limit 1), 0) end as open
+                from unnest(p_claims) i (id)
+               cross join lateral (select * from posthaste.claims c where c.slot = v_epoch & 15 and c.id = i.id) c
+               where i.id >> 22 = v_epoch
+              offset 0) k; -- or what is open would be counted twice over
+    end loop;
   end if;
 end $$;

@@ -14,13 +14,18 @@ declare
   k record;
   v_rows int;
 begin
-  insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone,
-                                content_type, kind, reference, headers, terms, trace, story, payload)
-  select v_subscriber, coalesce(e.key, ''), e.ord, e.message_id, e.pos, v_lane, p_why[e.place + 1], e.created_at, e.attempt, e.failures, e.losses, e.losses_alone,
-         e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload
-    from posthaste.keyed_rows(c, l) e
-   where p_why[e.place + 1] is not null;
-  get diagnostics v_rows = row_count;
+  with come as materialized (
+    select * from posthaste.keyed_rows(c, l) e where p_why[e.place + 1] is not null
+  ), put as (
+    insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone,
+                                  content_type, kind, reference, headers, terms, trace, story, payload)
+    select v_subscriber, coalesce(e.key, ''), e.ord, e.message_id, e.pos, v_lane, p_why[e.place + 1], e.created_at, e.attempt, e.failures, e.losses, e.losses_alone,
+           e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload
+      from come e
+    -- Whoever may COPY can write a position twice; that must not stop the lane.
+    on conflict (subscriber, key, ord, message_id) do nothing
+  )
+  select count(*) into v_rows from come;
   if v_rows <> cardinality(p_why) - cardinality(array_positions(p_why, null)) then
     raise exception 'posthaste: % messages of lane % of % were parked, and % may not start', v_rows, v_lane, q.name, cardinality(p_why) - cardinality(array_positions(p_why, null));
   end if;

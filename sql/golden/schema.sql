@@ -880,7 +880,7 @@ function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p
 function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function copy_begin(p_queue text, p_count integer, p_longest integer, p_wake boolean, p_priority integer DEFAULT 0, OUT queue_id integer, OUT lanes integer, OUT positions bigint[], OUT step integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function copy_begin(p_queue text, p_count integer, p_longest integer, p_wake boolean, p_priority integer DEFAULT 0, p_keys text[] DEFAULT NULL::text[], OUT queue_id integer, OUT lanes integer, OUT positions bigint[], OUT step integer, OUT ord xid8, OUT key_lanes smallint[]) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function copy_claim(c claims, q queue_settings) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function copy_withdrawn(p_slot integer, p_max integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function count_kept(u subscriptions) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
@@ -1123,8 +1123,8 @@ grant EXECUTE on function claim_keyed(queue_settings,integer,integer,integer,big
 grant EXECUTE on function claim_lane(integer,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean,boolean,bigint[]) to posthaste_admin
 grant EXECUTE on function claim_open(claims) to posthaste_admin
 grant EXECUTE on function claim_ruled(integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean) to posthaste_admin
-grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer) to posthaste_admin
-grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer) to posthaste_sender
+grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer,text[]) to posthaste_admin
+grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer,text[]) to posthaste_sender
 grant EXECUTE on function copy_claim(claims,queue_settings) to posthaste_admin
 grant EXECUTE on function copy_withdrawn(integer,integer) to posthaste_admin
 grant EXECUTE on function count_kept(subscriptions) to posthaste_admin
