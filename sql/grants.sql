@@ -3,7 +3,8 @@
 -- The functions of the list are the interface and run with their owner's rights
 -- where they touch tables. The only table a role writes to itself is entries,
 -- by the COPY that follows copy_begin, and never its column xid, by which every
--- entry is found.
+-- entry is found. ord, the place in the order of a keyed queue, only admins: who
+-- writes that of another's message can hide it.
 -- A test holds that every function of the list exists.
 revoke all on schema posthaste from public;
 revoke all on all tables in schema posthaste from public;
@@ -76,5 +77,6 @@ begin
   if exists (select from pg_catalog.pg_roles where rolname = 'posthaste_admin') then
     grant execute on all functions in schema posthaste to posthaste_admin;
     grant select on all tables in schema posthaste to posthaste_admin;
+    grant insert (ord) on posthaste.entries to posthaste_admin;
   end if;
 end $$;

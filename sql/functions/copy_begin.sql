@@ -1,10 +1,9 @@
 -- posthaste.copy_begin: begins sending many messages to one queue by COPY, which
 -- must follow in the same transaction: COPY posthaste.entries (pos, queue_id,
 -- lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload).
--- Of a queue that looks at keys the rows have the column ord, too, which only the
--- owner of the table may write, and whom he gave that right: who could write the
--- place in the order of others' messages could hide them. Everybody else sends to
--- such queues by posthaste.send_rows.
+-- Of a queue that looks at keys the rows have the column ord, too, which admins
+-- may write and senders may not: who could write the place in the order of
+-- others' messages could hide them. Senders use posthaste.send_rows there.
 -- Arguments: queue, how many messages (1 to 100,000), the longest payload's
 -- bytes, whether to ring, the highest priority among them; the messages' keys
 -- (null: none has one that matters, or the caller may not write ord; null
