@@ -148,7 +148,7 @@ func rightsOn(role, relation, kind string) (rights []string) {
 	return rights
 }
 
-// copied are the columns of entries that COPY may write.
+// copied are the columns of entries that COPY may write. Admins may write ord, too.
 var copied = []string{"pos", "queue_id", "lane", "due_at", "content_type", "key", "kind", "reference", "headers", "terms", "trace", "payload"}
 
 // No role reads or writes a table, a view or a sequence of the schema beyond what
@@ -189,7 +189,7 @@ func TestRolesMayTouchNoTables(t *testing.T) {
 					break
 				}
 				for _, verb := range []string{"insert", "update", "references"} {
-					want := verb == "insert" && slices.Contains(rights, "insert (copied)") && slices.Contains(copied, column)
+					want := verb == "insert" && slices.Contains(rights, "insert (copied)") && (slices.Contains(copied, column) || column == "ord" && role == "posthaste_admin")
 					if may := get[bool](s, `select has_column_privilege($1, $2, $3, $4)`, role, name, column, verb); may != want {
 						t.Errorf("%s may %s %s.%s: %v", role, verb, r.Name, column, may)
 					}
