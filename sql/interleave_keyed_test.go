@@ -129,6 +129,16 @@ func (x *keyedRun) check(admin *pgx.Conn) {
 	if len(x.faults) > 0 {
 		return
 	}
+	// What was cancelled last leaves its key to the next claim.
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(10 * time.Millisecond) {
+		var blocked bool
+		if err := admin.QueryRow(context.Background(), `select exists (select from posthaste.keys where blocked)`).Scan(&blocked); err != nil || !blocked {
+			break
+		}
+		for name := range keyedSubscriptions {
+			x.exec(admin, `select from posthaste.receive('q', 10, '1 hour', jsonb_build_object('subscription', $1::text))`, name)
+		}
+	}
 	for what, sql := range map[string]string{
 		"parked": `select count(*) from posthaste.parked`,
 		"open":   `select count(*) from posthaste.keys where blocked`,
