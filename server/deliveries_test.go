@@ -63,14 +63,14 @@ func TestSettlementsAsAsked(t *testing.T) {
 		}
 	})
 	for _, c := range []struct{ action, delivery, want string }{
-		{"ack", `{"id":"7"}`, `{7 done  0s  0s}`},
-		{"ack", `{"id":"7","receipt":{"a":[1]}}`, `{7 done  0s {"a":[1]} 0s}`},
-		{"ack", `{"id":"7","receipt":null}`, `{7 done  0s  0s}`},
-		{"fail", `{"id":"7","error":"no"}`, `{7 retried no 0s  0s}`},
-		{"fail", `{"id":"7","error":"no","retry_after":"1.5h","permanent":false}`, `{7 retried no 1h30m0s  0s}`},
-		{"fail", `{"id":"7","error":"no","permanent":true,"receipt":"x"}`, `{7 dead no 0s "x" 0s}`},
-		{"release", `{"id":"7"}`, `{7 released  0s  0s}`},
-		{"release", `{"id":"7","after":"1h"}`, `{7 released  1h0m0s  0s}`},
+		{"ack", `{"id":"7"}`, `{7 done  0s  [] 0s}`},
+		{"ack", `{"id":"7","receipt":{"a":[1]}}`, `{7 done  0s {"a":[1]} [] 0s}`},
+		{"ack", `{"id":"7","receipt":null}`, `{7 done  0s  [] 0s}`},
+		{"fail", `{"id":"7","error":"no"}`, `{7 retried no 0s  [] 0s}`},
+		{"fail", `{"id":"7","error":"no","retry_after":"1.5h","permanent":false}`, `{7 retried no 1h30m0s  [] 0s}`},
+		{"fail", `{"id":"7","error":"no","permanent":true,"receipt":"x"}`, `{7 dead no 0s "x" [] 0s}`},
+		{"release", `{"id":"7"}`, `{7 released  0s  [] 0s}`},
+		{"release", `{"id":"7","after":"1h"}`, `{7 released  1h0m0s  [] 0s}`},
 	} {
 		a.call("POST", "/v1/deliveries/"+c.action, `{"deliveries":[`+c.delivery+`]}`).want(t, 200)
 		if got := fmt.Sprintf("%s", asked); got != "["+c.want+"]" {

@@ -138,12 +138,18 @@ begin
     if handed = 0 and v_rest then
       next_due := t;
     end if;
-    v_keys := v_keys || array(select distinct x from unnest(v_more) x where x <> all (v_keys));
+    v_keys := v_keys || array(select distinct x from unnest(v_more) x where x not in (select y from unnest(v_keys) y));
   end loop;
   if q.fair and v_rest and not c.ended then
     v_more := posthaste.read_ahead(q, c, v_filter, s, t, live);
-    -- The first that were found go first.
-    v_keys := v_more || array(select x from unnest(v_keys) x where x <> all (v_more));
+    -- Those found now and the others by turns: neither a stream of new keys nor many
+    -- old ones keep the rest waiting.
+    v_keys := array(select x.key
+                      from (select u.key, 2 * u.i as place from unnest(v_more) with ordinality u (key, i)
+                            union all
+                            select u.key, 2 * row_number() over (order by u.i) + 1 from unnest(v_keys) with ordinality u (key, i)
+                             where u.key not in (select y from unnest(v_more) y)) x
+                     order by x.place);
   elsif q.fair and c.ended then
     delete from posthaste.ahead z where z.subscriber = v_subscriber and z.lane = p_lane;
     if found then

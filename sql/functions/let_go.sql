@@ -26,6 +26,7 @@ declare
   v_key text;
   k posthaste.keys;
   r record;
+  v_served text[] := '{}';
   v_picked text[] := '{}';
   v_ords xid8[] := '{}';
   v_ids bigint[] := '{}';
@@ -126,12 +127,14 @@ begin
        where z.subscriber = v_subscriber and z.key = v_key;
     end if;
     if v_ready and v_bound = 'limit' then
-      keys := keys || v_key;
+      v_served := v_served || v_key;
     end if;
     if q.key_concurrency is not null or q.ordered then
       busy := busy || array_fill(k.hash, array[v_n]);
     end if;
   end loop;
+  -- Whoever had a turn comes after those that had none.
+  keys := keys || v_served;
 
   made := null;
   if cardinality(v_picked) = 0 then

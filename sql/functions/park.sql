@@ -2,7 +2,8 @@
 -- Arguments: the queue; the slice of the log that they are in, as a claim; the live
 -- slots; keys, orders and positions of its entries, and why each may not start
 -- (null: it may, and is not parked); the time.
--- Returns: keys to be looked at soon again, for they only had their share.
+-- Returns: keys to be looked at soon again: they only had their share, or, where
+-- messages need not wait for one another, stand behind one that waits for its time.
 -- Called under the lane's lock. Inserts: parked, entries (events). Updates: keys.
 create or replace function posthaste.park(q posthaste.queue_settings, c posthaste.claims, l posthaste.live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamptz)
 returns text[] language plpgsql volatile
@@ -41,5 +42,5 @@ begin
       perform posthaste.lane_event(v_subscriber, v_lane, jsonb_build_array(jsonb_build_object('key', k.key)), k.wake_at);
     end loop;
   end if;
-  return array(select distinct coalesce(u.key, '') from unnest(p_keys, p_why) u (key, why) where u.why = 'share');
+  return array(select distinct coalesce(u.key, '') from unnest(p_keys, p_why) u (key, why) where u.why = 'share' or u.why = 'behind' and not q.ordered);
 end $$;

@@ -68,7 +68,7 @@ begin
       select array_agg(x.ord order by x.i), array_agg(x.pos order by x.i), array_agg(x.key order by x.i) into v_ords, v_poss, v_keys from taken x;
       if v_poss is not null then
         a.parked := a.parked + posthaste.park_ahead(v_subscriber, v_lane, p_filter, v_ords, v_poss);
-        v_again := v_again || array(select x.key from (select u.key, min(u.i) as i from unnest(v_keys) with ordinality u (key, i) group by 1) x where x.key <> all (v_again) order by x.i);
+        v_again := v_again || array(select x.key from (select u.key, min(u.i) as i from unnest(v_keys) with ordinality u (key, i) group by 1) x where x.key not in (select y from unnest(v_again) y) order by x.i);
       end if;
       a.last_xid := f.ords[n];
       a.last_pos := f.poss[n];

@@ -2,7 +2,7 @@
 -- reader on to the next entry that its subscription's filter does not leave out.
 -- In bounded steps. Arguments: the reader's cursor, the subscription's filter, the
 -- live slots.
--- Returns: whether it moved. Called under the reader's lock. Inserts: claims.
+-- Returns: whether it moved so far that going on at once is worth it. Called under the reader's lock. Inserts: claims.
 create or replace function posthaste.sift_keyed(c posthaste.claims, p_filter jsonb, l posthaste.live)
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -14,7 +14,7 @@ declare
   n int;
   v_out text[];
   v_passed int;
-  v_moved boolean := false;
+  v_moved int := 0;
 begin
   for v_round in 1..16 loop
     n := 0;
@@ -44,11 +44,11 @@ begin
     c.last_pos := f.poss[v_passed];
     c.ended := v_passed = n and n < 4096;
     c.sifted := c.sifted + cardinality(array_positions(v_out[:v_passed], 'filtered'));
-    v_moved := true;
+    v_moved := v_moved + v_passed;
     exit when v_passed < n;
   end loop;
-  if v_moved then
+  if v_moved > 0 then
     perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
   end if;
-  return v_moved;
+  return v_moved > 64;
 end $$;

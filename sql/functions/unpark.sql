@@ -20,7 +20,7 @@ begin
   ), noted as (
     -- Of all that is purged the counters know already.
     insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
-    select g.pos, g.subscriber, p_outcome, case when p_ids is null then '3' else pg_current_xact_id() end, true from gone g
+    select distinct on (g.pos) g.pos, g.subscriber, p_outcome, case when p_ids is null then '3' else pg_current_xact_id() end, true from gone g where g.pos is not null
     -- Withdrawn from the log when it was parked ahead of the cursor, which no counter knows.
     on conflict (pos, subscriber) do update set outcome = excluded.outcome, noted = case when cancelled.outcome = 'parked' then excluded.noted else cancelled.noted end
   ), kept as (
