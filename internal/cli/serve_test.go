@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,9 +119,16 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 		}
 		within(t, promised(), "ready again", answers(base+"/readyz", 200))
 		// A promise of readiness is none that each connection succeeds.
-		within(t, promised(), "a mail is taken", func() error { _, err := do("POST", base+"/v1/emails", aMail, nil); return err })
+		subject := fmt.Sprintf("Your order %d", round)
+		within(t, promised(), "a mail is taken", func() error {
+			_, err := do("POST", base+"/v1/emails", strings.Replace(aMail, "Your order", subject, 1), nil)
+			return err
+		})
 		limited, cancel := context.WithTimeout(ctx, patience)
-		if err := mails.Wait(limited, func(all []catcher.Mail) bool { return len(all) == round }); err != nil {
+		// One whose settling the database's end cut off may come twice.
+		if err := mails.Wait(limited, func(all []catcher.Mail) bool {
+			return slices.ContainsFunc(all, func(m catcher.Mail) bool { return m.Subject == subject })
+		}); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
