@@ -93,8 +93,7 @@ func adopt(url string) error {
 		return err
 	}
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(ctx, `update posthaste.identity
-		set database_oid = (select oid from pg_database where datname = current_database())`)
+	_, err = conn.Exec(ctx, `select posthaste.adopt()`)
 	return err
 }
 

@@ -7,20 +7,20 @@
 -- handed out: workers commit claims without waiting for the flush, and an id that
 -- was lost with the crash must not come to mean another claim while its holder
 -- lives on. Sessions do not survive a crash, so this too is asked once a session.
--- Errors: PH503. Reads: identity, since_crash. Updates: slots, positions.
+-- Errors: PH503. Reads: identity, since_crash. Updates: slots, positions,
+-- the sequence of registrations.
 -- Locks: after a crash, the maintenance key.
 create or replace function posthaste.check_identity()
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if not posthaste.is_original() then
-    raise exception using errcode = 'PH503',
-      message = 'this database is a copy of the one that its messages were sent in: nothing is handed out until a person says what it is',
-      hint = 'sending works; to hand out here, the ledger must be rebased, which this version does not support yet';
-  end if;
+  perform posthaste.refuse_copy();
   if not exists (select from posthaste.since_crash) then
     perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
     if not exists (select from posthaste.since_crash) then
       perform posthaste.jump();
+      -- Nor may a worker that a standby did not hear of before it was promoted be
+      -- taken for one that registers now.
+      perform setval('posthaste.registrations_id_seq', (select g.last_value + 1000 from posthaste.registrations_id_seq g));
       insert into posthaste.since_crash default values;
     end if;
   end if;

@@ -14,7 +14,7 @@
 -- too, and of each row the lane of key_lanes. No lanes: this queue looks at
 -- keys, and these messages must be sent by posthaste.send_rows. Errors: PH404,
 -- PH413, PH400.
--- Locks: the queue's key, shared. Advances: positions. Updates: queue_settings,
+-- Locks: the queue's key, shared; the entries, as those who insert do. Advances: positions. Updates: queue_settings,
 -- where a priority is used first.
 create or replace function posthaste.copy_begin(p_queue text, p_count int, p_longest int, p_wake boolean, p_priority int default 0, p_keys text[] default null,
   out queue_id int, out lanes int, out positions bigint[], out step int, out ord xid8, out key_lanes smallint[])
@@ -48,6 +48,8 @@ begin
   if p_wake then
     perform posthaste.ring(q.id);
   end if;
+  -- As COPY will: posthaste.rebase waits for whoever has positions of the old log.
+  lock table only posthaste.entries in row exclusive mode;
   -- A transaction id first: a position may only be taken by a transaction that
   -- reclaiming can see.
   if q.keyed then

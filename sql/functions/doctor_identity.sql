@@ -5,6 +5,6 @@ returns table (level text, message text, hint text, queue text, subscription tex
 begin
   if not posthaste.is_original() then
     return query select 'fault', 'this database is a copy of the one that its messages were sent in: nothing is handed out',
-      'sending works; to hand out here, the ledger must be rebased, which this version does not support yet', null::text, null::text;
+      'sending works; if the original hands out nothing any more, run `posthaste rebase`, or after pg_upgrade `posthaste rebase --same-ids`', null::text, null::text;
   end if;
 end $$;

@@ -26,6 +26,8 @@ declare
   v_kept boolean := coalesce((select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = v_queue and u.number = v_subscription), false);
   v_worker text := (select w.name from posthaste.registrations w where w.id = c.holder);
 begin
+  -- Its slice is read by the claim's snapshots.
+  perform posthaste.refuse_copy();
   select * into q from posthaste.queue_settings where id = v_queue;
   return query
     with asked as (

@@ -18,6 +18,7 @@ begin
   if p_id is null then
     raise exception using errcode = 'PH400', column = 'id', message = 'id must not be null';
   end if;
+  perform posthaste.refuse_copy();
   perform posthaste.snapshot_now();
   v_heads := array(select posthaste.head_of(e) from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)

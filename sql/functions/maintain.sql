@@ -13,17 +13,21 @@ declare
   v_ahead interval;
   r record;
 begin
+  -- In a copy nothing is sent by itself, and by cursors with other transaction ids
+  -- slots would be found free that are not.
+  begin
+    perform posthaste.refuse_copy();
+  exception when sqlstate 'PH503' then
+    return query select 'refused', sqlerrm;
+    return;
+  end;
   -- Schedules have locks of their own, and do not wait for other upkeep.
   if posthaste.tick_in() = 0 then
-    begin
-      r := posthaste.tick();
-      if r.sent + r.missed > 0 then
-        return query select 'ticked', format('%s sent, %s missed', r.sent, r.missed);
-        return;
-      end if;
-    exception when sqlstate 'PH503' then
-      null; -- a copy of the database, where nothing is sent by itself
-    end;
+    r := posthaste.tick();
+    if r.sent + r.missed > 0 then
+      return query select 'ticked', format('%s sent, %s missed', r.sent, r.missed);
+      return;
+    end if;
   end if;
   if not pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then
     return;

@@ -24,6 +24,7 @@ declare
   w posthaste.claims;
   r record;
 begin
+  perform posthaste.refuse_copy();
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   perform posthaste.lock_lanes(v_queue);
   -- What is counted is what is seen, and nothing is handed out meanwhile.

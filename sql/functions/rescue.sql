@@ -1,12 +1,13 @@
 -- posthaste.rescue: hands out anew what one lost holder or ended lease left
 -- unsettled: one claim a transaction, so call it until it returns 0.
--- Returns: how many deliveries were lost.
+-- Returns: how many deliveries were lost. Errors: PH503 in a copy.
 create or replace function posthaste.rescue()
 returns int language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$
 declare
   v_lost int;
   v_subscriber bigint;
 begin
+  perform posthaste.refuse_copy();
   v_lost := posthaste.rescue_workers();
   if v_lost > 0 then
     return v_lost;

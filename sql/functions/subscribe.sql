@@ -7,7 +7,7 @@
 -- reclaiming passes it over where space is wanted. What is skipped so is counted
 -- and recorded in actions.
 -- Made already with the same options it is left as it is. A filter never changes.
--- Errors: PH400 with the field, PH404, PH409 if it exists with other options, or
+-- Errors: PH400 with the field, PH404, PH503 in a copy, PH409 if it exists with other options, or
 -- if the queue has had 1,024 whose numbers are still mentioned.
 -- Locks: the key of what is withdrawn from the queue, for it waits for who cancels
 -- or reschedules there; the maintenance key, for reclaiming must not run meanwhile.
@@ -48,6 +48,7 @@ begin
     raise exception using errcode = 'PH400', column = 'max_lag', message = 'option ''max_lag'' is not for queues that look at keys: what is skipped would be missing in its key''s sequence',
       hint = 'watch the lag in doctor and the metrics; purge or unsubscribe to let go of what is held back';
   end if;
+  perform posthaste.refuse_copy();
   -- Reclaiming looks at the subscriptions that it sees: what this one needs must
   -- not go before it can be seen.
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));

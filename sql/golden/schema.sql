@@ -419,6 +419,7 @@ table identity
   system_identifier bigint not null
   database_oid oid not null
   installation uuid not null default gen_random_uuid()
+  written_by xid
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
   index UNIQUE INDEX identity_pkey ON posthaste.identity USING btree (only_row)
@@ -863,6 +864,7 @@ view workers
   lost_at timestamp with time zone
   ended_at timestamp with time zone
 function ack(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function adopt() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -1023,10 +1025,19 @@ function queue_limits(o jsonb, q queue_settings) returns queue_settings language
 function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function read_ahead(q queue_settings, c claims, p_filter jsonb, s pg_snapshot, t timestamp with time zone, l live) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_mergejoin=off, jit=off
 function reader_key(queue_id integer, subscription integer, lane integer, track integer) returns bigint language sql immutable parallel safe cost 100
+function rebase(same_ids boolean DEFAULT false, by text DEFAULT SESSION_USER) returns TABLE(rebased boolean, waiting bigint, again bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function rebase_append() returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off, enable_nestloop=off
+function rebase_collect() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
+function rebase_counters() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
+function rebase_cursors() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function rebase_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
+function rebase_ring(p_start bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function rebase_sent_here() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function reference_heads(p_queues integer[], p_reference text, p_term text, p_slot bigint, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function refuse_copy() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function release(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function replay(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1103,6 +1114,7 @@ grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_admi
 grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_receiver
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_receiver
+grant EXECUTE on function adopt() to posthaste_admin
 grant EXECUTE on function append_again(head,timestamp with time zone,integer) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_receiver
@@ -1275,11 +1287,20 @@ grant EXECUTE on function queue_limits(jsonb,queue_settings) to posthaste_admin
 grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
 grant EXECUTE on function read_ahead(queue_settings,claims,jsonb,pg_snapshot,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function reader_key(integer,integer,integer,integer) to posthaste_admin
+grant EXECUTE on function rebase(boolean,text) to posthaste_admin
+grant EXECUTE on function rebase_append() to posthaste_admin
+grant EXECUTE on function rebase_collect() to posthaste_admin
+grant EXECUTE on function rebase_counters() to posthaste_admin
+grant EXECUTE on function rebase_cursors() to posthaste_admin
+grant EXECUTE on function rebase_keys() to posthaste_admin
+grant EXECUTE on function rebase_ring(bigint) to posthaste_admin
+grant EXECUTE on function rebase_sent_here() to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_receiver
 grant EXECUTE on function reclaim() to posthaste_admin
 grant EXECUTE on function reference_heads(integer[],text,text,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function refuse_at_most_once(integer) to posthaste_admin
+grant EXECUTE on function refuse_copy() to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_receiver
 grant EXECUTE on function replay(bigint[],text,jsonb,bigint,integer) to posthaste_admin

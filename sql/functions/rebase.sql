@@ -1,0 +1,67 @@
+-- posthaste.rebase: makes the ledger of a copy usable: of a database that was
+-- restored from a dump, cloned, or moved by logical replication, where transaction
+-- ids are others than those the cursors know. A person calls it who knows that the
+-- original hands out nothing any more, or that this one may do so beside it.
+-- Arguments: same_ids: this is what pg_upgrade made, or another physical copy: ids
+-- are the same, and only that is written down; by: who asked, for the record.
+-- Returns: rebased, false if the ledger belongs here already and nothing was done;
+-- waiting: how many deliveries there are that nobody was handed; again: of these that
+-- somebody was handed and did not settle, which are handed out again, attempt + 1.
+-- All of it happens in one transaction: what the restored cursors had not handed
+-- out and what the claims show unsettled is appended anew, for each subscription,
+-- in its old order, new cursors are written, and the rest of the ring is emptied.
+-- Settled messages stay settled, and can be looked up only in the history. What
+-- was sent since the copy was made is kept, too. All workers count as lost. Whoever
+-- sends waits meanwhile. Progress is told by notices.
+-- Errors: PH400 unless the isolation level is READ COMMITTED; PH409 same_ids, and
+-- the ids are others. Locks: the maintenance key; ACCESS EXCLUSIVE on the ring.
+-- Writes: every table that knows transaction ids or claims.
+create or replace function posthaste.rebase(same_ids boolean default false, by text default session_user)
+returns table (rebased boolean, waiting bigint, again bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_same boolean;
+  v_start bigint;
+begin
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception using errcode = 'PH400', message = format('rebase needs READ COMMITTED, and this transaction is %s', upper(current_setting('transaction_isolation'))),
+      hint = 'begin another transaction';
+  end if;
+  perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
+  rebased := not posthaste.is_original();
+  waiting := 0;
+  again := 0;
+  if not rebased then
+    return next;
+    return;
+  end if;
+  v_same := exists (select from posthaste.identity i where i.xmin = i.written_by);
+  if rebase.same_ids then
+    if not v_same then
+      raise exception using errcode = 'PH409', column = 'same_ids',
+        message = 'this database was restored from a dump or replicated: its transaction ids are not those its messages were sent under',
+        hint = 'leave out same_ids (--same-ids): it is for what pg_upgrade made';
+    end if;
+  else
+    raise notice 'waiting for transactions that use the ring';
+    lock table posthaste.leases, posthaste.claims, posthaste.settlements, posthaste.entries, posthaste.outcomes in access exclusive mode;
+    if not v_same then
+      perform posthaste.rebase_sent_here();
+    end if;
+    perform posthaste.rebase_collect();
+    perform posthaste.rebase_counters();
+    v_start := posthaste.rebase_append();
+    perform posthaste.rebase_keys();
+    perform posthaste.rebase_cursors();
+    perform posthaste.rebase_ring(v_start);
+    select count(*) filter (where not w.again), count(*) filter (where w.again) into waiting, again
+      from pg_temp.rebase_work w cross join lateral unnest(w.needs);
+    waiting := waiting + (select count(*) from posthaste.parked) - (select count(*) from pg_temp.rebase_work w cross join lateral unnest(w.needs) where w.parks);
+    drop table pg_temp.rebase_work, pg_temp.rebase_readers;
+  end if;
+  perform posthaste.adopt();
+  insert into posthaste.action_records (by, action, details)
+  values (coalesce(rebase.by, session_user), 'rebase', jsonb_build_object('same_ids', rebase.same_ids, 'waiting', waiting, 'again', again));
+  return next;
+end $$;

@@ -1,0 +1,59 @@
+-- posthaste.rebase_cursors: lets every reader begin before what was just appended,
+-- which is all there is, and nobody hold anything.
+-- Called by posthaste.rebase under its locks. Inserts: claims. Updates:
+-- subscriptions, queue_settings, counted, registrations, limit_states. Deletes:
+-- what knows claims and leases.
+create or replace function posthaste.rebase_cursors()
+returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_first pg_snapshot := posthaste.first_snapshot();
+  own bigint := pg_current_xact_id()::text::bigint;
+  v_now pg_snapshot := pg_current_snapshot();
+  v_open bigint[];
+  r record;
+  c posthaste.claims;
+begin
+  update posthaste.subscriptions set since = v_first;
+  update posthaste.queue_settings set purged = null where purged is not null;
+  for r in select k.queue_id, k.number, k.lane, k.keyed, k.c, k.w from pg_temp.rebase_readers k order by 1, 2, 3 loop
+    foreach c in array array[r.c, r.w] loop
+      continue when c.id is null; -- it begins where its subscription does
+      c := posthaste.without_places(c);
+      c.id := null;
+      c.window_claim := null;
+      c.part := case when c.reader & 1 = 1 then 2 when r.keyed then 4 else c.part end;
+      c.s0 := v_first;
+      c.s1 := v_first;
+      if c.reader & 1 = 1 then
+        c.t0 := '-infinity';
+        c.t1 := '-infinity';
+        c.last_due := '-infinity';
+      end if;
+      c.last_xid := '0';
+      c.last_pos := 0;
+      c.ended := true;
+      c.open := case when r.keyed and c.reader & 1 = 1 then '{}'::bigint[] end;
+      c.busy := null;
+      perform posthaste.put_claim(c, null, null, null, false);
+    end loop;
+  end loop;
+  -- All of this transaction is counted.
+  v_open := array(select x from (select y::text::bigint as x from pg_snapshot_xip(v_now) y union select generate_series(pg_snapshot_xmax(v_now)::text::bigint, own - 1)) z where x <> own order by x);
+  update posthaste.counted
+     set s = format('%s:%s:%s', coalesce(v_open[1], greatest(pg_snapshot_xmax(v_now)::text::bigint, own + 1)), greatest(pg_snapshot_xmax(v_now)::text::bigint, own + 1), array_to_string(v_open, ','))::pg_snapshot,
+         last_value = (select p.last_value from posthaste.positions p), at = clock_timestamp();
+  update posthaste.registrations set lost_at = clock_timestamp() where lost_at is null and ended_at is null;
+  update posthaste.registrations set cleared = true where not cleared;
+  -- A worker of the original must not be taken for one of these.
+  perform setval('posthaste.registrations_id_seq', (select g.last_value + 1000 from posthaste.registrations_id_seq g));
+  update posthaste.limit_states set open = '{}', full_since = null;
+  delete from posthaste.stragglers;
+  delete from posthaste.held_claims;
+  delete from posthaste.lease_cursors;
+  delete from posthaste.lane_wishes;
+  delete from posthaste.history_aside;
+  delete from posthaste.carried;
+  -- What was parked ahead is parked, and the rest of the log with it.
+  delete from posthaste.ahead;
+  delete from posthaste.ahead_keys;
+end $$;

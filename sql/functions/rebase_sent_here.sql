@@ -1,0 +1,23 @@
+-- posthaste.rebase_sent_here: finds the entries that were sent in a restored copy,
+-- and gives them an id that no restored cursor or claim has seen.
+-- The restore made a slot's indexes after it had put in the rows: what has a higher
+-- xmin was written afterwards, and then its stored id is higher, too, and no higher
+-- than xmin, which may be a savepoint's.
+-- Called by posthaste.rebase under its locks. Updates: entries.
+create or replace function posthaste.rebase_sent_here()
+returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_now bigint := pg_current_xact_id()::text::bigint;
+  v_restored bigint;
+begin
+  for s in 0..15 loop
+    -- xmin has the lower 32 bits only.
+    select min(v_now - ((v_now - i.xmin::text::bigint) & 4294967295)) into v_restored
+      from pg_index i where i.indrelid = format('posthaste.entries_%s', s)::regclass;
+    execute format('update posthaste.entries_%s e set xid = ''9000000000000000000''
+                     where e.xid > $2::text::xid8 and e.xid <= $1::text::xid8 and e.xmin::text::bigint > 2
+                       and ($1 - e.xmin::text::bigint) & 4294967295 < $1 - $2
+                       and e.xid::text::bigint <= $1 - (($1 - e.xmin::text::bigint) & 4294967295)', s)
+      using v_now, v_restored;
+  end loop;
+end $$;

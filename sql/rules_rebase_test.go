@@ -1,0 +1,143 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// A sender that took its place in the order before the rebase, and puts its message
+// into the log after it, comes after what was sent before all the same.
+func TestRuleRebaseKeepsTheOrderOfWaitingSenders(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, sender, other := connect(t, url), connect(t, url), connect(t, url)
+		s.exec(`select posthaste.create_queue('q', '{"ordered": true, "lanes": 1}')`)
+		first := s.send(`{"key": "k"}`)
+		s.exec(`select posthaste.pause_key('q', 'k')`) // until both are parked
+		sender.exec(`begin`)
+		place := get[string](sender, `select posthaste.ord_now()::text`)
+		// So that the rebase's id is not the next one.
+		other.exec(`begin`)
+		other.exec(`select pg_current_xact_id()`)
+		s.rebase()
+		second := get[int64](sender, `insert into posthaste.entries (ord, queue_id, key, payload) select $1::xid8, id, 'k', '2' from posthaste.queue_settings where name = 'q' returning pos`, place)
+		sender.exec(`commit`)
+		other.exec(`rollback`)
+		until(t, "both are parked", func() bool {
+			return len(s.receive()) == 0 && get[int](s, `select count(*)::int from posthaste.parked`) == 2
+		})
+		s.exec(`select posthaste.resume_key('q', 'k')`)
+		if came := s.takeAll(2); !slices.Equal(came, []int64{first, second}) {
+			return fmt.Sprintf("%d was sent first, then %d, and they came as %v", first, second, came)
+		}
+		return ""
+	}, without("the lowest place", patch{file: "rebase_append.sql", old: "constant xid8 := '1'", new: "xid8 := pg_current_xact_id()"},
+		patch{file: "rebase_keys.sql", old: "constant xid8 := '1'", new: "xid8 := pg_current_xact_id()"}))
+}
+
+// Whoever sends by COPY has its positions before its messages: a rebase waits for
+// it, or they would lie where nobody looks any more.
+func TestRuleRebaseWaitsForCopies(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, sender := begin(t, url), connect(t, url)
+		sender.exec(`begin`)
+		sender.exec(`create temp table given on commit drop as select queue_id, unnest(positions) as pos from posthaste.copy_begin('q', 3, 1, false)`)
+		rebaser := connect(t, url)
+		rebaser.exec(`update posthaste.identity set database_oid = 1`)
+		done := rebaser.start(`select waiting from posthaste.rebase()`)
+		var early *answer
+		until(t, "the rebase waits or is over", func() bool {
+			select {
+			case a := <-done:
+				early = &a
+				return true
+			default:
+				return get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(rebaser.PgConn().PID()))
+			}
+		})
+		sender.exec(`insert into posthaste.entries (pos, queue_id, payload) select pos, queue_id, '1' from given`)
+		sender.exec(`commit`)
+		if early == nil {
+			a := <-done
+			early = &a
+		}
+		if early.err != nil {
+			t.Fatal(early.err)
+		}
+		if came := s.receive(); len(came) != 3 {
+			return fmt.Sprintf("3 were sent, and %v came", came)
+		}
+		return ""
+	}, without("the lock", patch{file: "copy_begin.sql", old: "lock table only posthaste.entries in row exclusive mode;", new: ""}))
+}
+
+// An admin who writes one position twice by COPY does not stop a rebase.
+func TestRuleRebaseTakesAPositionTwice(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := connect(t, url)
+		s.exec(`select posthaste.create_queue('q', '{"ordered": true, "lanes": 1}')`)
+		first := get[int64](s, `insert into posthaste.entries (ord, queue_id, key, payload) select posthaste.ord_now(), id, 'k', '1' from posthaste.queue_settings where name = 'q' returning pos`)
+		s.exec(`insert into posthaste.entries (pos, ord, queue_id, key, payload) select pos, ord, queue_id, key, payload from posthaste.entries`)
+		s.exec(`update posthaste.identity set database_oid = 1`)
+		if refused := s.refusal(`select posthaste.rebase()`); refused != nil {
+			return refused.Message
+		}
+		if came := s.takeAll(1); came[0] != first {
+			return fmt.Sprintf("%d was sent, and %v came", first, came)
+		}
+		return ""
+	}, without("ignoring it", patch{file: "rebase_append.sql", old: "on conflict (subscriber, key, ord, message_id) do nothing", new: ""}))
+}
+
+// Where only the server's identifier is another one, as after pg_upgrade, a person
+// may say that transaction ids are the same: nothing is handed out again then. Where
+// the row was written by somebody else, as in a restored dump, that is refused.
+func TestRuleRebaseSameIDs(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		first, second := s.send(`{}`), s.send(`{}`)
+		if came := list[int64](s, `select message_id from posthaste.receive('q', 1, '1 hour')`); len(came) != 1 || came[0] != first {
+			t.Fatalf("%v came first, and %d was sent", came, first)
+		}
+		s.exec(`begin`)
+		s.exec(`update posthaste.identity set system_identifier = 1`)
+		s.exec(`update posthaste.identity set written_by = xmin`)
+		s.exec(`commit`)
+		copied := connect(t, url)
+		if code := copied.code(receiveAll); code != "PH503" {
+			return fmt.Sprintf("in a copy receive ends with %q", code)
+		}
+		if code := copied.code(`select posthaste.rebase(same_ids => true)`); code != "" {
+			return "what pg_upgrade made is refused: " + code
+		}
+		if came := copied.receive(); !slices.Equal(came, []int64{second}) {
+			return fmt.Sprintf("%d was left to be handed out, and %v came", second, came)
+		}
+		s.exec(`update posthaste.identity set system_identifier = 1`)
+		if code := s.code(`select posthaste.rebase(same_ids => true)`); code != "PH409" {
+			return fmt.Sprintf("same ids in a restored dump end with %q", code)
+		}
+		return ""
+	}, without("a difference", patch{file: "rebase.sql", old: "if rebase.same_ids then", new: "if false then"}),
+		without("a refusal", patch{file: "rebase.sql", old: "if not v_same then\n      raise", new: "if false then\n      raise"}))
+}
+
+// rebase makes the database a copy and rebases it.
+func (s *session) rebase() {
+	s.t.Helper()
+	s.exec(`update posthaste.identity set database_oid = 1`)
+	if !get[bool](s, `select rebased from posthaste.rebase()`) {
+		s.t.Fatal("nothing was rebased")
+	}
+}
+
+// takeAll receives and acknowledges until so many messages came, and returns them.
+func (s *session) takeAll(n int) (came []int64) {
+	s.t.Helper()
+	until(s.t, "all messages came", func() bool {
+		came = append(came, s.receive()...)
+		s.exec(`select posthaste.ack(array(select c.id * 4096 + g from posthaste.claims c cross join lateral generate_series(0, c.places - 1) g where c.places > 0))`)
+		return len(came) >= n
+	})
+	return came
+}
