@@ -253,7 +253,11 @@ func (b *books) drain(idle time.Duration) string {
 	b.Helper()
 	const missing = `from sent m join subscribed s on s.queue = m.queue and (s.kind is null or s.kind = m.kind)
 		where not exists (select from effects e where e.queue = m.queue and e.subscription = s.subscription and e.id = m.id)`
-	b.exec(`select posthaste.reschedule(id, now()) from sent s where scheduled and exists (select from posthaste.message(s.id) m where m.state = 'scheduled')`)
+	if _, err := b.Exec(b.ctx, `select posthaste.reschedule(id, now()) from sent s where scheduled and exists (select from posthaste.message(s.id) m where m.state = 'scheduled')`); sqlState(err) != "" {
+		return "what is scheduled cannot be moved: " + err.Error()
+	} else if err != nil {
+		b.Fatal(err)
+	}
 	for last := time.Now(); ask[int](b, `select count(*) `+missing) > 0; {
 		b.exec(`select posthaste.replay(array(select message_id from posthaste.dead_letters limit 1000))`)
 		found := 0
