@@ -34,6 +34,15 @@ func (q *sequence) close() {
 	q.until = math.MaxInt64
 }
 
+// handBack closes the key until the store knows that seg's message, which has not
+// started, is released.
+func (q *sequence) handBack(seg *segment) outcome {
+	q.close()
+	o := released(seg, &seg.items[0])
+	o.key = seg.items[0].Key
+	return o
+}
+
 // finishOrdered is finish for a claim of an ordered queue. Of each key the first
 // message is made available; back are those that must be handed back. What waits
 // is bounded, to batch messages of a key, ten times that and so many bytes of all:
@@ -60,21 +69,10 @@ func (h *holdings) finishOrdered(number int64, sub *subscription, worker posthas
 		}
 		q := o.keys[key]
 		switch {
-		case q != nil && number <= q.until:
+		case q != nil && (number <= q.until || q.running && (len(q.waiting) >= batch || o.waiting >= 10*batch || o.bytes >= prefetchBytes)):
 			// Until the store knows that, it takes this one to be running here, and
 			// hands out what comes after it.
-			seg := h.hold(sub, worker, items[i:i+1:i+1])
-			early := released(seg, &seg.items[0])
-			early.key = key
-			back = append(back, early)
-			q.close()
-			continue
-		case q != nil && q.running && (len(q.waiting) >= batch || o.waiting >= 10*batch || o.bytes >= prefetchBytes):
-			seg := h.hold(sub, worker, items[i:i+1:i+1])
-			first := released(seg, &seg.items[0])
-			first.key = key
-			back = append(back, first)
-			q.close()
+			back = append(back, q.handBack(h.hold(sub, worker, items[i:i+1:i+1])))
 			continue
 		case q != nil && q.running:
 			q.waiting = append(q.waiting, h.hold(sub, worker, items[i:i+1:i+1]))
@@ -140,10 +138,7 @@ func (h *holdings) unfinished(seg *segment, key string) (back []outcome) {
 	q.close()
 	for _, w := range q.waiting {
 		o.forget(w)
-		behind := released(w, &w.items[0])
-		behind.key = key
-		back = append(back, behind)
-		q.close()
+		back = append(back, q.handBack(w))
 	}
 	q.waiting = nil
 	return back
