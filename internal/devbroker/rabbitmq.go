@@ -1,0 +1,209 @@
+//go:build unix
+
+// Package devbroker starts message brokers that are installed on this machine, on
+// ports of their own and for as long as a test or benchmark needs them.
+package devbroker
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// ErrNotInstalled says that the broker is not on this machine.
+var ErrNotInstalled = errors.New("is not installed on this machine")
+
+// RabbitMQ is a broker on the loopback address. Its methods are not for
+// concurrent use.
+type RabbitMQ struct {
+	dir     string
+	port    int
+	epmd    int
+	dist    int
+	node    string
+	process *exec.Cmd
+	names   *exec.Cmd // epmd, by which rabbitmqctl finds it
+}
+
+// sbin is where Debian and others put its programs.
+const sbin = "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin"
+
+// StartRabbitMQ starts a broker whose data lies below dir, and waits until it
+// takes connections. further are lines for rabbitmq.conf. It fails with
+// [ErrNotInstalled] where there is none.
+func StartRabbitMQ(ctx context.Context, dir string, further ...string) (*RabbitMQ, error) {
+	found, _ := filepath.Glob(sbin)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("RabbitMQ %w (Debian: apt-get install rabbitmq-server)", ErrNotInstalled)
+	}
+	r := &RabbitMQ{dir: dir}
+	for _, port := range []*int{&r.port, &r.epmd, &r.dist} {
+		var err error
+		if *port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	name := make([]byte, 6)
+	rand.Read(name)
+	r.node = "posthaste-" + hex.EncodeToString(name) + "@localhost"
+	conf := append([]string{
+		"listeners.tcp.default = 127.0.0.1:" + strconv.Itoa(r.port),
+		"loopback_users.guest = true",
+		"disk_free_limit.absolute = 50MB",
+		"vm_memory_high_watermark.absolute = 2GB",
+		"log.file.level = warning",
+		"collect_statistics_interval = 60000",
+	}, further...)
+	var text bytes.Buffer
+	for _, line := range conf {
+		fmt.Fprintln(&text, line)
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "rabbitmq.conf"), text.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, "plugins"), []byte("[].\n"), 0o600)); err != nil {
+		return nil, err
+	}
+	r.names = r.command(ctx, "epmd", "-port", strconv.Itoa(r.epmd), "-address", "127.0.0.1")
+	if err := r.names.Start(); err != nil {
+		return nil, fmt.Errorf("RabbitMQ %w: epmd: %w", ErrNotInstalled, err)
+	}
+	if err := r.Start(ctx); err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+// command is one of its programs, with its environment, in a group of its own.
+func (r *RabbitMQ) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	found, _ := filepath.Glob(sbin)
+	path := name
+	if p := filepath.Join(found[len(found)-1], name); executable(p) {
+		path = p
+	}
+	c := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
+	c.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return len(e) > 8 && e[:8] == "RABBITMQ" }),
+		"HOME="+r.dir,
+		"ERL_EPMD_PORT="+strconv.Itoa(r.epmd),
+		"RABBITMQ_NODENAME="+r.node,
+		"RABBITMQ_DIST_PORT="+strconv.Itoa(r.dist),
+		"RABBITMQ_MNESIA_BASE="+filepath.Join(r.dir, "data"),
+		"RABBITMQ_LOG_BASE="+filepath.Join(r.dir, "log"),
+		"RABBITMQ_CONFIG_FILE="+filepath.Join(r.dir, "rabbitmq.conf"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(r.dir, "plugins"),
+		"RABBITMQ_CONF_ENV_FILE=/dev/null",
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		"ERL_CRASH_DUMP_SECONDS=0")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return c
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&0o111 != 0
+}
+
+// URL is where it is reached, with its user.
+func (r *RabbitMQ) URL() string { return "amqp://guest:guest@" + r.Address() + "/" }
+
+// Address is its host and port.
+func (r *RabbitMQ) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
+
+// PID is the process group of the broker, for measuring what it costs.
+func (r *RabbitMQ) PID() int { return r.process.Process.Pid }
+
+// Start starts it again after Kill or Shutdown, with the data that it had.
+func (r *RabbitMQ) Start(ctx context.Context) error {
+	r.process = r.command(ctx, "rabbitmq-server")
+	var said bytes.Buffer
+	r.process.Stdout, r.process.Stderr = &said, &said
+	r.process.WaitDelay = time.Second
+	if err := r.process.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.process.Wait() }()
+	for {
+		if serves(ctx, r.Address()) {
+			return nil
+		}
+		select {
+		case err := <-ended:
+			return fmt.Errorf("RabbitMQ did not start: %w\n%s", err, said.Bytes())
+		case <-ctx.Done():
+			r.Kill()
+			return fmt.Errorf("RabbitMQ did not start: %w", ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// serves says whether the broker speaks AMQP: it answers a wrong greeting with the right one.
+func serves(ctx context.Context, address string) bool {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte("AMQP\x00\x00\x00\x00")); err != nil {
+		return false
+	}
+	answer := make([]byte, 4)
+	n, _ := c.Read(answer)
+	return string(answer[:n]) == "AMQP"
+}
+
+// Kill ends it with SIGKILL, as a crash of the machine would.
+func (r *RabbitMQ) Kill() { r.end(r.process, syscall.SIGKILL) }
+
+// Shutdown stops it in order, with its data kept.
+func (r *RabbitMQ) Shutdown() { r.end(r.process, syscall.SIGTERM) }
+
+// Stop ends it for good.
+func (r *RabbitMQ) Stop() {
+	r.end(r.process, syscall.SIGKILL)
+	r.end(r.names, syscall.SIGKILL)
+	_, _ = r.names.Process.Wait()
+}
+
+// end signals a process's group and waits until none of it is left.
+func (r *RabbitMQ) end(c *exec.Cmd, s syscall.Signal) {
+	if c == nil || c.Process == nil {
+		return
+	}
+	_ = syscall.Kill(-c.Process.Pid, s)
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until) && c == r.process; time.Sleep(10 * time.Millisecond) {
+		if syscall.Kill(-c.Process.Pid, 0) != nil {
+			return
+		}
+	}
+	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+}
+
+// Control runs rabbitmqctl, which takes a second or two.
+func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) {
+	out, err := r.command(ctx, "rabbitmqctl", args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("rabbitmqctl %v: %w\n%s", args, err, out)
+	}
+	return string(out), nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

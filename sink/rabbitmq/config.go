@@ -1,0 +1,174 @@
+// Package rabbitmq is the sink that publishes messages to RabbitMQ (AMQP 0-9-1)
+// and answers only what the broker has confirmed: persistent messages, publisher
+// confirms, and the mandatory flag, so that a message that no queue would get is
+// no success.
+//
+// # What an attempt ends with
+//
+//   - The broker's ack: delivered. With mirrored or quorum queues that means what
+//     RabbitMQ says of it: on disk on a majority.
+//   - The broker's nack (a full queue with reject-publish, a failed node), an
+//     unroutable message, an exchange that is not there: tried again with backoff,
+//     with the broker's words, and dead after max_attempts.
+//   - A connection lost before the confirm: unknown whether the broker has it, so
+//     it is published again, with the same message id.
+//   - A routing key, message id or header that AMQP cannot carry, a template that
+//     names a missing header, a message above the broker's limit: dead at once.
+//
+// While the broker cannot be reached, refuses the login or blocks publishers
+// (memory or disk alarm), what is in hand waits as long as the queue's timeout
+// allows before the attempt fails. So a worker stops taking messages, and those
+// in the database wait without burning attempts.
+//
+// A broker answers some mistakes by closing the channel, which leaves unknown what
+// became of all that was in flight on it. So exchanges are looked up before they
+// are first published to, and large messages take a connection of their own, one
+// by one: a message that is refused does not repeat its neighbours.
+package rabbitmq
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+// Config says which broker gets the messages and how. Only URL is required.
+type Config struct {
+	// URL names the broker: amqp://user:password@host:5672/vhost or amqps://. User,
+	// password and vhost are percent-encoded; without a path the vhost is "/".
+	// Unencrypted it is meant for the same machine or a trusted network.
+	URL string
+	// Exchange is the template of the exchange (default: the default exchange).
+	Exchange string
+	// RoutingKey is the template of the routing key (default "{{.Queue}}": with
+	// the default exchange, the RabbitMQ queue of the same name).
+	RoutingKey string
+	// Mapping is what goes along.
+	Mapping relay.Mapping
+	// Declare makes a durable queue of this type, "classic" or "quorum", for the
+	// routing key, before it is first published to. It needs the default exchange
+	// and a routing key without templates. Empty: nothing is declared.
+	Declare string
+	// Unroutable accepts messages that no queue gets as delivered. By default
+	// they are not.
+	Unroutable bool
+	// Unsafe publishes without confirms: a message counts as delivered once it
+	// was written to the connection, and is lost if the broker does not take it.
+	Unsafe bool
+	// Connections is how many publish side by side (default 2; 1 to 100). There is
+	// one more while large messages are published.
+	Connections int
+	// Outstanding is how many messages of a connection may be without a confirm
+	// (default 4096; 1 to 65536).
+	Outstanding int
+	// DialTimeout bounds the opening of a connection (default 10 s).
+	DialTimeout time.Duration
+	// Heartbeat is how often connections show that they live (default 10 s).
+	Heartbeat time.Duration
+	// TLS is used for amqps://; ServerName and MinVersion get defaults. Nil trusts
+	// the system's authorities.
+	TLS *tls.Config
+	// Name is what the broker shows of the connections (default "posthaste relay").
+	Name string
+	// Logger is told when the broker was lost or blocks, and when it is back (nil:
+	// nobody).
+	Logger *slog.Logger
+}
+
+// target is a checked Config.
+type target struct {
+	Config
+	address    string // host:port
+	exchange   *relay.Template
+	routingKey *relay.Template
+	mapper     *relay.Mapper
+	declare    string // the queue
+}
+
+// eventPrefix goes before a CloudEvent's attributes in headers, as in the
+// standard's binding to AMQP.
+const eventPrefix = "cloudEvents:"
+
+// parse checks the config and fills in defaults. Errors never hold the URL, for
+// it may hold a password.
+func parse(c Config) (*target, error) {
+	uri, err := amqp.ParseURI(c.URL)
+	if err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the broker's URL cannot be used: " + reason(err),
+			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded"}
+	}
+	for field, n := range map[string]*int{"connections": &c.Connections, "outstanding": &c.Outstanding} {
+		limit, by := 100, 2
+		if field == "outstanding" {
+			limit, by = 1<<16, 4096
+		}
+		if *n == 0 {
+			*n = by
+		}
+		if *n < 1 || *n > limit {
+			return nil, posthaste.Invalidf(field, "%s must be 1 to %d, and is %d", field, limit, *n)
+		}
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = 10 * time.Second
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 10 * time.Second
+	}
+	if c.RoutingKey == "" {
+		c.RoutingKey = "{{.Queue}}"
+	}
+	if c.Name == "" {
+		c.Name = "posthaste relay"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if uri.Scheme == "amqps" {
+		if c.TLS = c.TLS.Clone(); c.TLS == nil {
+			c.TLS = &tls.Config{}
+		}
+		if c.TLS.ServerName == "" {
+			c.TLS.ServerName = uri.Host
+		}
+		c.TLS.MinVersion = max(c.TLS.MinVersion, tls.VersionTLS12)
+	}
+	t := &target{Config: c, address: net.JoinHostPort(uri.Host, itoa(uri.Port))}
+	if t.exchange, err = relay.Compile("exchange", c.Exchange); err != nil {
+		return nil, err
+	}
+	if t.routingKey, err = relay.Compile("routing_key", c.RoutingKey); err != nil {
+		return nil, err
+	}
+	if t.mapper, err = relay.NewMapper(c.Mapping, eventPrefix); err != nil {
+		return nil, err
+	}
+	switch c.Declare {
+	case "":
+	case "classic", "quorum":
+		queue, static := t.routingKey.Static()
+		if exchange, ok := t.exchange.Static(); !static || !ok || exchange != "" {
+			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "declare", Message: "declare needs the default exchange and a routing_key without templates: that is the queue it makes",
+				Hint: "leave exchange out and give routing_key the queue's name, or declare exchange, queue and binding yourself"}
+		}
+		t.declare = queue
+	default:
+		return nil, posthaste.Invalidf("declare", "declare must be classic or quorum, and is %q", c.Declare)
+	}
+	return t, nil
+}
+
+// reason is what is wrong with a URL, without it.
+func reason(err error) string {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		err = e
+	}
+	return err.Error()
+}

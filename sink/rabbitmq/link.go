@@ -1,0 +1,364 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/semaphore"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// link is a connection with one channel, for as long as it lasts. It is used by
+// several batches at the same time, and is never repaired: a new one takes its place.
+type link struct {
+	conn *amqp.Connection
+	ch   *amqp.Channel
+	wire *wire
+	// window bounds what is without a confirm, and with it the returns that the
+	// client library may have for us: it drops those that nobody takes.
+	window *semaphore.Weighted
+	// turn is held while a batch is written.
+	turn    chan struct{}
+	returns chan amqp.Return
+	ended   chan *amqp.Error // of the channel
+	gone    chan *amqp.Error // of the connection
+
+	retired atomic.Bool // it shall not be used again
+
+	mu      sync.Mutex
+	flying  map[route]*flight
+	blocked string        // why the broker blocks publishers; empty if it does not
+	opened  chan struct{} // closed when it no longer does
+	cause   error         // of its end
+}
+
+// route is by what a returned message is known again: all of them that are the
+// same in it are routed alike.
+type route struct{ id, exchange, key string }
+
+// flight is what is in flight of a route.
+type flight struct {
+	count    int
+	returned string // the broker's words, if it returned one of them
+}
+
+// dial opens a link. The context bounds it.
+func (t *target) dial(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.DialTimeout)
+	defer cancel()
+	l := &link{
+		window: semaphore.NewWeighted(int64(t.Outstanding)), turn: make(chan struct{}, 1),
+		flying: map[route]*flight{}, returns: make(chan amqp.Return, t.Outstanding),
+	}
+	done := make(chan error, 1)
+	var raw net.Conn
+	var opened sync.Mutex
+	go func() {
+		conn, err := amqp.DialConfig(t.URL, amqp.Config{
+			Heartbeat: t.Heartbeat, TLSClientConfig: t.TLS, Properties: amqp.Table{"connection_name": t.Name, "product": "posthaste"},
+			Dial: func(network, address string) (net.Conn, error) {
+				c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				if deadline, ok := ctx.Deadline(); ok {
+					_ = c.SetDeadline(deadline) // the library lifts it when the connection is open
+				}
+				opened.Lock()
+				defer opened.Unlock()
+				if err := ctx.Err(); err != nil {
+					c.Close()
+					return nil, err
+				}
+				l.wire = &wire{Conn: c}
+				raw = c
+				return l.wire, nil
+			},
+		})
+		if err == nil {
+			l.conn = conn
+			err = l.open(t)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			if l.wire != nil {
+				l.wire.cut()
+			}
+			return nil, &said{fmt.Sprintf("rabbitmq at %s: %s", t.address, words(err)), err}
+		}
+		return l, nil
+	case <-ctx.Done():
+		opened.Lock()
+		defer opened.Unlock()
+		if raw != nil {
+			raw.Close()
+		}
+		return nil, fmt.Errorf("rabbitmq at %s does not answer: %w", t.address, ctx.Err())
+	}
+}
+
+// open makes the channel, and declares what shall be there.
+func (l *link) open(t *target) error {
+	var err error
+	if l.ch, err = l.conn.Channel(); err != nil {
+		return err
+	}
+	l.ended = l.ch.NotifyClose(make(chan *amqp.Error, 1))
+	l.gone = l.conn.NotifyClose(make(chan *amqp.Error, 1))
+	l.ch.NotifyReturn(l.returns)
+	go l.watch(t, l.conn.NotifyBlocked(make(chan amqp.Blocking, 8)))
+	if t.declare != "" {
+		if err := l.declare(t); err != nil {
+			return err
+		}
+	}
+	if t.Unsafe {
+		return nil
+	}
+	return l.ch.Confirm(false)
+}
+
+// declare makes the queue, if there is none of that name: on a channel of its own,
+// for one of another kind is no reason to publish nothing.
+func (l *link) declare(t *target) error {
+	ch, err := l.conn.Channel()
+	if err != nil {
+		return err
+	}
+	if _, err = ch.QueueDeclarePassive(t.declare, true, false, false, false, nil); err == nil {
+		return ch.Close()
+	}
+	if ch, err = l.conn.Channel(); err != nil {
+		return err
+	}
+	if _, err = ch.QueueDeclare(t.declare, true, false, false, false, amqp.Table{"x-queue-type": t.Declare}); err != nil {
+		return err
+	}
+	return ch.Close()
+}
+
+// watch follows whether the broker blocks publishers.
+func (l *link) watch(t *target, blockings <-chan amqp.Blocking) {
+	for b := range blockings {
+		l.mu.Lock()
+		switch {
+		case b.Active && l.blocked == "":
+			l.blocked, l.opened = orElse(b.Reason, "no reason given"), make(chan struct{})
+			t.Logger.Warn("the broker blocks publishers: messages wait until it has room", "broker", t.address, "reason", l.blocked)
+		case !b.Active && l.blocked != "":
+			l.blocked = ""
+			close(l.opened)
+			t.Logger.Info("the broker takes messages again", "broker", t.address)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// ready waits while the broker blocks publishers.
+func (l *link) ready(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		blocked, opened := l.blocked, l.opened
+		l.mu.Unlock()
+		if blocked == "" {
+			return nil
+		}
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return fmt.Errorf("the broker blocks publishers (%s): %w", blocked, ctx.Err())
+		case err := <-l.gone:
+			l.end(err)
+			return l.lost()
+		}
+	}
+}
+
+// lost is why the link can no longer be used; nil while it can.
+func (l *link) lost() error {
+	if !l.ch.IsClosed() {
+		if l.retired.Load() {
+			return errClosed
+		}
+		return nil
+	}
+	select {
+	case err := <-l.ended:
+		l.end(err)
+	case err := <-l.gone:
+		l.end(err)
+	default:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return l.cause
+	}
+	return errClosed
+}
+
+var errClosed = errors.New("the connection was closed")
+
+func (l *link) end(err *amqp.Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && l.cause == nil {
+		l.cause = err
+	}
+}
+
+// take notes messages that are about to be published, and conclude tells of each
+// whether the broker returned it. A broker returns a message before it confirms
+// it, and the client library hands both on in that order: so what was confirmed
+// and not returned by now will not be.
+func (l *link) take(r route) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.flying[r]
+	if f == nil {
+		f = &flight{}
+		l.flying[r] = f
+	}
+	f.count++
+}
+
+func (l *link) conclude(r route) (returned string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for more := true; more; {
+		select {
+		case ret, ok := <-l.returns:
+			if !ok {
+				more = false
+				break
+			}
+			if f := l.flying[route{ret.MessageId, ret.Exchange, ret.RoutingKey}]; f != nil {
+				f.returned = fmt.Sprintf("%d %s", ret.ReplyCode, ret.ReplyText)
+			}
+		default:
+			more = false
+		}
+	}
+	f := l.flying[r]
+	if f.count--; f.count == 0 {
+		delete(l.flying, r)
+	}
+	return f.returned
+}
+
+// drop ends the link at once, for whoever uses it: it shall not be used again.
+func (l *link) drop() {
+	l.retired.Store(true)
+	l.wire.cut()
+}
+
+// close ends the link in order. What is in flight stays unknown.
+func (l *link) close() {
+	_ = l.conn.CloseDeadline(time.Now().Add(time.Second))
+	l.wire.cut()
+}
+
+// said is an error with a text for people.
+type said struct {
+	text  string
+	cause error
+}
+
+// Error implements error.
+func (e *said) Error() string { return e.text }
+
+// Unwrap returns the error of the library.
+func (e *said) Unwrap() error { return e.cause }
+
+// words is an error as a person reads it: the broker's own words where there are any.
+func words(err error) string {
+	var broker *amqp.Error
+	if errors.As(err, &broker) {
+		switch {
+		case errors.Is(broker, amqp.ErrCredentials):
+			return "the broker refuses user or password (403 ACCESS_REFUSED)"
+		case errors.Is(broker, amqp.ErrVhost):
+			return "there is no such vhost, or the user may not use it"
+		}
+		return strings.TrimSpace(fmt.Sprintf("%d %s", broker.Code, broker.Reason))
+	}
+	return err.Error()
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// wire is the network connection below: many small writes become few.
+type wire struct {
+	net.Conn
+	mu     sync.Mutex
+	held   bool
+	buffer []byte
+	err    error
+}
+
+// maxHeld is how much is held back at most.
+const maxHeld = 64 << 10
+
+// hold gathers what is written from now on, until release or until there is much
+// of it. A broker that gets many messages in one piece has less work with each.
+func (w *wire) hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = true
+}
+
+func (w *wire) release() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = false
+	return w.flush()
+}
+
+// Write implements net.Conn.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	if !w.held && len(w.buffer) == 0 {
+		return w.Conn.Write(p)
+	}
+	w.buffer = append(w.buffer, p...)
+	if w.held && len(w.buffer) < maxHeld {
+		return len(p), nil
+	}
+	if err := w.flush(); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (w *wire) flush() error {
+	if w.err != nil || len(w.buffer) == 0 {
+		return w.err
+	}
+	_, w.err = w.Conn.Write(w.buffer)
+	w.buffer = w.buffer[:0]
+	return w.err
+}
+
+// cut ends the connection at once, also one that is stuck writing.
+func (w *wire) cut() { _ = w.Conn.Close() }

@@ -1,0 +1,310 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+const (
+	// large messages are published one by one: a broker that finds a message
+	// larger than it allows closes the channel.
+	large = 256 << 10
+	// suspicious is the attempt from which a message is published by itself, for
+	// it may be what ended the channel the times before.
+	suspicious = 4
+	// shortText is how long AMQP's short strings may be, in bytes.
+	shortText = 255
+)
+
+// job is a message on its way.
+type job struct {
+	place int // in the batch
+	route route
+	msg   amqp.Publishing
+	// confirm is nil without confirms.
+	confirm *amqp.DeferredConfirmation
+}
+
+// Deliver implements [posthaste.Sink]: it publishes the batch in one go and waits
+// for the confirms.
+func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	results := make([]posthaste.SinkResult, len(batch))
+	jobs := make([]job, 0, len(batch))
+	var alone []job
+	for i := range batch {
+		j, err := s.target.prepare(&batch[i])
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		j.place = i
+		if len(j.msg.Body) > large || batch[i].Attempt >= suspicious {
+			alone = append(alone, j)
+		} else {
+			jobs = append(jobs, j)
+		}
+	}
+	for len(jobs) > 0 {
+		n := min(len(jobs), s.target.Outstanding)
+		s.publish(ctx, s.slots[s.next.Add(1)%uint64(len(s.slots))], jobs[:n], results)
+		jobs = jobs[n:]
+	}
+	for i := range alone {
+		s.publish(ctx, s.alone, alone[i:i+1], results)
+	}
+	return results
+}
+
+// prepare makes what is published of a delivery. Errors are permanent.
+func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
+	out, err := t.mapper.Map(d)
+	if err != nil {
+		return job{}, err
+	}
+	j := job{route: route{id: out.MessageID}, msg: amqp.Publishing{
+		MessageId: out.MessageID, ContentType: out.ContentType, Type: d.Kind, Timestamp: d.CreatedAt, DeliveryMode: amqp.Persistent, Body: out.Payload,
+	}}
+	if j.route.exchange, err = t.exchange.Execute(d); err != nil {
+		return job{}, err
+	}
+	if j.route.key, err = t.routingKey.Execute(d); err != nil {
+		return job{}, err
+	}
+	for _, f := range [...]struct{ name, text string }{{"exchange", j.route.exchange}, {"routing_key", j.route.key}, {"message_id", out.MessageID},
+		{"content_type", out.ContentType}, {"kind", d.Kind}} {
+		if err := short(f.name, f.text); err != nil {
+			return job{}, err
+		}
+	}
+	j.msg.Headers = make(amqp.Table, len(out.Headers))
+	for _, h := range out.Headers {
+		if err := short("headers", h.Name); err != nil {
+			return job{}, err
+		}
+		j.msg.Headers[h.Name] = h.Value
+	}
+	return j, nil
+}
+
+// short checks that a text can be one of AMQP's short strings.
+func short(field, text string) error {
+	if len(text) > shortText || !utf8.ValidString(text) {
+		return posthaste.Permanent(posthaste.Invalidf(field, "%s must be valid UTF-8 of at most %d bytes for RabbitMQ, and has %d bytes", field, shortText, len(text)))
+	}
+	return nil
+}
+
+// publish publishes jobs on a slot's link and answers them.
+func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []posthaste.SinkResult) {
+	fail := func(jobs []job, err error) {
+		for i := range jobs {
+			results[jobs[i].place].Err = err
+		}
+	}
+	l, err := s.get(ctx, slot)
+	if err != nil {
+		fail(jobs, err)
+		return
+	}
+	if jobs, err = s.routed(ctx, l, jobs, results); err == nil {
+		err = s.write(ctx, l, jobs, results)
+	}
+	if err != nil {
+		// What was written may be on its way all the same, and its confirms would be
+		// taken for others' if the link went on.
+		l.drop()
+	}
+}
+
+// routed leaves those jobs whose exchange is there; the others get an answer.
+func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []posthaste.SinkResult) ([]job, error) {
+	var missing map[string]error
+	for i := range jobs {
+		name := jobs[i].route.exchange
+		if _, known := s.exchanges.Load(name); name == "" || known || missing[name] != nil {
+			continue
+		}
+		stop := context.AfterFunc(ctx, l.wire.cut)
+		err := l.hasExchange(name)
+		stop()
+		switch {
+		case code(err) == amqp.NotFound:
+			if missing == nil {
+				missing = map[string]error{}
+			}
+			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.address, words(err))
+		case err != nil && code(err) == 0:
+			err = s.failed(ctx, "the connection was lost before anything was published", l.lost())
+			for i := range jobs {
+				results[jobs[i].place].Err = err
+			}
+			return nil, err
+		default: // there, or hidden from this user
+			s.exchanges.Store(name, true)
+		}
+	}
+	if missing == nil {
+		return jobs, nil
+	}
+	kept := jobs[:0]
+	for i := range jobs {
+		if err := missing[jobs[i].route.exchange]; err != nil {
+			results[jobs[i].place].Err = err
+			continue
+		}
+		kept = append(kept, jobs[i])
+	}
+	return kept, nil
+}
+
+// write publishes jobs and waits for their confirms. With an error the link shall
+// not be used again.
+func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthaste.SinkResult) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	unsent := func(jobs []job, err error) {
+		for i := range jobs {
+			results[jobs[i].place].Err = err
+		}
+	}
+	if err := l.ready(ctx); err != nil {
+		unsent(jobs, s.failed(ctx, "nothing was published", err))
+		return l.lost()
+	}
+	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
+		unsent(jobs, s.failed(ctx, "nothing was published, for the broker is slow to confirm what was before", nil))
+		return nil
+	}
+	written := s.send(ctx, l, jobs)
+	if written == 0 && l.lost() == nil {
+		l.window.Release(int64(len(jobs)))
+		unsent(jobs, s.failed(ctx, "nothing was published", nil))
+		return nil
+	}
+	// Errors before the confirms: they say that the link has ended.
+	var broken error
+	for i := range jobs {
+		j := &jobs[i]
+		if i >= written {
+			broken = s.failed(ctx, "the connection was lost before it was published", l.lost())
+			unsent(jobs[i:], broken)
+			break
+		}
+		if err := s.confirmed(ctx, l, j); err != nil {
+			results[j.place].Err = err
+			var unknown *unknownError
+			if errors.As(err, &unknown) {
+				broken = err
+			}
+		}
+	}
+	if broken != nil {
+		return broken // the window goes with the link
+	}
+	l.window.Release(int64(len(jobs)))
+	return nil
+}
+
+// send writes jobs to the connection and returns how many it has taken.
+func (s *Sink) send(ctx context.Context, l *link, jobs []job) (written int) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return 0
+	}
+	// A broker that has stopped reading lets a write hang.
+	stop := context.AfterFunc(ctx, l.wire.cut)
+	defer stop()
+	l.wire.hold()
+	for i := range jobs {
+		j := &jobs[i]
+		if !s.target.Unroutable {
+			l.take(j.route)
+		}
+		var err error
+		if j.confirm, err = l.ch.PublishWithDeferredConfirm(j.route.exchange, j.route.key, !s.target.Unroutable, false, j.msg); err != nil {
+			_ = l.wire.release()
+			l.drop()
+			return i
+		}
+	}
+	if l.wire.release() != nil {
+		// Part of it may have been written: all of it counts as such. Nobody will
+		// confirm it, and what waits for that is told that the link has ended.
+		l.drop()
+		if s.target.Unsafe {
+			return 0
+		}
+	}
+	return len(jobs)
+}
+
+// unknownError is that of a message of which nobody knows whether the broker has it.
+type unknownError struct{ error }
+
+func (e *unknownError) Unwrap() error { return e.error }
+
+// confirmed waits for what the broker says of a message.
+func (s *Sink) confirmed(ctx context.Context, l *link, j *job) error {
+	if j.confirm != nil {
+		select {
+		case <-j.confirm.Done():
+		default:
+			select {
+			case <-j.confirm.Done():
+			case <-ctx.Done():
+				return &unknownError{s.failed(ctx, "published, and not confirmed", l.blocking())}
+			}
+		}
+	}
+	var returned string
+	if !s.target.Unroutable {
+		returned = l.conclude(j.route)
+	}
+	switch {
+	case returned != "":
+		return fmt.Errorf("rabbitmq at %s: %s: no queue gets what is published to exchange %q with routing key %q; bind one", s.target.address, returned, j.route.exchange, j.route.key)
+	case j.confirm == nil || j.confirm.Acked():
+		return nil
+	}
+	lost := l.lost()
+	switch {
+	case lost == nil:
+		return fmt.Errorf("rabbitmq at %s refused the message (basic.nack): a queue is full and rejects, or could not store it", s.target.address)
+	case code(lost) == amqp.PreconditionFailed && len(j.msg.Body) > large:
+		return posthaste.Permanent(&unknownError{fmt.Errorf("rabbitmq at %s: %s", s.target.address, words(lost))})
+	case code(lost) == amqp.NotFound:
+		s.exchanges.Clear()
+	}
+	return &unknownError{s.failed(ctx, "the connection was lost before the confirm, so that it may be published twice", lost)}
+}
+
+// blocking is why the broker blocks publishers, as an error; nil if it does not.
+func (l *link) blocking() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.blocked == "" {
+		return nil
+	}
+	return fmt.Errorf("the broker blocks publishers: %s", l.blocked)
+}
+
+// failed says what happened, why, and whether the time was up.
+func (s *Sink) failed(ctx context.Context, what string, cause error) error {
+	text := fmt.Sprintf("rabbitmq at %s: %s", s.target.address, what)
+	if cause != nil && !errors.Is(cause, ctx.Err()) {
+		text += ": " + words(cause)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return errors.New(text)
+}

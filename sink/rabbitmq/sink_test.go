@@ -1,0 +1,412 @@
+package rabbitmq
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
+)
+
+// broker is shared by tests that use names of their own in it and do not stop it.
+var broker *devbroker.RabbitMQ
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "posthaste-rabbitmq-")
+	if err == nil {
+		broker, err = devbroker.StartRabbitMQ(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	broker.Stop()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// outside is a queue of the broker and what came to it.
+type outside struct {
+	t     *testing.T
+	name  string
+	ch    *amqp.Channel
+	mu    sync.Mutex
+	came  []amqp.Delivery
+	proxy *faultproxy.Proxy
+}
+
+// isPublish says whether a piece of an AMQP connection holds basic.publish.
+func isPublish(piece []byte) bool { return bytes.Contains(piece, []byte{0, 60, 0, 40}) }
+
+// newOutside makes a queue of the test's own.
+func newOutside(t *testing.T, args amqp.Table) *outside {
+	t.Helper()
+	conn, err := amqp.Dial(broker.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := ch.QueueDeclare("", false, true, true, false, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &outside{t: t, name: q.Name, ch: ch}
+	if o.proxy, err = faultproxy.New(broker.Address(), isPublish); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.proxy.Close)
+	return o
+}
+
+func (o *outside) sink(change func(*Config)) *Sink {
+	o.t.Helper()
+	c := Config{URL: "amqp://guest:guest@" + o.proxy.Address() + "/", RoutingKey: o.name, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&c)
+	}
+	s, err := New(c)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// all takes what came so far.
+func (o *outside) all() []amqp.Delivery {
+	o.t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		d, ok, err := o.ch.Get(o.name, true)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		if !ok {
+			return o.came
+		}
+		o.came = append(o.came, d)
+	}
+}
+
+func (o *outside) count(n int) (count int) {
+	for _, d := range o.all() {
+		if d.MessageId == fmt.Sprint(n) {
+			count++
+		}
+	}
+	return count
+}
+
+func delivery(n int) posthaste.RawDelivery {
+	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n), Queue: "orders", Attempt: 1, Kind: "order.placed",
+		Key: fmt.Sprint("customer-", n%7), Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, n)), CreatedAt: time.Unix(1e9, 0)}
+}
+
+func TestSink(t *testing.T) {
+	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
+		o := newOutside(t, nil)
+		return sinktest.Fixture{
+			Sink: o.sink(nil), Delivery: delivery, Delivered: o.count,
+			Bad: func(n int) posthaste.RawDelivery {
+				d := delivery(n)
+				d.Kind = strings.Repeat("x", 300)
+				return d
+			},
+			FailTemporarily:  func() { o.proxy.CutBefore() },
+			Hang:             o.proxy.Hang,
+			BreakConnections: o.proxy.CutAll,
+		}
+	})
+}
+
+func deliver(t *testing.T, s *Sink, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return s.Deliver(ctx, batch)
+}
+
+func TestWhatGoesAlong(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	s := o.sink(func(c *Config) { c.Mapping.Headers = map[string]string{"tenant": `{{index .Headers "t"}}`, "none": ""} })
+	d := delivery(7)
+	d.Attempt, d.Reference, d.ContentType, d.Payload = 2, "A-7", "application/octet-stream", []byte{0, 1, 255}
+	d.Headers = map[string]string{"t": "acme", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	if r := deliver(t, s, d); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	got := o.all()[0]
+	want := amqp.Table{"t": "acme", "tenant": "acme", "traceparent": d.Headers["traceparent"], "posthaste-queue": "orders", "posthaste-kind": "order.placed",
+		"posthaste-key": "customer-0", "posthaste-reference": "A-7", "posthaste-attempt": "2"}
+	if fmt.Sprint(got.Headers) != fmt.Sprint(want) {
+		t.Errorf("headers %v, want %v", got.Headers, want)
+	}
+	if got.MessageId != "7" || got.ContentType != d.ContentType || got.Type != d.Kind || !bytes.Equal(got.Body, d.Payload) || !got.Timestamp.Equal(d.CreatedAt) || got.DeliveryMode != amqp.Persistent {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// What no queue gets is no success, in whatever order return and confirm are
+// looked at, and its neighbours are.
+func TestUnroutableIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	s := o.sink(func(c *Config) { c.RoutingKey = "{{.Reference}}" })
+	var batch []posthaste.RawDelivery
+	for n := 1; n <= 2000; n++ {
+		d := delivery(n)
+		if d.Reference = o.name; n%3 != 0 {
+			d.Reference = "nobody-" + o.name
+		}
+		batch = append(batch, d)
+	}
+	results := deliver(t, s, batch...)
+	for i, r := range results {
+		lost := (i+1)%3 != 0
+		if lost != (r.Err != nil) || lost && (!strings.Contains(r.Err.Error(), "NO_ROUTE") || posthaste.IsPermanent(r.Err)) {
+			t.Fatalf("message %d: %v", i+1, r.Err)
+		}
+	}
+	if got := len(o.all()); got != 666 {
+		t.Errorf("the queue has %d", got)
+	}
+}
+
+func TestNackIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+	results := deliver(t, o.sink(nil), delivery(1), delivery(2), delivery(3), delivery(4))
+	var failed int
+	for _, r := range results {
+		if r.Err != nil {
+			failed++
+			if posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), "basic.nack") {
+				t.Error(r.Err)
+			}
+		}
+	}
+	if got := len(o.all()); failed != 4-got || failed == 0 {
+		t.Errorf("%d failed, %d in the queue", failed, got)
+	}
+}
+
+// An exchange that is not there fails its own messages alone, whether it never was
+// or was deleted meanwhile.
+func TestMissingExchange(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	exchange := "x-" + o.name
+	s := o.sink(func(c *Config) { c.Exchange = "{{.Reference}}" })
+	batch := func(from int) (all []posthaste.RawDelivery) {
+		for n := from; n < from+10; n++ {
+			d := delivery(n)
+			if n%2 == 0 {
+				d.Reference = exchange
+			}
+			all = append(all, d)
+		}
+		return all
+	}
+	if err := o.ch.ExchangeDeclare(exchange, "fanout", false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.ch.QueueBind(o.name, "", exchange, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range deliver(t, s, batch(1)...) {
+		if r.Err != nil {
+			t.Errorf("message %d: %v", i+1, r.Err)
+		}
+	}
+	if err := o.ch.ExchangeDelete(exchange, false, false); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, s, batch(11)...) // finds out
+	for i, r := range deliver(t, s, batch(21)...) {
+		if missing := i%2 == 1; missing != (r.Err != nil) || missing && (posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), "404 NOT_FOUND")) {
+			t.Errorf("message %d: %v", i+21, r.Err)
+		}
+	}
+	for n := 21; n <= 30; n++ {
+		if got := o.count(n); got != n%2 {
+			t.Errorf("message %d came %d times", n, got)
+		}
+	}
+}
+
+// The broker has the message and its confirm is lost: it is published again, with
+// the same id, and never taken for delivered.
+func TestConfirmLost(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	s := o.sink(nil)
+	o.proxy.CutAfter()
+	r := deliver(t, s, delivery(1))
+	if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), "before the confirm") {
+		t.Errorf("got %v", r[0].Err)
+	}
+	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if got := o.count(1); got != 2 {
+		t.Errorf("it came %d times, want 2", got)
+	}
+}
+
+// A broker that is away holds the messages in hand, and has them once it is back.
+func TestBrokerAway(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	s := o.sink(nil)
+	o.proxy.Refuse(true)
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if r := s.Deliver(short, []posthaste.RawDelivery{delivery(1)}); !errors.Is(r[0].Err, context.DeadlineExceeded) || !strings.Contains(r[0].Err.Error(), o.proxy.Address()) {
+		t.Errorf("got %v", r[0].Err)
+	}
+	done := make(chan error)
+	go func() { done <- deliver(t, s, delivery(2))[0].Err }()
+	for !s.down.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	o.proxy.Refuse(false)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if o.count(1) != 0 || o.count(2) != 1 {
+		t.Errorf("came: %v", o.all())
+	}
+}
+
+// One that is larger than the broker allows is dead, and repeats nobody.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	small, err := devbroker.StartRabbitMQ(t.Context(), dir, "max_message_size = 300000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Stop()
+	s, err := New(Config{URL: small.URL(), RoutingKey: "small", Declare: "classic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	big := delivery(2)
+	big.Payload = bytes.Repeat([]byte("x"), 400_000)
+	fits := delivery(4)
+	fits.Payload = bytes.Repeat([]byte("x"), 290_000)
+	r := deliver(t, s, delivery(1), big, delivery(3), fits)
+	if r[0].Err != nil || r[2].Err != nil || r[3].Err != nil || !posthaste.IsPermanent(r[1].Err) || !strings.Contains(r[1].Err.Error(), "406") {
+		t.Errorf("got %v", r)
+	}
+	conn, err := amqp.Dial(small.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, err := ch.QueueInspect("small"); err != nil || q.Messages != 3 {
+		t.Errorf("%+v, %v", q, err)
+	}
+
+	// While the broker is short of disk nothing is accepted; then it goes on.
+	if _, err := small.Control(t.Context(), "set_disk_free_limit", "100000GB"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if r := s.Deliver(ctx, []posthaste.RawDelivery{delivery(5)}); r[0].Err == nil || posthaste.IsPermanent(r[0].Err) {
+		t.Errorf("during the alarm: %v", r[0].Err)
+	}
+	done := make(chan error)
+	go func() { done <- deliver(t, s, delivery(6))[0].Err }()
+	if _, err := small.Control(t.Context(), "set_disk_free_limit", "50MB"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	with := func(change func(*Config)) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		return o.sink(change).Check(ctx)
+	}
+	at := func(user, path string) func(*Config) {
+		return func(c *Config) { c.URL = "amqp://" + user + "@" + broker.Address() + path }
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*Config)
+	}{
+		{"as it is", "", "", nil},
+		{"password", "url", posthaste.Invalid, at("guest:wrong", "/")},
+		{"vhost", "url", posthaste.Invalid, at("guest:guest", "/nowhere")},
+		{"exchange", "exchange", posthaste.Invalid, func(c *Config) { c.Exchange = "nowhere" }},
+		{"queue", "routing_key", posthaste.Invalid, func(c *Config) { c.RoutingKey = "nobody" }},
+		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "amqp://127.0.0.1:1/" }},
+		{"exchange by template", "", "", func(c *Config) { c.Exchange = "{{.Kind}}" }},
+	} {
+		err := with(test.change)
+		var e *posthaste.Error
+		if test.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		} else if !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || e.Hint == "" || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for field, change := range map[string]func(*Config){
+		"url":                func(c *Config) { c.URL = "http://secret@x" },
+		"connections":        func(c *Config) { c.Connections = -1 },
+		"outstanding":        func(c *Config) { c.Outstanding = 1 << 20 },
+		"exchange":           func(c *Config) { c.Exchange = "{{.Nothing}}" },
+		"routing_key":        func(c *Config) { c.RoutingKey = "{{" },
+		"message_id":         func(c *Config) { c.Mapping.MessageID = "{{.X}}" },
+		"headers.a":          func(c *Config) { c.Mapping.Headers = map[string]string{"a": "{{.X}}"} },
+		"cloudevents.source": func(c *Config) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
+		"declare":            func(c *Config) { c.Declare = "classic" },
+	} {
+		c := Config{URL: "amqp://localhost"}
+		change(&c)
+		_, err := New(c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
