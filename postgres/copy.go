@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -102,6 +104,9 @@ func (e *Engine) copyRows(ctx context.Context, conn *pgx.Conn, rows []row, own b
 		}
 		return nil, err
 	}
+	if p.ord {
+		p.sortByLane()
+	}
 	buf := copyBuffers.Get().(*[]byte)
 	defer func() {
 		if cap(*buf) <= 4<<20 {
@@ -169,6 +174,18 @@ type copyPlaces struct {
 	ord         bool
 	order       uint64
 	lanes       []int16
+	byLane      []int32 // which row comes when: those of a lane together
+}
+
+// sortByLane lets the rows of a lane follow each other, so that they lie on few pages
+// and whoever reads the lane reads no more of them than it must. Their positions,
+// which tell the order, stay as they are.
+func (p *copyPlaces) sortByLane() {
+	p.byLane = make([]int32, len(p.lanes))
+	for i := range p.byLane {
+		p.byLane[i] = int32(i)
+	}
+	slices.SortStableFunc(p.byLane, func(a, b int32) int { return cmp.Compare(p.lanes[a], p.lanes[b]) })
 }
 
 func (p *copyPlaces) lane(i, priority int) uint16 {
@@ -206,7 +223,11 @@ func appendCopy(b []byte, rows []row, p *copyPlaces) []byte {
 		b = append(be.AppendUint32(b, uint32(len(s))), s...)
 	}
 	b = append(b, copyHeader...)
-	for i := range rows {
+	for n := range rows {
+		i := n
+		if p.ord {
+			i = int(p.byLane[n])
+		}
 		r := &rows[i]
 		if p.ord {
 			b = be.AppendUint16(b, 13)

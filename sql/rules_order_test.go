@@ -289,3 +289,56 @@ func TestRuleLettingGoIsOnesAtATime(t *testing.T) {
 		return ""
 	}, without("the lock", patch{file: "claim_keyed.sql", old: "if not posthaste.lock_reader(v_reader, p_wait) or not posthaste.lock_reader(v_reader + 1, p_wait) then", new: "if false then"}))
 }
+
+// What a transaction sent that was open when the cursor passed is found when it ends:
+// what it sent first, whose place in the order is its id, and what it sent after
+// others had ended. It is handed out, read and counted once.
+func TestRuleLateSendersAreRead(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := ordered(t, url)
+		slow, worker := connect(t, url), s.register()
+		var first, later int64
+		until(t, "a place in the order is the transaction's id", func() bool {
+			slow.exec(`begin`)
+			first = slow.sendKey("a")
+			if !get[bool](slow, `select ord = xid from posthaste.entries where pos = $1`, first) {
+				slow.exec(`rollback`)
+				return false
+			}
+			return true
+		})
+		between := s.sendKey("b")
+		if later = slow.sendKey("c"); get[bool](slow, `select ord = xid from posthaste.entries where pos = $1`, later) {
+			t.Fatal("what was sent after others had ended has the order of its transaction's beginning")
+		}
+		s.exec(`select pg_current_xact_id()`)
+		if fault := wants("beside the late one", s.claims(worker, 1, 10), between); fault != "" {
+			t.Fatal(fault)
+		}
+		s.exec(`select posthaste.maintain()`)
+		slow.exec(`commit`)
+		for number, want := range []int64{first, later} {
+			pg := s.refusal(`select from posthaste.claim($1, $2, 'q', 'default', 1, p_rows => 1)`, worker, number+2)
+			if pg != nil {
+				return pg.Message
+			}
+			if got := list[int64](s, `select message_id from posthaste.fetch($1, $2)`, worker, number+2); !slices.Equal(got, []int64{want}) {
+				return fmt.Sprintf("%v was handed out, want %d of a late sender", got, want)
+			}
+			if state := get[string](s, `select state from posthaste.message($1)`, want); state != "running" {
+				return fmt.Sprintf("the state of message %d is %s", want, state)
+			}
+		}
+		s.exec(`select posthaste.maintain()`)
+		if n := get[int](s, `select sent::int from posthaste.counters where subscription = 0`); n != 3 {
+			return fmt.Sprintf("%d of 3 are counted as sent", n)
+		}
+		return ""
+	},
+		without("what it sent first", patch{file: "ordered_slice.sql", old: "and e.ord = r.x and e.pos > case", new: "and e.ord = r.x and false and e.pos > case"}),
+		without("what it sent later", patch{file: "ordered_slice.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}),
+		without("reading what it sent first", patch{file: "keyed_rows.sql", old: "and e.ord = r.x and e.pos >= case", new: "and e.ord = r.x and false and e.pos >= case"}),
+		without("reading what it sent later", patch{file: "keyed_rows.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}),
+		without("counting what it sent first", patch{file: "count_up.sql", old: "e.due_at is null and e.ord = e.xid", new: "e.due_at is null and e.ord = e.xid and false"}),
+		without("counting what it sent later", patch{file: "count_up.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}))
+}

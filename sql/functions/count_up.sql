@@ -62,11 +62,17 @@ begin
          cross join unnest(v_lo, v_hi) r (lo, hi)
          cross join lateral (
            select count(*) as rows
-             from (select e.pos from posthaste.entries e
-                    where e.queue_id = q.id and e.lane = g and e.ord is not null and e.due_at is null
-                      and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
-                      and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-                    order by e.xid, e.ord, e.pos) y) x) else 0 end as rows
+             from ((select e.pos from posthaste.entries e
+                     where e.queue_id = q.id and e.lane = g and e.ord is not null and e.due_at is null and e.ord = e.xid
+                       and e.ord >= r.lo::text::xid8 and e.ord < r.hi::text::xid8
+                       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                     order by e.ord, e.pos)
+                   union all
+                   (select e.pos from posthaste.entries e
+                     where e.queue_id = q.id and e.lane = g and e.ord is not null and e.due_at is null and e.ord <> e.xid
+                       and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
+                       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                     order by e.xid, e.ord, e.pos)) y) x) else 0 end as rows
       from posthaste.queue_settings q
      where q.dropped_at is null
   )

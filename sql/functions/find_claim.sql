@@ -49,6 +49,10 @@ begin
     elsif v.part = 4 then
       v_ord := coalesce(v_ord, (select e.ord from posthaste.entries e
                                  where e.queue_id = p_reader >> 20 and e.lane = (p_reader >> 1 & 511) and e.ord is not null and e.due_at is null
+                                   and e.xid = p_xid and e.ord = p_xid and e.pos = p_pos and ((e.pos >> 22) & 15) = (p_pos >> 22) & 15
+                                 order by e.ord, e.pos limit 1),
+                               (select e.ord from posthaste.entries e
+                                 where e.queue_id = p_reader >> 20 and e.lane = (p_reader >> 1 & 511) and e.ord is not null and e.due_at is null and e.ord <> e.xid
                                    and e.xid = p_xid and e.pos = p_pos and ((e.pos >> 22) & 15) = (p_pos >> 22) & 15
                                  order by e.xid, e.ord, e.pos limit 1));
       v_taken := pg_visible_in_snapshot(p_xid, v.s0)

@@ -49,12 +49,19 @@ begin
               from (select * from (
                       select e.* from unnest(v_late) r (x)
                        cross join lateral (
-                         select * from posthaste.entries e
-                          where e.queue_id = v_queue and e.lane = v_lane and e.ord is not null and e.due_at is null
-                            and e.xid = r.x and (e.ord, e.pos) >= (c.first_xid, c.first_pos) and e.ord < x0
-                            and (e.ord, e.pos) <= (c.last_xid, c.last_pos)
-                            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-                          order by e.xid, e.ord, e.pos limit c.places) e
+                         (select * from posthaste.entries e
+                           where e.queue_id = v_queue and e.lane = v_lane and e.ord is not null and e.due_at is null and e.ord <> e.xid
+                             and e.xid = r.x and (e.ord, e.pos) >= (c.first_xid, c.first_pos) and e.ord < x0
+                             and (e.ord, e.pos) <= (c.last_xid, c.last_pos)
+                             and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                           order by e.xid, e.ord, e.pos limit c.places)
+                         union all
+                         (select * from posthaste.entries e
+                           where e.queue_id = v_queue and e.lane = v_lane and e.ord is not null and e.due_at is null and e.xid = r.x
+                             and e.ord = r.x and e.pos >= case when r.x > c.first_xid then 0 when r.x = c.first_xid then c.first_pos else 9223372036854775807 end
+                             and (e.ord, e.pos) <= (c.last_xid, c.last_pos)
+                             and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                           order by e.ord, e.pos limit c.places)) e
                        order by e.ord, e.pos limit c.places) late
                     union all
                     select * from (

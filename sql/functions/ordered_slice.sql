@@ -28,13 +28,21 @@ begin
         from (select e.ord, e.pos, e.key
                 from unnest(v_late) r (x)
                cross join lateral (
-                 select e.ord, e.pos, e.key
-                   from posthaste.entries e
-                  where e.queue_id = p_queue and e.lane = p_lane and e.ord is not null and e.due_at is null
-                    and e.xid = r.x and (e.ord, e.pos) > (p_ord, p_pos) and e.ord < x0
-                    and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-                  order by e.xid, e.ord, e.pos
-                  limit p_max) e
+                 (select e.ord, e.pos, e.key
+                    from posthaste.entries e
+                   where e.queue_id = p_queue and e.lane = p_lane and e.ord is not null and e.due_at is null and e.ord <> e.xid
+                     and e.xid = r.x and (e.ord, e.pos) > (p_ord, p_pos) and e.ord < x0
+                     and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                   order by e.xid, e.ord, e.pos
+                   limit p_max)
+                 union all
+                 (select e.ord, e.pos, e.key
+                    from posthaste.entries e
+                   where e.queue_id = p_queue and e.lane = p_lane and e.ord is not null and e.due_at is null and e.xid = r.x
+                     and e.ord = r.x and e.pos > case when r.x > p_ord then 0 when r.x = p_ord then p_pos else 9223372036854775807 end
+                     and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                   order by e.ord, e.pos
+                   limit p_max)) e
                order by e.ord, e.pos
                limit p_max) e;
       v_left := p_max - coalesce(cardinality(poss), 0);

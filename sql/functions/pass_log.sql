@@ -116,7 +116,7 @@ begin
   end if;
   if q.key_concurrency is not null or q.ordered then
     if p_all then
-      v_hashes := array(select posthaste.key_hash(u.key) from unnest(f.keys) with ordinality u (key, i) order by u.i);
+      v_hashes := array(select posthaste.key_hash(u.key) from unnest(f.keys) u (key)); -- in their order, without sorting
     end if;
     c.keys := v_hashes[:v_last];
   end if;

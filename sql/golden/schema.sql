@@ -270,7 +270,7 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   index INDEX entries_fresh ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL))
   index INDEX entries_message ON ONLY posthaste.entries USING btree (message_id) WHERE (message_id IS NOT NULL)
   index INDEX entries_ordered ON ONLY posthaste.entries USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL))
-  index INDEX entries_ordered_xid ON ONLY posthaste.entries USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL))
+  index INDEX entries_ordered_late ON ONLY posthaste.entries USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL) AND (ord <> xid))
   index INDEX entries_pos ON ONLY posthaste.entries USING brin (pos) WITH (pages_per_range='32')
   index INDEX entries_reference ON ONLY posthaste.entries USING btree (queue_id, reference, pos) WHERE (reference IS NOT NULL)
   index INDEX entries_terms ON ONLY posthaste.entries USING gin (terms) WHERE (terms IS NOT NULL)
@@ -304,7 +304,7 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   index INDEX entries_N_pos_idx ON posthaste.entries_N USING brin (pos) WITH (pages_per_range='32') -- 16
   index INDEX entries_N_queue_id_lane_due_at_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL) -- 16
   index INDEX entries_N_queue_id_lane_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL)) -- 16
-  index INDEX entries_N_queue_id_lane_xid_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL)) -- 16
+  index INDEX entries_N_queue_id_lane_xid_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL) AND (ord <> xid)) -- 16
   index INDEX entries_N_queue_id_lane_xid_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL)) -- 16
   index INDEX entries_N_queue_id_lane_xid_pos_idx1 ON posthaste.entries_N USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL) -- 16
   index INDEX entries_N_queue_id_reference_pos_idx ON posthaste.entries_N USING btree (queue_id, reference, pos) WHERE (reference IS NOT NULL) -- 16
