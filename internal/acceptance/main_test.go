@@ -65,6 +65,7 @@ var roles = map[string]func(ctx context.Context, t task, ready func()) error{
 	"worker":  workerRole,
 	"suicide": suicideRole,
 	"migrate": migrateRole,
+	"pester":  pesterRole,
 }
 
 func childMain() int {

@@ -56,6 +56,31 @@ func senderRole(ctx context.Context, t task, ready func()) error {
 	return <-failed
 }
 
+// pesterRole sends until it is told to stop, and again where that fails.
+func pesterRole(ctx context.Context, t task, ready func()) error {
+	engine, record, err := tools(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	client := posthaste.NewClient(engine)
+	ready()
+	var group sync.WaitGroup
+	for range t.Concurrency {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				m := posthaste.Message{Queue: t.Queue, Payload: "again"}
+				if ids, err := client.Send(context.WithoutCancel(ctx), m); err == nil {
+					record.Record(history.Event{Kind: history.Sent, ID: ids[0]})
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	group.Wait()
+	return nil
+}
+
 // workerRole handles messages until it is told to stop.
 func workerRole(ctx context.Context, t task, ready func()) error {
 	return work(ctx, t, ready, func(ctx context.Context, d posthaste.RawDelivery) error {

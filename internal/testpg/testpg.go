@@ -63,6 +63,12 @@ func Server(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
 	return s
 }
 
+// Unfilled is Server without the schema: of a copy, which has it, or for one.
+func Unfilled(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
+	t.Helper()
+	return testdb.Server(t, change...)
+}
+
 // Superuser is the superuser's URL of the shared server.
 func Superuser(t testing.TB) string {
 	t.Helper()

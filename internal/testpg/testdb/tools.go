@@ -3,14 +3,23 @@
 package testdb
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
 
 // Tools is the directory of the programs of PostgreSQL 18 that scripts/needs
-// installs: pg_dump and pg_restore.
+// installs: pg_dump, pg_restore, pg_basebackup, pg_upgrade, postgres and others.
 // They work with older servers, too.
 func Tools(t testing.TB) string {
 	t.Helper()
@@ -37,4 +46,67 @@ func Run(t testing.TB, program string, args ...string) string {
 		t.Fatalf("%s: %v\n%s", program, err, out)
 	}
 	return string(out)
+}
+
+// Copy makes a physical copy of a running server by pg_basebackup, and returns
+// the data directory to give to [Server]. With follow it is a standby of the
+// original. It is removed with the server.
+func Copy(t testing.TB, of *devpg.Server, follow bool) string {
+	t.Helper()
+	dir := dataDir()
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	cluster := filepath.Join(dir, filepath.Base(of.DataDir()))
+	Run(t, "pg_basebackup", "--dbname", of.URL(), "--pgdata", cluster, "--checkpoint", "fast", "--no-sync")
+	if follow {
+		// By hand, for what a newer pg_basebackup writes, older servers cannot read.
+		file, err := os.OpenFile(filepath.Join(cluster, "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
+		if err == nil {
+			_, err = fmt.Fprintf(file, "primary_conninfo = '%s'\n", of.URL())
+			err = errors.Join(err, file.Close(), os.WriteFile(filepath.Join(cluster, "standby.signal"), nil, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	Own(t, of, cluster)
+	return dir
+}
+
+// Own gives files to the user whom the server runs as.
+func Own(t testing.TB, s *devpg.Server, path string) {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Stat(s.DataDir(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if int(st.Uid) == os.Geteuid() {
+		return
+	}
+	err := filepath.WalkDir(path, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(p, int(st.Uid), int(st.Gid))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Promote makes a standby a server of its own, and returns when it takes writes.
+func Promote(t testing.TB, s *devpg.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var done bool
+	if err := conn.QueryRow(ctx, `select pg_promote(true, 120)`).Scan(&done); err != nil || !done {
+		t.Fatalf("the standby was not promoted: %v", err)
+	}
 }
