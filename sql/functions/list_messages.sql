@@ -7,7 +7,8 @@
 -- By reference and term it uses their indexes, by state dead it reads the dead
 -- letters, and the history by key, too. With any other state it looks at the
 -- 10,000 newest messages that match the rest and no further, by key at 500,000
--- positions of the ring, and says so in a notice: page on with before.
+-- positions of the ring, and at 10,000 of those that are parked where more are;
+-- and says so in a notice: page on with before.
 -- For clients that see no notices it is in the setting posthaste.list_before, too,
 -- until the transaction ends; empty after a search that was not cut.
 -- Errors: PH400, PH404 with the field.
@@ -68,15 +69,20 @@ begin
       v_heads := v_heads || array(select h from posthaste.dead_heads(v.message_ids) h);
       v_bottom := greatest(v_bottom, case when cardinality(v.message_ids) = v_page then v.message_ids[v_page] end);
       -- So it may have those that are parked.
-      v_more := posthaste.parked_older(v_queues, v_key, v_before, v_page);
-      v_heads := v_heads || array(select h from posthaste.parked_heads(v_more) h);
-      v_bottom := greatest(v_bottom, v_more[v_page]);
+      v := posthaste.parked_newest(v_queues, v_key, v_before, v_page);
+      v_heads := v_heads || array(select h from posthaste.parked_heads(v.message_ids) h);
+      v_bottom := greatest(v_bottom, v.cut_at, v.message_ids[v_page]);
       v_cut := v_bottom is not null;
     else
       v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
-      v_more := posthaste.parked_older(v_queues, null, v_before, v_page);
-      v_heads := v_heads || array(select h from posthaste.parked_heads(v_more) h);
-      v_bottom := greatest(v_bottom, v_more[v_page]);
+      -- Of these, too, the ring may have forgotten all.
+      v := posthaste.parked_newest(v_queues, null, v_before, v_page);
+      v_heads := v_heads || array(select h from posthaste.parked_heads(v.message_ids) h);
+      v_bottom := v.cut_at;
+      v_cut := v_bottom is not null;
+      if v_state is null then
+        v_heads := v_heads || array(select h from posthaste.dead_newest(v_queues, v_before, v_page) h);
+      end if;
     end if;
     v_ids := array(select distinct x.message_id from unnest(v_heads) x order by 1 desc);
     if cardinality(v_ids) >= v_page then
@@ -123,6 +129,6 @@ begin
   end loop;
   if v_left > 0 and v_bottom is not null then
     perform set_config('posthaste.list_before', v_before::text, true);
-    raise notice using message = format('looked at the %s newest messages only', case when v_cut then 500000 else v_looked end), hint = format('page on with before => %s', v_before);
+    raise notice using message = format('looked at messages down to %s only', v_before), hint = format('page on with before => %s', v_before);
   end if;
 end $$;

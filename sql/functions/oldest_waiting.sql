@@ -1,8 +1,10 @@
 -- posthaste.oldest_waiting: since when the oldest message waits that a
 -- subscription may hand out now: when it was sent, or fell due. Null if none.
 -- By the readers' order, so that it costs a look and not a scan; a message of a
--- transaction that stayed open for long can be older than its place in it.
--- Reads: claims, entries.
+-- transaction that stayed open for long can be older than its place in it. Of a
+-- keyed queue, of the log alone: what is parked may not be handed out, or had its
+-- turn; and what is not for it there is passed over, up to 4,096 entries in a lane.
+-- Reads: claims, entries, cancelled, subscriptions.
 create or replace function posthaste.oldest_waiting(p_queue int, p_subscription int, p_lanes int)
 returns timestamptz language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
@@ -16,21 +18,44 @@ declare
   d record;
   v_reader bigint;
   v_oldest timestamptz;
+  v_size int;
+  v_left int;
+  v_n int;
+  v_filter jsonb := (select u.filter from posthaste.subscriptions u where u.queue_id = p_queue and u.number = p_subscription);
   v_keyed boolean := (select q.keyed from posthaste.queue_settings q where q.id = p_queue);
 begin
   for v_lane in 0..p_lanes - 1 loop
     v_reader := posthaste.reader_key(p_queue, p_subscription, v_lane, 0);
     c := posthaste.cursor_of(v_reader, l);
     if v_keyed then
-      -- Of the log alone: what is parked may not be handed out, and events are no
-      -- messages.
-      select * into f from posthaste.ordered_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, case when c.ended then 0 else 1 end, l);
-      if cardinality(f.poss) = 0 then
-        select * into f from posthaste.ordered_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l);
-      end if;
-      v_oldest := least(v_oldest, (select e.created_at from posthaste.entries e
-        where e.queue_id = p_queue and e.lane = v_lane and e.ord is not null and e.due_at is null and e.ord = f.ords[1] and e.pos = f.poss[1]
-          and ((e.pos >> 22) & 15) = (f.poss[1] >> 22) & 15));
+      v_size := 1;
+      v_left := 4096;
+      loop
+        select * into f from posthaste.ordered_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, case when c.ended then 0 else v_size end, l);
+        if cardinality(f.poss) = 0 then
+          exit when c.s1::text = s::text;
+          c.ended := false;
+          c.s0 := c.s1;
+          c.s1 := s;
+          c.last_xid := '0';
+          c.last_pos := 0;
+          continue;
+        end if;
+        v_left := v_left - cardinality(f.poss);
+        v_n := array_position(posthaste.left_out(p_queue, v_lane, p_queue::bigint << 10 | p_subscription, v_filter, f.ords, f.poss), null);
+        if v_n is null and v_left <= 0 then
+          v_n := cardinality(f.poss);
+        end if;
+        c.last_xid := f.ords[coalesce(v_n, cardinality(f.poss))];
+        c.last_pos := f.poss[coalesce(v_n, cardinality(f.poss))];
+        if v_n is not null then
+          v_oldest := least(v_oldest, (select e.created_at from posthaste.entries e
+            where e.queue_id = p_queue and e.lane = v_lane and e.ord is not null and e.due_at is null and e.ord = c.last_xid and e.pos = c.last_pos
+              and ((e.pos >> 22) & 15) = (c.last_pos >> 22) & 15));
+          exit;
+        end if;
+        v_size := least(v_size * 16, 1024);
+      end loop;
       continue;
     end if;
     if c.part = 3 then

@@ -605,7 +605,7 @@ table parked
   payload bytea not null
   pos bigint
   constraint parked_pkey PRIMARY KEY (subscriber, key, ord, message_id)
-  index INDEX parked_message ON posthaste.parked USING btree (message_id)
+  index INDEX parked_message ON posthaste.parked USING btree (message_id, subscriber)
   index INDEX parked_reference ON posthaste.parked USING btree (reference) WHERE (reference IS NOT NULL)
   index INDEX parked_terms ON posthaste.parked USING gin (terms) WHERE (terms IS NOT NULL)
   index UNIQUE INDEX parked_pkey ON posthaste.parked USING btree (subscriber, key, ord, message_id)
@@ -1010,7 +1010,7 @@ function other_heads(p_id bigint) returns head[] language sql stable cost 100 se
 function park(q queue_settings, c claims, l live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamp with time zone) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function park_ahead(p_subscriber bigint, p_lane integer, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function parked_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function parked_older(p_queues integer[], p_key text, p_before bigint, p_max integer) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off, max_parallel_workers_per_gather=0
+function parked_newest(p_queues integer[], p_key text, p_before bigint, p_max integer, OUT message_ids bigint[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off, max_parallel_workers_per_gather=0
 function part_lanes(p_queue integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wanted integer, p_look integer, p_all boolean, p_sifts boolean, p_filter jsonb, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, s pg_snapshot, t timestamp with time zone, l live, OUT made claims, OUT again text[], OUT drained boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function passes(p_filter jsonb, p_kind text, p_headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
@@ -1271,7 +1271,7 @@ grant EXECUTE on function other_heads(bigint) to posthaste_admin
 grant EXECUTE on function park(queue_settings,claims,live,text[],xid8[],bigint[],text[],timestamp with time zone) to posthaste_admin
 grant EXECUTE on function park_ahead(bigint,integer,jsonb,xid8[],bigint[]) to posthaste_admin
 grant EXECUTE on function parked_heads(bigint[]) to posthaste_admin
-grant EXECUTE on function parked_older(integer[],text,bigint,integer) to posthaste_admin
+grant EXECUTE on function parked_newest(integer[],text,bigint,integer) to posthaste_admin
 grant EXECUTE on function part_lanes(integer) to posthaste_admin
 grant EXECUTE on function pass_log(queue_settings,claims,bigint[],integer,integer,boolean,boolean,jsonb,bigint,bigint,timestamp with time zone,boolean,pg_snapshot,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function passes(jsonb,text,jsonb) to posthaste_admin

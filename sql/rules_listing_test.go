@@ -1,0 +1,196 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// parkRows parks messages first to last of a queue, whose entries are gone.
+func (s *session) parkRows(queue string, first, last int) {
+	s.t.Helper()
+	s.exec(`insert into posthaste.parked (subscriber, key, ord, message_id, lane, reason, created_at, attempt, failures, losses, losses_alone, reference, payload)
+		select q.id::bigint << 10, 'k' || g % 10, (1000000 + g)::text::xid8, g, 0, 'busy', clock_timestamp(), 1, 0, 0, 0, 'r' || g, '1'
+		  from posthaste.queue_settings q cross join generate_series($2::int, $3::int) g where q.name = $1`, queue, first, last)
+}
+
+// page lists up to most messages below an id, and tells where to go on.
+func (s *session) page(search string, before int64, most int) (ids []int64, next int64) {
+	s.t.Helper()
+	s.exec(`begin`)
+	ids = list[int64](s, `select message_id from posthaste.list_messages(`+search+` before => $1, max => $2)`, before, most)
+	next = get[int64](s, `select coalesce(nullif(current_setting('posthaste.list_before'), '')::bigint, 0)`)
+	s.exec(`commit`)
+	if len(ids) == most {
+		next = ids[most-1]
+	}
+	return ids, next
+}
+
+// A listing reads no more with very many parked messages than with some ten
+// thousand, whoever's they are.
+func TestRuleListingsBesideManyParked(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
+		for _, queue := range []string{"few", "deep", "none"} {
+			s.exec(`select posthaste.create_queue($1, '{"ordered": true}')`, queue)
+		}
+		s.parkRows("few", 101, 103)
+		s.parkRows("deep", 1_001, 12_000)
+		searches := []string{``, `'q',`, `'few',`, `'deep',`, `'none',`, `with_key => 'k3',`, `'q', with_key => 'k3',`}
+		look := func() (pages []int) {
+			s.exec(`vacuum analyze posthaste.parked`)
+			for _, search := range searches {
+				sql := `select * from posthaste.list_messages(` + search + ` max => 10)`
+				_ = s.buffers(sql) // the first time reads the catalogue, too
+				pages = append(pages, s.buffers(sql))
+			}
+			return pages
+		}
+		s.parkRows("q", 20_001, 50_000)
+		some := look()
+		s.parkRows("q", 50_001, 140_000)
+		many := look()
+		for i, search := range searches {
+			t.Logf("list_messages(%s): %d pages with 30,000 parked, %d with 120,000", search, some[i], many[i])
+			if many[i] > some[i]+some[i]/4+60 {
+				return fmt.Sprintf("list_messages(%s) reads %d pages with 30,000 parked, and %d with 120,000", search, some[i], many[i])
+			}
+		}
+		return ""
+	}, without("a bound of what is looked through", patch{file: "parked_newest.sql", old: " limit c_most + 1", new: "", times: 4}),
+		without("a bound of the way down", patch{file: "parked_newest.sql", old: "if v_looked >= c_most then", new: "if false then"}))
+}
+
+// Whoever pages through a listing that was cut among others' parked messages finds
+// each once.
+func TestListingsAmongParkedGoOn(t *testing.T) {
+	t.Parallel()
+	s := keyed(t, testpg.New(t), `{"ordered": true, "lanes": 1}`)
+	s.exec(`select posthaste.create_queue('other', '{"ordered": true}')`)
+	s.parkRows("q", 1_001, 12_500)
+	s.parkRows("other", 12_501, 43_000)
+	s.parkRows("q", 43_001, 43_004)
+	for search, want := range map[string]int{`'q',`: 11_504, `'other', with_key => 'k1',`: 3_050} {
+		before, pages := int64(1<<60), 0
+		var got []int64
+		for before > 0 {
+			var ids []int64
+			ids, before = s.page(search, before, 1000)
+			got = append(got, ids...)
+			pages++
+		}
+		descending := slices.IsSortedFunc(got, func(a, b int64) int { return int(b - a) })
+		if n := len(slices.Compact(slices.Clone(got))); n != want || n != len(got) || !descending {
+			t.Errorf("list_messages(%s) has %d in %d pages (%d different, descending: %v), want %d", search, len(got), pages, n, descending, want)
+		}
+	}
+}
+
+// Dead letters that the ring has forgotten are listed beside what it holds.
+func TestListingsHaveDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := keeping(t, testpg.New(t), `{"max_attempts": 1}`)
+	var ids []int64
+	for range 3 {
+		ids = append(ids, s.send(`{}`))
+		s.exec(`select from posthaste.fail((select delivery_id from posthaste.receive('q', 1, '1 hour')), 'no')`)
+	}
+	if fault := reclaimAll(t, s); fault != "" {
+		t.Fatal(fault)
+	}
+	if n := get[int](s, `select count(*)::int from posthaste.entries`); n != 0 {
+		t.Fatalf("%d entries are left", n)
+	}
+	ids = append(ids, s.send(`{}`))
+	slices.Reverse(ids)
+	for search, want := range map[string][]int64{``: ids, `'q'`: ids, `max => 2`: ids[:2], fmt.Sprintf(`before => %d`, ids[1]): ids[2:], `in_state => 'dead'`: ids[1:], `in_state => 'ready'`: ids[:1]} {
+		same(t, "listed by "+search, list[int64](s, `select message_id from posthaste.list_messages(`+search+`) where message_id > 0`), want...)
+	}
+}
+
+// A listing by reference reads what it finds, whatever the statistics say.
+func TestListingsByReferenceReadLittle(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	n := rows(t, 50_000)
+	s.exec(`insert into posthaste.entries (queue_id, lane, reference, terms, payload)
+		select q.id, 0, 'r' || g, array['t' || g, 'all'], '1' from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'`, n)
+	look := func(state string) {
+		for _, search := range []string{`with_reference => 'r77'`, `'q', with_reference => 'r4077'`, `'q', with_reference => 'r4077', in_state => 'ready'`, `with_term => 't78'`, `with_reference => 'r78', with_term => 'all'`, `with_reference => 'none'`} {
+			want := 1
+			if search == `with_reference => 'none'` {
+				want = 0
+			}
+			sql := `select * from posthaste.list_messages(` + search + `)`
+			_ = s.buffers(sql)
+			pages := s.buffers(sql)
+			t.Logf("%s: by %s it reads %d pages", state, search, pages)
+			if pages > 400 {
+				t.Errorf("%s: by %s it reads %d pages, want at most 400", state, search, pages)
+			}
+			if got := list[int64](s, `select message_id from posthaste.list_messages(`+search+`) where message_id > 0`); len(got) != want {
+				t.Errorf("%s: by %s it finds %v", state, search, got)
+			}
+		}
+	}
+	look("without statistics")
+	s.exec(`analyze posthaste.entries`)
+	look("with statistics")
+	// Statistics of messages that all have the same reference.
+	s.exec(`begin; update posthaste.entries set reference = 'r', terms = '{all}'; analyze posthaste.entries; commit`)
+	s.exec(`delete from posthaste.entries`)
+	s.exec(`insert into posthaste.entries (queue_id, lane, reference, terms, payload)
+		select q.id, 0, 'r' || g, array['t' || g, 'all'], '1' from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'`, n)
+	look("with misleading statistics")
+}
+
+// The oldest that waits in a queue that looks at keys is none that was withdrawn from
+// its log, such as what was taken aside before its turn; and looking for it costs no
+// more where very many were.
+func TestRuleOldestThatWaitsWasNotWithdrawn(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"fair": true, "lanes": 1}`)
+		send := func(n int, age string) {
+			s.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload, created_at)
+				select (select posthaste.ord_now()), q.id, 0, 'a', '1', clock_timestamp() - $2::interval from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'`, n, age)
+		}
+		withdraw := func() {
+			s.exec(`insert into posthaste.cancelled (pos, subscriber, outcome, xid, copied)
+				select e.pos, e.queue_id::bigint << 10, 'parked', e.xid, true from posthaste.entries e on conflict do nothing`)
+		}
+		const sql = `select coalesce(oldest_age > $1::interval, false) from posthaste.queues where queue = 'q'`
+		older := func(than string) bool { return get[bool](s, sql, than) }
+		send(3, "5 days")
+		if !older("4 days") {
+			return "the oldest is not found"
+		}
+		withdraw()
+		if older("0") {
+			return "nothing waits, and something is told of"
+		}
+		send(2, "3 days")
+		if older("4 days") || !older("2 days") {
+			return "the oldest is one that was withdrawn"
+		}
+		s.exec(`select posthaste.cancel(e.pos) from posthaste.entries e where e.created_at > clock_timestamp() - interval '4 days'`)
+		send(1, "1 day")
+		if older("2 days") || !older("23 hours") {
+			return "the oldest is one that was cancelled"
+		}
+		send(6_000, "1 hour")
+		withdraw()
+		few := s.buffers(sql, "1 day")
+		send(12_000, "1 hour")
+		withdraw()
+		send(1, "1 minute")
+		if many := s.buffers(sql, "1 day"); many > few+few/4+60 {
+			return fmt.Sprintf("behind 6,000 that were withdrawn a look touches %d pages, and behind 18,000 %d", few, many)
+		}
+		return ""
+	},
+		without("passing over", patch{file: "oldest_waiting.sql", old: "v_n is null and v_left <= 0", new: "true"}),
+		without("a bound", patch{file: "oldest_waiting.sql", old: "v_n is null and v_left <= 0", new: "false"}))
+}
