@@ -32,6 +32,7 @@ type settledAll struct {
 func ackFields(o *wire.Object, s *posthaste.Settlement) {
 	s.Outcome = posthaste.Done
 	s.Receipt = receipt(o)
+	s.Terms = o.Texts("terms")
 }
 
 func failFields(o *wire.Object, s *posthaste.Settlement) {
@@ -49,6 +50,7 @@ func failFields(o *wire.Object, s *posthaste.Settlement) {
 	}
 	s.RetryAfter = o.Duration("retry_after")
 	s.Receipt = receipt(o)
+	s.Terms = o.Texts("terms")
 }
 
 func releaseFields(o *wire.Object, s *posthaste.Settlement) {

@@ -65,7 +65,9 @@ func TestSettlementsAsAsked(t *testing.T) {
 	for _, c := range []struct{ action, delivery, want string }{
 		{"ack", `{"id":"7"}`, `{7 done  0s  [] 0s}`},
 		{"ack", `{"id":"7","receipt":{"a":[1]}}`, `{7 done  0s {"a":[1]} [] 0s}`},
-		{"ack", `{"id":"7","receipt":null}`, `{7 done  0s  [] 0s}`},
+		{"ack", `{"id":"7","receipt":null,"terms":null}`, `{7 done  0s  [] 0s}`},
+		{"ack", `{"id":"7","terms":["a b","c"]}`, `{7 done  0s  [a b c] 0s}`},
+		{"fail", `{"id":"7","error":"no","terms":["a"]}`, `{7 retried no 0s  [a] 0s}`},
 		{"fail", `{"id":"7","error":"no"}`, `{7 retried no 0s  [] 0s}`},
 		{"fail", `{"id":"7","error":"no","retry_after":"1.5h","permanent":false}`, `{7 retried no 1h30m0s  [] 0s}`},
 		{"fail", `{"id":"7","error":"no","permanent":true,"receipt":"x"}`, `{7 dead no 0s "x" [] 0s}`},

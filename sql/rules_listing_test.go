@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -193,4 +194,52 @@ func TestRuleOldestThatWaitsWasNotWithdrawn(t *testing.T) {
 	},
 		without("passing over", patch{file: "oldest_waiting.sql", old: "v_n is null and v_left <= 0", new: "true"}),
 		without("a bound", patch{file: "oldest_waiting.sql", old: "v_n is null and v_left <= 0", new: "false"}))
+}
+
+// Whoever receives by SQL can say by which words a message is found, where it was
+// sent without.
+func TestTermsOfReceivers(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	ids := []int64{s.send(`{}`), s.send(`{}`), s.send(`{"terms": ["sent"]}`), s.send(`{}`), s.send(`{}`)}
+	got := list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 hour')`)
+	for _, c := range []struct{ options, want string }{
+		{`{"terms": 1}`, "terms must be an array as long as the delivery ids, of arrays of strings"},
+		{`{"terms": [["a"]]}`, "terms must be an array as long as the delivery ids, of arrays of strings"},
+		{`{"terms": ["a", null, null]}`, "terms must be an array of strings"},
+		{`{"terms": [["a", 1], null, null]}`, "terms must be an array of strings"},
+		{fmt.Sprintf(`{"terms": [[%q], null, null]}`, strings.Repeat("x", 256)), "terms must hold strings of at most 255 bytes"},
+	} {
+		if pg := s.refusal(`select from posthaste.ack($1, $2)`, got[:3], c.options); pg == nil || pg.Code != "PH400" || pg.ColumnName != "terms" || pg.Message != c.want {
+			t.Errorf("%s: %v, want %s", c.options, pg, c.want)
+		}
+	}
+	same(t, "acknowledged", list[bool](s, `select settled from posthaste.ack($1, '{"terms": [["ada", "bob"], null, ["ada"]], "receipts": [null, 1, 2]}')`, got[:3]), true, true, true)
+	same(t, "failed", list[string](s, `select outcome from posthaste.fail($1, 'no', '{"terms": ["ada"], "permanent": true}')`, got[3]), "dead")
+	same(t, "failed", list[string](s, `select outcome from posthaste.fail($1, 'no', '{"terms": ["eve"], "retry_after": "1 hour"}')`, got[4]), "retried")
+	for term, want := range map[string][]int64{"ada": {ids[3], ids[0]}, "bob": ids[:1], "sent": ids[2:3], "eve": ids[4:5]} {
+		same(t, "found by "+term, list[int64](s, `select message_id from posthaste.list_messages(with_term => $1)`, term), want...)
+	}
+}
+
+// A listing by a term that was found looks up those that lie near one another at once.
+func TestRuleListingsByFoundTerm(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.exec(`select from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, 3000)))`)
+		for range 3 {
+			s.exec(`select from (select array_agg(delivery_id) as ids from posthaste.receive('q', 1000, '1 hour')) r
+				cross join lateral posthaste.ack(r.ids, jsonb_build_object('terms', (select jsonb_agg(case when i % 2 = 0 then '["ada"]'::jsonb end order by i) from generate_series(1, 1000) i)))`)
+		}
+		const sql = `select posthaste.named_heads(array[1], null, 'ada', null, $1)`
+		_ = s.buffers(sql, 1)
+		few, many := s.buffers(sql, 10), s.buffers(sql, 1000)
+		if n := len(list[int64](s, `select message_id from posthaste.list_messages(with_term => 'ada', max => 1000)`)); n != 1000 {
+			return fmt.Sprintf("%d are found", n)
+		}
+		if many > 10*few {
+			return fmt.Sprintf("ten cost %d pages, and 1,000 cost %d", few, many)
+		}
+		return ""
+	}, without("looking them up at once", patch{file: "named_heads.sql", old: "group by x >> 10)", new: "group by x)"}))
 }

@@ -1,7 +1,8 @@
 -- posthaste.ack: acknowledges received deliveries: they are done.
 -- Options: strict (raise unless all were the caller's; use it in the transaction
 -- whose effects must happen exactly once), receipts (an array parallel to the
--- ids, of what the outside answered).
+-- ids, of what the outside answered), terms (parallel too: arrays of words to find
+-- each message by, taken where it was sent without).
 -- Returns: per id whether this call settled it; false means that it was settled
 -- before, or that its lease ended and it was handed out again.
 -- Errors: PH400, PH409 when strict.
@@ -10,8 +11,8 @@ returns table (delivery_id bigint, settled boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-  perform posthaste.check_options(ack.options, array['strict', 'receipts'], '{}');
+  perform posthaste.check_options(ack.options, array['strict', 'receipts', 'terms'], '{}');
   return query select s.delivery_id, s.settled
     from posthaste.settle_singles(ack.delivery_ids, 'done', nullif(ack.options -> 'receipts', 'null'), null, null,
-           posthaste.option_boolean(ack.options, 'strict', false)) s;
+           posthaste.option_boolean(ack.options, 'strict', false), nullif(ack.options -> 'terms', 'null')) s;
 end $$;

@@ -8,11 +8,11 @@ declare
   v_terms jsonb := p_terms::jsonb;
 begin
   if jsonb_typeof(v_terms) <> 'array' or jsonb_path_exists(v_terms, 'strict $[*] ? (@.type() != "string")') then
-    raise exception using errcode = 'PH400', column = 'terms', message = 'it is none';
+    raise exception using errcode = 'PH400', column = 'terms', message = 'terms must be an array of strings';
   elsif jsonb_array_length(v_terms) > 1000 then
-    raise exception using errcode = 'PH400', column = 'terms', message = format('it has %s', jsonb_array_length(v_terms));
+    raise exception using errcode = 'PH400', column = 'terms', message = format('terms must hold at most 1,000 strings, and holds %s', jsonb_array_length(v_terms));
   elsif exists (select from jsonb_array_elements_text(v_terms) t where octet_length(t) > 255) then
-    raise exception using errcode = 'PH400', column = 'terms', message = 'one is longer';
+    raise exception using errcode = 'PH400', column = 'terms', message = 'terms must hold strings of at most 255 bytes';
   end if;
   return nullif(v_terms, '[]');
 end $$;

@@ -59,9 +59,13 @@ begin
         select o.pos from (select * from posthaste.outcomes o where o.slot = v_epoch & 15 and o.terms @> array[p_term] offset 0) o
          where (o.reader >> 20)::int = any (p_queues) and o.message_id < v_before
          order by o.message_id desc limit p_max);
+      -- Those that lie near one another at once: the index of positions leads to
+      -- some thousand of them.
       v_heads := v_heads || array(
-        select posthaste.head_of(e) from (select distinct x as pos from unnest(v_ids) x) i
-          join posthaste.entries e on ((e.pos >> 22) & 15) = (i.pos >> 22) & 15 and e.pos = i.pos);
+        select posthaste.head_of(e)
+          from (select array_agg(x) as poss, min(x) as low, max(x) as high from unnest(v_ids) x group by x >> 10) i
+         cross join lateral (select * from posthaste.entries e where ((e.pos >> 22) & 15) = (i.low >> 22) & 15 and e.pos between i.low and i.high offset 0) e
+         where e.pos = any (i.poss));
     end if;
     select array_agg(x.h), min(x.id), max(x.rank) into v_heads, v_lowest, v_found
       from (select (u.h).message_id as id, u.h, dense_rank() over (order by (u.h).message_id desc) as rank

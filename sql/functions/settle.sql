@@ -97,10 +97,10 @@ begin
       begin
         v_fault := 'receipt is not valid JSON';
         v_receipt := p_receipts[i]::jsonb;
-        v_fault := 'terms must be an array of at most 1,000 strings of at most 255 bytes';
+        v_fault := 'terms is not valid JSON';
         v_found := case when p_terms[i] is not null then posthaste.found_terms(p_terms[i]) end;
       exception when data_exception or syntax_error or sqlstate 'PH400' then
-        return query select p_deliveries[i], false, null::text, null::timestamptz, v_fault || ': ' || sqlerrm;
+        return query select p_deliveries[i], false, null::text, null::timestamptz, case when sqlstate = 'PH400' then sqlerrm else v_fault || ': ' || sqlerrm end;
         continue;
       end;
       v_receipts := v_receipts || array[v_receipt];

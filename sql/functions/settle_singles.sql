@@ -1,10 +1,11 @@
 -- posthaste.settle_singles: settles received deliveries, each by itself.
 -- Arguments: ids in any order and possibly repeated; the outcome; parallel
--- receipts or null; error; wait in seconds; strict.
+-- receipts or null; error; wait in seconds; strict; parallel arrays of terms or
+-- null.
 -- Returns: per distinct id in ascending order: settled, outcome, due_at.
 -- Errors: PH400, PH409 in strict form.
 create or replace function posthaste.settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text,
-  p_wait double precision, p_strict boolean)
+  p_wait double precision, p_strict boolean, p_terms jsonb default null)
 returns table (delivery_id bigint, settled boolean, outcome text, due_at timestamptz)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -12,6 +13,7 @@ declare
   v_ids bigint[];
   v_said bigint[] := '{}';
   v_receipts text[];
+  v_terms text[];
   v_plain bigint[];
   r record;
 begin
@@ -21,19 +23,23 @@ begin
   if p_receipts is not null and (jsonb_typeof(p_receipts) <> 'array' or jsonb_array_length(p_receipts) <> cardinality(p_deliveries)) then
     raise exception using errcode = 'PH400', column = 'receipts', message = 'receipts must be an array as long as the delivery ids';
   end if;
+  if p_terms is not null and (jsonb_typeof(p_terms) <> 'array' or jsonb_array_length(p_terms) <> cardinality(p_deliveries)) then
+    raise exception using errcode = 'PH400', column = 'terms', message = 'terms must be an array as long as the delivery ids, of arrays of strings';
+  end if;
+  perform posthaste.found_terms(x.t::text) from jsonb_array_elements(p_terms) x (t) where x.t <> 'null';
   perform posthaste.check_singles(p_deliveries);
   -- Ascending, or opposite orders of two callers would deadlock.
-  select array_agg(x.id order by x.id), array_agg(x.receipt order by x.id) into v_ids, v_receipts
-    from (select distinct on (u.id) u.id, nullif(p_receipts -> (u.n::int - 1), 'null')::text as receipt
+  select array_agg(x.id order by x.id), array_agg(x.receipt order by x.id), array_agg(x.terms order by x.id) into v_ids, v_receipts, v_terms
+    from (select distinct on (u.id) u.id, nullif(p_receipts -> (u.n::int - 1), 'null')::text as receipt, nullif(p_terms -> (u.n::int - 1), 'null')::text as terms
             from unnest(p_deliveries) with ordinality u (id, n) order by u.id, u.n) x;
   if v_ids is null then
     return;
   end if;
   if p_outcome = 'done' then
-    select array_agg(u.id order by u.id) filter (where u.receipt is not null), array_agg(u.receipt order by u.id) filter (where u.receipt is not null),
-           array_agg(u.id order by u.id) filter (where u.receipt is null)
-      into v_said, v_receipts, v_plain
-      from unnest(v_ids, v_receipts) u (id, receipt);
+    select array_agg(u.id order by u.id) filter (where u.says), array_agg(u.receipt order by u.id) filter (where u.says),
+           array_agg(u.terms order by u.id) filter (where u.says), array_agg(u.id order by u.id) filter (where not u.says)
+      into v_said, v_receipts, v_terms, v_plain
+      from (select z.*, z.receipt is not null or z.terms is not null as says from unnest(v_ids, v_receipts, v_terms) z (id, receipt, terms)) u;
     v_said := coalesce(v_said, '{}');
     v_plain := coalesce(v_plain, '{}');
   else
@@ -46,7 +52,7 @@ begin
         array(select distinct p >> 12 from unnest(v_plain) p order by 1),
         array(select posthaste.bits_of(array_agg((p & 4095)::int)) from unnest(v_plain) p group by p >> 12 order by p >> 12),
         v_said, array_fill(p_outcome, array[cardinality(v_said)]), array_fill(p_error, array[cardinality(v_said)]),
-        array_fill(p_wait, array[cardinality(v_said)]), v_receipts, array_fill(null::real, array[cardinality(v_said)]), p_strict) a
+        array_fill(p_wait, array[cardinality(v_said)]), v_receipts, array_fill(null::real, array[cardinality(v_said)]), p_strict, v_terms) a
     )
     select i, coalesce(a.settled, true), case when a.settled is null then 'done' else a.outcome end, a.due_at
       from unnest(v_ids) i left join answers a on a.delivery_id = i
