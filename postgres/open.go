@@ -32,6 +32,10 @@ const (
 	// silenceTimeout is after how long without any sign of life from the other
 	// end a connection counts as dead (TCP keepalive and TCP_USER_TIMEOUT).
 	silenceTimeout = 10 * time.Second
+	// pingTimeout bounds the look whether a connection that was idle still lives,
+	// unless the URL says else. Without it, one that is half open would take all the
+	// time of the call that was given it, and hold up [Engine.Close] for a minute.
+	pingTimeout = 2 * time.Second
 	// statementTimeout bounds statements whose caller set no deadline, so that
 	// a half-open connection behind a proxy cannot hold a caller for ever.
 	statementTimeout = 30 * time.Second
@@ -115,7 +119,8 @@ func New(pool *pgxpool.Pool, opts ...Option) *Engine {
 // those of [Engine.Ready], or Invalid with field database_url.
 //
 // Connections notice a dead peer within seconds: connecting takes at most 5 s
-// (or connect_timeout), and silence on a connection 10 s.
+// (or connect_timeout), silence on a connection 10 s, and the look whether an idle
+// one still lives 2 s (or pool_ping_timeout).
 func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	o := build(opts)
 	config, err := poolConfig(url, o)
@@ -168,6 +173,9 @@ func poolConfig(url string, o options) (*pgxpool.Config, error) {
 		config.MaxConns = DefaultPoolSize
 	}
 	config.MinConns = min(config.MinConns, config.MaxConns)
+	if config.PingTimeout == 0 {
+		config.PingTimeout = pingTimeout
+	}
 	cc := config.ConnConfig
 	if cc.RuntimeParams["application_name"] == "" {
 		cc.RuntimeParams["application_name"] = applicationName

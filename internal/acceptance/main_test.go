@@ -64,6 +64,7 @@ var roles = map[string]func(ctx context.Context, t task, ready func()) error{
 	"sender":  senderRole,
 	"worker":  workerRole,
 	"suicide": suicideRole,
+	"counter": counterRole,
 	"migrate": migrateRole,
 	"pester":  pesterRole,
 }

@@ -56,6 +56,18 @@ func senderRole(ctx context.Context, t task, ready func()) error {
 	return <-failed
 }
 
+// trouble is an error that a process met.
+const trouble history.Kind = "trouble"
+
+// troubles records a worker's errors.
+type troubles struct{ *history.Recorder }
+
+func (r troubles) Event(_ context.Context, e posthaste.Event) {
+	if e.Kind == posthaste.EventError {
+		r.Record(history.Event{Kind: trouble, Note: fmt.Sprintf("%s: %v", e.Task, e.Err)})
+	}
+}
+
 // pesterRole sends until it is told to stop, and again where that fails.
 func pesterRole(ctx context.Context, t task, ready func()) error {
 	engine, record, err := tools(ctx, t)
@@ -70,8 +82,11 @@ func pesterRole(ctx context.Context, t task, ready func()) error {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				m := posthaste.Message{Queue: t.Queue, Payload: "again"}
-				if ids, err := client.Send(context.WithoutCancel(ctx), m); err == nil {
+				ids, err := client.Send(context.WithoutCancel(ctx), m)
+				if err == nil {
 					record.Record(history.Event{Kind: history.Sent, ID: ids[0]})
+				} else {
+					record.Record(history.Event{Kind: trouble, Note: err.Error()})
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -94,6 +109,19 @@ func workerRole(ctx context.Context, t task, ready func()) error {
 	})
 }
 
+// counterRole handles messages, and records none of them.
+func counterRole(ctx context.Context, t task, ready func()) error {
+	engine, err := postgres.Open(ctx, t.URL+"&application_name="+t.Name)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: t.Concurrency, Lease: t.Lease})
+	worker.HandleRaw(w, t.Queue, nothing)
+	ready()
+	return w.Run(ctx)
+}
+
 // suicideRole handles messages, and is killed by those of the kind "poison".
 func suicideRole(ctx context.Context, t task, ready func()) error {
 	return work(ctx, t, ready, func(_ context.Context, d posthaste.RawDelivery) error {
@@ -110,7 +138,7 @@ func work(ctx context.Context, t task, ready func(), h posthaste.Handler) error 
 		return err
 	}
 	defer engine.Close()
-	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: t.Concurrency, Lease: t.Lease,
+	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: t.Concurrency, Lease: t.Lease, Telemetry: troubles{record},
 		Middleware: []func(posthaste.Handler) posthaste.Handler{recording(record)}})
 	worker.HandleRaw(w, t.Queue, h)
 	go func() {

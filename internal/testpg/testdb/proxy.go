@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Proxy stands between clients and a server and can make connections half
@@ -20,10 +21,13 @@ type Proxy struct {
 	mu    sync.Mutex
 	links []*link
 	done  bool
+	delay atomic.Int64 // of everything that is passed on, in nanoseconds
+	hold  sync.RWMutex // held for writing while nothing is passed on
 }
 
 // link is one connection of a client.
 type link struct {
+	proxy          *Proxy
 	client, server net.Conn
 	hello          []byte // what the client sent first: its name is in it
 	deaf           chan struct{}
@@ -102,6 +106,32 @@ func (p *Proxy) CutAnswers(name string) (n int) {
 	return n
 }
 
+// Cut resets all connections that are there now, and returns how many.
+func (p *Proxy) Cut() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		if tcp, ok := l.client.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		if l.client.Close() == nil {
+			n++
+		}
+		l.server.Close()
+	}
+	p.links = nil
+	return n
+}
+
+// Slow delays whatever is passed on in either direction, until it is called with 0.
+func (p *Proxy) Slow(by time.Duration) { p.delay.Store(int64(by)) }
+
+// Stall passes nothing on until resume is called; nothing is dropped.
+func (p *Proxy) Stall() (resume func()) {
+	p.hold.Lock()
+	return p.hold.Unlock
+}
+
 func (p *Proxy) serve(client net.Conn, address string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)
@@ -114,7 +144,7 @@ func (p *Proxy) serve(client net.Conn, address string) {
 	if err != nil {
 		return
 	}
-	l := &link{client: client, server: server, hello: hello[:n], deaf: make(chan struct{})}
+	l := &link{proxy: p, client: client, server: server, hello: hello[:n], deaf: make(chan struct{})}
 	p.mu.Lock()
 	if p.done {
 		p.mu.Unlock()
@@ -145,6 +175,9 @@ func (l *link) copy(to, from net.Conn) {
 			continue
 		default:
 		}
+		time.Sleep(time.Duration(l.proxy.delay.Load()))
+		l.proxy.hold.RLock()
+		l.proxy.hold.RUnlock() //nolint:staticcheck // only waits
 		if n > 0 && from == l.server && l.silenced.Load() {
 			l.client.Close()
 			l.server.Close()

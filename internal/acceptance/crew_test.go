@@ -1,0 +1,215 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// crew are processes that send and work.
+type crew struct {
+	*stage
+	queue            string
+	lease            time.Duration
+	senders, workers []*child
+}
+
+func newCrew(s *stage, queue string, lease time.Duration, senders, workers int) *crew {
+	c := &crew{stage: s, queue: queue, lease: lease}
+	for range senders {
+		c.senders = append(c.senders, c.sender())
+	}
+	for range workers {
+		c.workers = append(c.workers, c.worker())
+	}
+	return c
+}
+
+func (c *crew) sender() *child { return c.spawn(task{Role: "pester", Queue: c.queue, Concurrency: 2}) }
+
+func (c *crew) worker() *child {
+	return c.spawn(task{Role: "worker", Queue: c.queue, Concurrency: 10, Lease: c.lease, Work: 5 * time.Millisecond})
+}
+
+// each waits until every process of some has done n things of a kind from now on.
+func (c *crew) each(of []*child, kind history.Kind, n int) {
+	c.Helper()
+	begun := history.Now()
+	c.until(fmt.Sprintf("each process has %d %s", n, kind), func() bool {
+		time.Sleep(50 * time.Millisecond)
+		did := map[string]int{}
+		for _, e := range c.history() {
+			if e.Kind == kind && e.At > begun {
+				did[e.Process]++
+			}
+		}
+		for _, p := range of {
+			if did[p.name] < n {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// end ends everybody in order once everything is settled, and returns what was
+// sent and all that happened. A process that met an error fails the test.
+func (c *crew) end() (ids []posthaste.MessageID, events []history.Event) {
+	c.Helper()
+	for _, p := range c.senders {
+		c.must(p.term())
+	}
+	c.settled(c.queue)
+	for _, p := range c.workers {
+		c.must(p.term())
+	}
+	events = c.history()
+	for _, e := range events {
+		switch {
+		case e.Kind != trouble:
+		case !full() && strings.Contains(e.Note, "did not answer in time"):
+			c.Logf("%s on a machine that has other things to do: %s", e.Process, e.Note)
+		default:
+			c.Errorf("%s met an error: %s", e.Process, e.Note)
+		}
+	}
+	return history.IDs(events, history.Sent), events
+}
+
+// 3 senders and 3 workers under load, one of either killed: the others see no
+// error, and consumption goes on. What the worker held runs again elsewhere.
+func TestHA1_OneIsKilled(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	c := newCrew(s, s.queue(posthaste.QueueOptions{MaxAttempts: 100}), 10*time.Second, 3, 3)
+	c.each(c.workers, history.Handled, 20)
+	var killed []string
+	for _, of := range []*[]*child{&c.workers, &c.senders} {
+		victim := (*of)[0]
+		*of = (*of)[1:]
+		victim.kill()
+		killed = append(killed, victim.name)
+		c.each(c.senders, history.Sent, 20)
+		c.each(c.workers, history.Handled, 20)
+	}
+	ids, events := c.end()
+	// The killed sender may have had answers on their way.
+	s.must(history.Merge(history.EveryOne(ids, events), history.Attempts(events, 0)))
+	again := history.Once(events)
+	for _, f := range again {
+		first := ""
+		for _, e := range events {
+			if e.ID == f.ID && e.Kind == history.Handled {
+				first = e.Process
+				break
+			}
+		}
+		if first != killed[0] {
+			t.Errorf("%v, at first by %s, which lives", f, first)
+		}
+	}
+	t.Logf("%d sent and handled, %d twice", len(ids), len(again))
+}
+
+// All workers are replaced, one after the other, new ones first: none of the
+// messages is lost, none comes twice, and senders are never refused.
+func TestHA2_RollingReplacement(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	c := newCrew(s, s.queue(posthaste.QueueOptions{}), 30*time.Second, 2, 3)
+	backlog := s.send(c.queue, size(3_000, 20_000))
+	c.each(c.workers, history.Handled, 20)
+	for range size(1, 3) {
+		for i, old := range c.workers {
+			c.workers[i] = c.worker()
+			s.must(old.term())
+			c.each(c.workers[i:i+1], history.Handled, 20)
+		}
+	}
+	ids, events := c.end()
+	s.must(history.Exactly(append(ids, backlog...), events))
+	t.Logf("%d sent beside %d that waited", len(ids), len(backlog))
+}
+
+// A long backlog: the worker's memory stays that of a short queue, and so does the
+// rate of its claims. (`posthaste bench backlog` measures the rate.)
+func TestLP8_LongBacklog(t *testing.T) {
+	if !full() {
+		t.Parallel() // else it compares times
+	}
+	s := newStage(t)
+	waiting, some := size(150_000, 10_000_000), size(20_000, 100_000)
+	short, long := s.queue(posthaste.QueueOptions{}), s.queue(posthaste.QueueOptions{})
+	s.send(short, some)
+	batch := make([]posthaste.Message, 10_000)
+	for i := range batch {
+		batch[i] = posthaste.Message{Queue: long, Payload: []byte(`{"n": 1}`)}
+	}
+	for range waiting / len(batch) {
+		_, err := s.client.Send(s.ctx, batch...)
+		s.must(err)
+	}
+	conn := s.conn()
+	// run handles so many messages of a queue, and returns how long they took, and the
+	// most memory that the process that did has held, and its backends of their own.
+	run := func(queue string) (took time.Duration, worker, backends int) {
+		w := s.spawn(task{Role: "counter", Queue: queue, Concurrency: 100, Lease: 10 * time.Second})
+		first := time.Time{}
+		s.until("so many are settled", func() bool {
+			n := one[int](s, conn, doneOf, queue)
+			if n > 0 && first.IsZero() {
+				first = time.Now()
+			}
+			return n >= some
+		})
+		took = time.Since(first)
+		worker = heldKB(t, w.cmd.Process.Pid, "VmHWM:")
+		for _, pid := range one[[]int](s, conn, "select array_agg(pid) from pg_stat_activity where datname = current_database() and application_name like $1 || '%'", w.name) {
+			backends = max(backends, heldKB(t, pid, "RssAnon:"))
+		}
+		s.must(w.cmd.Process.Signal(syscall.SIGTERM))
+		<-w.ended
+		return took, worker, backends
+	}
+	shortTook, shortHeld, shortBackends := run(short)
+	longTook, longHeld, longBackends := run(long)
+	t.Logf("%d messages took %s with %d waiting, %s with none; the worker held %d and %d MB, a backend up to %d and %d MB",
+		some, longTook, waiting, shortTook, longHeld>>10, shortHeld>>10, longBackends>>10, shortBackends>>10)
+	if longTook > time.Duration(size(10, 2))*shortTook+size(20*time.Second, time.Second) {
+		t.Errorf("with a backlog of %d, %d messages took %s, and %s with none", waiting, some, longTook, shortTook)
+	}
+	if longHeld > shortHeld+(64<<10) || longBackends > shortBackends+(32<<10) {
+		t.Errorf("with a backlog the worker held %d kB and a backend %d kB, and %d and %d kB without", longHeld, longBackends, shortHeld, shortBackends)
+	}
+}
+
+// heldKB is the memory that a process holds or has held, as a field of its status
+// tells; 0 where that cannot be told.
+func heldKB(t *testing.T, pid int, field string) int {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Logf("memory is not looked at: %v", err)
+		return 0
+	}
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == field {
+			n, err := strconv.Atoi(f[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("the process has no %s", field)
+	return 0
+}

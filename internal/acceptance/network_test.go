@@ -1,0 +1,132 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// Backends are terminated, connections cut, half open, slowed and stalled: each
+// time the worker handles again within 5 s of the fault's end, without a restart,
+// and nothing is lost. What is in flight when they strike is handled twice at most
+// by a lost lease, and none is lost here.
+func TestLP5_NetworkFaults(t *testing.T) {
+	t.Parallel()
+	most := size(time.Minute, 5*time.Second)
+	s := newStage(t)
+	s.failing()
+	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
+	proxy := testdb.NewProxy(t, s.url+"&application_name=victim")
+	engine, err := postgres.Open(s.ctx, proxy.URL, postgres.Logger(s.log))
+	s.must(err)
+	t.Cleanup(engine.Close)
+	r := s.recorder()
+	w := worker.New(engine, worker.Config{Concurrency: 10, Logger: s.log, Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
+	worker.HandleRaw(w, q, nothing)
+	s.run(w)
+	conn := s.conn()
+
+	var ids []posthaste.MessageID
+	for _, fault := range []struct {
+		name   string
+		strike func() (heal func())
+	}{
+		{"backends terminated", func() func() {
+			if n := one[int](s, conn, `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and application_name like 'victim%'`); n < 2 {
+				t.Errorf("%d backends were there", n)
+			}
+			return nil
+		}},
+		{"connections cut", func() func() {
+			if proxy.Cut() < 2 {
+				t.Error("no connections were there")
+			}
+			return nil
+		}},
+		{"connections half open, then cut", func() func() {
+			if proxy.Swallow("victim") < 2 {
+				t.Error("no connections were there")
+			}
+			return func() { proxy.Cut() }
+		}},
+		{"connections slowed", func() func() {
+			proxy.Slow(200 * time.Millisecond)
+			return func() { proxy.Slow(0) }
+		}},
+		{"packets stalled", proxy.Stall},
+	} {
+		for _, busy := range []bool{false, true} {
+			if !busy {
+				s.asleep(conn, q) // the fault meets who listens
+			} else {
+				ids = append(ids, s.send(q, 2000)...) // and who claims and settles
+			}
+			heal := fault.strike()
+			during := s.send(q, 50)
+			if heal != nil {
+				time.Sleep(size(time.Second, 4*time.Second)) // for as long as it lasts
+				heal()
+			}
+			healed := history.Now()
+			ids = append(ids, during...)
+			s.recorded(r, history.Handled, len(ids))
+			took := history.Now() - healed
+			t.Logf("%s, busy %t: everything was handled %s after its end", fault.name, busy, took.Round(time.Millisecond))
+			if took > most {
+				t.Errorf("%s, busy %t: it took %s", fault.name, busy, took)
+			}
+		}
+	}
+	s.settled(q)
+	events := s.history()
+	s.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events)))
+}
+
+// Connections that stay half open and are never cut: each call over them ends by
+// itself, and the worker goes on over others.
+func TestLP5_HalfOpenForGood(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.failing()
+	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
+	proxy := testdb.NewProxy(t, s.url+"&application_name=victim")
+	engine, err := postgres.Open(s.ctx, proxy.URL, postgres.Logger(s.log))
+	s.must(err)
+	t.Cleanup(engine.Close)
+	r := s.recorder()
+	w := worker.New(engine, worker.Config{Concurrency: 10, Logger: s.log, Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
+	worker.HandleRaw(w, q, nothing)
+	stop := s.run(w)
+	ids := s.send(q, 500)
+	s.recorded(r, history.Handled, len(ids))
+	s.asleep(s.conn(), q)
+	if proxy.Swallow("victim") < 2 {
+		t.Error("no connections were there")
+	}
+	struck := history.Now()
+	ids = append(ids, s.send(q, 50)...)
+	s.recorded(r, history.Handled, len(ids))
+	took := history.Now() - struck
+	t.Logf("everything was handled %s after connections became half open", took.Round(time.Millisecond))
+	// A heartbeat notices by its own bound, what claims by another.
+	if took > size(time.Minute, 15*time.Second) {
+		t.Errorf("it took %s", took)
+	}
+	s.settled(q)
+	// Nor does the end wait for them.
+	ending := history.Now()
+	stop()
+	engine.Close()
+	if took := history.Now() - ending; took > size(40*time.Second, 10*time.Second) {
+		t.Errorf("the worker's end took %s", took)
+	}
+	events := s.history()
+	s.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events)))
+}
