@@ -131,7 +131,7 @@ func (r *RabbitMQ) Start(ctx context.Context) error {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- r.process.Wait() }()
+	go func(process *exec.Cmd) { ended <- process.Wait() }(r.process)
 	for {
 		if serves(ctx, r.Address()) {
 			return nil

@@ -1,0 +1,305 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/net/http/httpguts"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// HeaderContentType is the header of a message's content type.
+const HeaderContentType = "content-type"
+
+// job is a message on its way.
+type job struct {
+	place  int // in the batch
+	first  bool
+	msg    *natsgo.Msg
+	flight *flight
+	ack    jetstream.PubAckFuture
+}
+
+// once keeps the library from publishing again by itself: it could overtake what
+// comes after it.
+var once = jetstream.WithRetryAttempts(0)
+
+// Deliver implements [posthaste.Sink]: it publishes the batch in one go and waits
+// for the acks.
+func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	results := make([]posthaste.SinkResult, len(batch))
+	jobs := make([]job, 0, len(batch))
+	for i := range batch {
+		msg, err := s.target.prepare(&batch[i])
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		jobs = append(jobs, job{place: i, first: batch[i].Attempt <= 1, msg: msg})
+	}
+	for len(jobs) > 0 {
+		n := min(len(jobs), s.target.Outstanding)
+		s.publish(ctx, s.slots[s.next.Add(1)%uint64(len(s.slots))], jobs[:n], results)
+		jobs = jobs[n:]
+	}
+	return results
+}
+
+// prepare makes what is published of a delivery. Errors are permanent.
+func (t *target) prepare(d *posthaste.RawDelivery) (*natsgo.Msg, error) {
+	out, err := t.mapper.Map(d)
+	if err != nil {
+		return nil, err
+	}
+	m := &natsgo.Msg{Data: out.Payload, Header: make(natsgo.Header, len(out.Headers)+4)}
+	if m.Subject, err = t.subject.Execute(d); err != nil {
+		return nil, err
+	}
+	if err := checkSubject(m.Subject); err != nil {
+		return nil, posthaste.Permanent(err)
+	}
+	for _, h := range out.Headers {
+		switch {
+		case !validName(h.Name):
+			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header's name %q cannot go to NATS: letters, digits and -_.!#$%%&'*+^`|~ alone", h.Name))
+		case isOrder(h.Name) && !t.ordered[h.Name]:
+			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s is an order to the server, which a message may not give: set it in the relay's configuration, or name it otherwise", h.Name))
+		case t.encoded && strings.HasPrefix(h.Name, eventPrefix):
+			h.Value = encode(h.Value)
+		}
+		if err := checkValue(h.Name, h.Value); err != nil {
+			return nil, err
+		}
+		m.Header[h.Name] = []string{h.Value}
+	}
+	for _, h := range [...]struct{ name, value string }{{natsgo.MsgIdHdr, out.MessageID}, {natsgo.ExpectedStreamHdr, t.Stream}, {HeaderContentType, out.ContentType}} {
+		if err := checkValue(h.name, h.value); err != nil {
+			return nil, err
+		}
+		if h.value != "" {
+			m.Header[h.name] = []string{h.value}
+		}
+	}
+	if t.encoded { // where a receiver of CloudEvents looks for it
+		m.Header[eventPrefix+"datacontenttype"] = []string{encode(out.ContentType)}
+	}
+	return m, nil
+}
+
+// isOrder says whether a header tells the server what to do.
+func isOrder(name string) bool {
+	return len(name) >= len(orderPrefix) && strings.EqualFold(name[:len(orderPrefix)], orderPrefix)
+}
+
+func validName(name string) bool { return httpguts.ValidHeaderFieldName(name) }
+
+// checkValue refuses what the library would change without a word.
+func checkValue(name, value string) error {
+	if strings.ContainsAny(value, "\r\n\x00") {
+		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s holds a line break or a zero byte, which cannot go to NATS", name))
+	}
+	return nil
+}
+
+// encode percent-encodes what CloudEvents' bindings ask for.
+func encode(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c > '~' || c == '"' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// checkSubject refuses subjects that nobody can publish to, and those by which the
+// server is administered.
+func checkSubject(subject string) error {
+	var why string
+	switch {
+	case !plainSubject(subject):
+		why = "it must be tokens separated by dots, without spaces, control characters, * and >"
+	case strings.HasPrefix(subject, "$JS.") || strings.HasPrefix(subject, "$SYS.") || strings.HasPrefix(subject, "_INBOX."):
+		why = "by these the server is administered"
+	default:
+		return nil
+	}
+	if len(subject) > 100 {
+		subject = subject[:100] + "…"
+	}
+	return posthaste.Invalidf("subject", "nothing can be published to subject %q: %s", subject, why)
+}
+
+// plainSubject says whether a text is a subject without wildcards.
+func plainSubject(subject string) bool {
+	if !utf8.ValidString(subject) || strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return false
+	}
+	for token := range strings.SplitSeq(subject, ".") {
+		if token == "" || token == "*" || token == ">" {
+			return false
+		}
+	}
+	return true
+}
+
+// publish publishes jobs on a slot's link and answers them.
+func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []posthaste.SinkResult) {
+	fail := func(jobs []job, err error) {
+		for i := range jobs {
+			results[jobs[i].place].Err = err
+		}
+	}
+	l, err := s.get(ctx, slot)
+	if err != nil {
+		fail(jobs, err)
+		return
+	}
+	defer l.release()
+	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
+		fail(jobs, s.failed(ctx, "nothing was published, for the server is slow to acknowledge what was before", nil))
+		return
+	}
+	defer l.window.Release(int64(len(jobs)))
+	written := s.send(ctx, l, jobs, results)
+	if written < len(jobs) {
+		why := "the connection was lost before it was published"
+		if l.lost() == nil {
+			why = "it was not published"
+		}
+		fail(jobs[written:], s.failed(ctx, why, l.lost()))
+	}
+	for i := range jobs[:written] {
+		j := &jobs[i]
+		if j.ack == nil {
+			continue // it has its answer
+		}
+		results[j.place].Err = s.acked(ctx, l, j)
+		l.leave(j.msg.Subject, j.flight)
+	}
+}
+
+// send writes jobs to the connection and returns how many it has taken. Those that
+// the library refuses by themselves are among them, and have their answer.
+func (s *Sink) send(ctx context.Context, l *link, jobs []job, results []posthaste.SinkResult) (written int) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return 0
+	}
+	if ctx.Err() != nil {
+		return 0 // and others' messages go on
+	}
+	// A server that has stopped reading lets a write hang.
+	stop := context.AfterFunc(ctx, l.cut)
+	defer stop()
+	for i := range jobs {
+		j := &jobs[i]
+		if ctx.Err() != nil {
+			return i // no reason to end the link
+		}
+		j.flight = l.take(j.msg.Subject)
+		ack, err := l.js.PublishMsgAsync(j.msg, once)
+		if err == nil {
+			j.ack = ack
+			continue
+		}
+		l.leave(j.msg.Subject, j.flight)
+		switch {
+		case errors.Is(err, natsgo.ErrMaxPayload):
+			results[j.place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+				Message: fmt.Sprintf("%v: payload and headers have %d bytes, and nats at %s takes at most %d (max_payload)", err, size(j.msg), s.target.address, l.conn.MaxPayload())})
+		case errors.Is(err, natsgo.ErrBadSubject):
+			results[j.place].Err = posthaste.Permanent(posthaste.Invalidf("subject", "nothing can be published to subject %q: %v", j.msg.Subject, err))
+		default:
+			l.end(err)
+			l.cut()
+			return i
+		}
+	}
+	return len(jobs)
+}
+
+// size is what counts against max_payload, about.
+func size(m *natsgo.Msg) int {
+	n := len(m.Data) + len("NATS/1.0\r\n\r\n")
+	for name, values := range m.Header {
+		n += len(name) + len(values[0]) + len(": \r\n")
+	}
+	return n
+}
+
+// acked waits for what the server says of a message.
+func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
+	ok, failed := j.ack.Ok(), j.ack.Err()
+	select {
+	case ack := <-ok:
+		return s.stored(j, ack)
+	case err := <-failed:
+		return s.refused(ctx, j, err)
+	default:
+	}
+	select {
+	case ack := <-ok:
+		return s.stored(j, ack)
+	case err := <-failed:
+		return s.refused(ctx, j, err)
+	case <-j.flight.denied:
+		return fmt.Errorf("nats at %s: %s", s.target.address, j.flight.words)
+	case <-l.ended:
+		select { // what came before the end counts
+		case ack := <-ok:
+			return s.stored(j, ack)
+		default:
+		}
+		return s.failed(ctx, "the connection was lost before the ack, so that it may be published twice", l.lost())
+	case <-ctx.Done():
+		l.retire()
+		return s.failed(ctx, fmt.Sprintf("published, and not acknowledged (does a stream take subject %q?)", j.msg.Subject), nil)
+	}
+}
+
+// stored is the answer to an ack: nil.
+func (s *Sink) stored(j *job, ack *jetstream.PubAck) error {
+	if ack.Duplicate && j.first && !s.repeated.Swap(true) {
+		s.target.Logger.Warn("a stream took a first attempt for a repetition, and did not store it: tell databases, subscriptions or replays apart by message_id",
+			"server", s.target.address, "stream", ack.Stream, "subject", j.msg.Subject, "message_id", j.msg.Header.Get(natsgo.MsgIdHdr))
+	}
+	return nil
+}
+
+// refused is the answer to an error in place of an ack.
+func (s *Sink) refused(ctx context.Context, j *job, err error) error {
+	var api *jetstream.APIError
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("nats at %s: no responders: no stream takes subject %q, or its leader is away; add a stream with this subject", s.target.address, j.msg.Subject)
+	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum:
+		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Cause: err,
+			Message: fmt.Sprintf("nats at %s: %s (%d): payload and headers have %d bytes", s.target.address, api.Description, api.ErrorCode, size(j.msg))})
+	case errors.As(err, &api):
+		return fmt.Errorf("nats at %s refused the message: %s (%d)", s.target.address, api.Description, api.ErrorCode)
+	}
+	return s.failed(ctx, "no ack", err)
+}
+
+// failed says what happened, why, and whether the time was up.
+func (s *Sink) failed(ctx context.Context, what string, cause error) error {
+	text := fmt.Sprintf("nats at %s: %s", s.target.address, what)
+	if cause != nil && !errors.Is(cause, ctx.Err()) {
+		text += ": " + cause.Error()
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return errors.New(text)
+}

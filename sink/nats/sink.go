@@ -1,0 +1,213 @@
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// Sink publishes messages to streams. It implements [posthaste.Sink].
+type Sink struct {
+	target   *target
+	slots    []*slot
+	next     atomic.Uint64
+	down     atomic.Bool // whether the server was told to be away
+	repeated atomic.Bool // whether a first attempt was told to be a repetition
+	done     chan struct{}
+	closing  sync.Once
+}
+
+var _ posthaste.Sink = (*Sink)(nil)
+
+// New checks the configuration and returns a sink. It connects to nobody yet.
+// Errors are *posthaste.Error with the field, and hold no password.
+func New(c Config) (*Sink, error) {
+	t, err := parse(c)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{target: t, done: make(chan struct{})}
+	for range t.Connections {
+		s.slots = append(s.slots, &slot{turn: make(chan struct{}, 1)})
+	}
+	return s, nil
+}
+
+// Broker returns the servers' addresses, "host:port", separated by commas.
+func (s *Sink) Broker() string { return s.target.address }
+
+// Close ends the connections. What is being published stays unknown, and
+// deliveries after it fail and can be retried. It may be called again.
+func (s *Sink) Close() error {
+	s.closing.Do(func() {
+		close(s.done)
+		for _, slot := range s.slots {
+			slot.turn <- struct{}{}
+			if slot.link != nil {
+				slot.link.close()
+			}
+			<-slot.turn
+		}
+	})
+	return nil
+}
+
+// Check connects and looks whether the server will take messages as configured:
+// the login, JetStream, and the stream that takes the subject, as far as they are
+// the same for all messages and the user may ask. What is wrong with the
+// configuration is a *posthaste.Error of code Invalid with the field; a server
+// that does not answer one of code Unavailable.
+func (s *Sink) Check(ctx context.Context) error {
+	l, err := s.target.dial(ctx)
+	if err != nil {
+		return s.atStart(err)
+	}
+	defer l.close()
+	invalid := func(field string, err error, hint string) error {
+		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("nats at %s: %v", s.target.address, err), Hint: hint, Cause: err}
+	}
+	const noJetStream = "start the server with JetStream (nats-server --jetstream), and enable it for the user's account"
+	stream := s.target.Stream
+	if stream != "" {
+		err := l.ask(ctx, "$JS.API.STREAM.INFO."+stream, func(ctx context.Context) error {
+			_, err := l.js.Stream(ctx, stream)
+			return err
+		})
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return invalid("stream", fmt.Errorf("there is no stream %q", stream), "add the stream, or name one that is there")
+		case withoutJetStream(err):
+			return invalid("url", err, noJetStream)
+		case err != nil:
+			return s.atStart(err)
+		}
+	}
+	subject, static := s.target.subject.Static()
+	if !static {
+		return nil
+	}
+	var takes string
+	err = l.ask(ctx, "$JS.API.STREAM.NAMES", func(ctx context.Context) (err error) {
+		takes, err = l.js.StreamNameBySubject(ctx, subject)
+		return err
+	})
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return invalid("subject", fmt.Errorf("no stream takes subject %q", subject), "add a stream with this subject, or name one that a stream takes")
+	case withoutJetStream(err):
+		return invalid("url", err, noJetStream)
+	case err != nil:
+		return s.atStart(err)
+	case stream != "" && takes != "" && takes != stream:
+		return invalid("subject", fmt.Errorf("subject %q is taken by stream %q, and not by %q", subject, takes, stream), "give the stream this subject, or name the other one")
+	}
+	return nil
+}
+
+// withoutJetStream says whether an error tells that nobody answers for JetStream.
+func withoutJetStream(err error) bool {
+	return errors.Is(err, natsgo.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+}
+
+// ask asks the server by a request on a subject. One that the user may not ask is
+// no error: what it would tell is found out by publishing.
+func (l *link) ask(ctx context.Context, subject string, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, l.conn.Opts.Timeout)
+	defer cancel()
+	f := l.take(subject)
+	defer l.leave(subject, f)
+	done := make(chan error, 1)
+	go func() { done <- request(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-f.denied:
+		return nil
+	case <-l.ended:
+		return l.lost()
+	}
+}
+
+// atStart says whether an error of connecting is one of the configuration.
+func (s *Sink) atStart(err error) error {
+	var authority *tls.CertificateVerificationError
+	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
+	switch {
+	case errors.Is(err, natsgo.ErrAuthorization), errors.Is(err, natsgo.ErrAuthExpired), errors.Is(err, natsgo.ErrAuthRevoked),
+		errors.Is(err, natsgo.ErrAccountAuthExpired), errors.Is(err, natsgo.ErrNkeysNotSupported):
+		if e.Hint = "check user and password or token in the URL, percent-encoded"; s.target.Credentials != "" {
+			e.Field, e.Hint = "credentials", "check that the credentials are of a user of this server, and neither expired nor revoked"
+		}
+	case errors.Is(err, natsgo.ErrPermissionViolation):
+		e.Field, e.Hint = "inbox_prefix", "let the user subscribe to inbox_prefix (default _INBOX.>), for acks come there"
+	case errors.As(err, &authority):
+		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
+	case errors.Is(err, natsgo.ErrSecureConnWanted), errors.Is(err, natsgo.ErrSecureConnRequired):
+		e.Hint = "use tls:// with a server that has TLS, and nats:// with one that has not"
+	default:
+		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
+	}
+	return e
+}
+
+// slot holds a link and opens it anew.
+type slot struct {
+	turn chan struct{} // held to look at link
+	link *link
+}
+
+// Pauses between attempts to connect.
+const (
+	firstPause = 50 * time.Millisecond
+	longPause  = 2 * time.Second
+)
+
+// get returns a link that works as far as is known, for the caller to release, and
+// waits for the server as long as ctx lasts.
+func (s *Sink) get(ctx context.Context, slot *slot) (*link, error) {
+	select {
+	case slot.turn <- struct{}{}:
+		defer func() { <-slot.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no connection to nats at %s: %w", s.target.address, ctx.Err())
+	}
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		select {
+		case <-s.done:
+			return nil, errors.New("the relay to nats was closed")
+		default:
+		}
+		if slot.link != nil && slot.link.use() {
+			return slot.link, nil
+		}
+		var err error
+		if slot.link, err = s.target.dial(ctx); err == nil {
+			if s.down.Swap(false) {
+				s.target.Logger.Info("the server is back", "server", s.target.address)
+			}
+			continue
+		}
+		if ctx.Err() == nil && !s.down.Swap(true) {
+			s.target.Logger.Warn("the server cannot be used: messages wait, and it is tried again", "server", s.target.address, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(err, ctx.Err()) {
+				return nil, err
+			}
+			return nil, fmt.Errorf("%w (waited for it: %w)", err, ctx.Err())
+		case <-s.done:
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+	}
+}
