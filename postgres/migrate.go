@@ -65,7 +65,7 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
-	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx) error {
+	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx, log *slog.Logger) error {
 		ours, err := installed(ctx, tx)
 		if err != nil {
 			return err
@@ -92,14 +92,14 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 		}
 		for _, m := range all {
 			if m.Unknown {
-				opts.log().Info("the schema is newer than this program, and compatible: nothing to do", "version", m.Version, "name", m.Name)
+				log.Info("the schema is newer than this program, and compatible: nothing to do", "version", m.Version, "name", m.Name)
 				return nil
 			}
 		}
-		if err := s.applyMigrations(ctx, tx, all, opts.log()); err != nil {
+		if err := s.applyMigrations(ctx, tx, all, log); err != nil {
 			return err
 		}
-		if err := s.applyCode(ctx, tx, opts.log()); err != nil {
+		if err := s.applyCode(ctx, tx, log); err != nil {
 			return err
 		}
 		if err := recordObjects(ctx, tx, before); err != nil {
@@ -126,11 +126,16 @@ const (
 )
 
 // inMigration runs work in one transaction while no other migration runs, and once
-// more from the beginning where something that it needs is in use.
-func inMigration(ctx context.Context, conn *pgx.Conn, log *slog.Logger, work func(pgx.Tx) error) error {
+// more from the beginning where something that it needs is in use. What work tells
+// its log is told once it is committed.
+func inMigration(ctx context.Context, conn *pgx.Conn, log *slog.Logger, work func(pgx.Tx, *slog.Logger) error) error {
 	begun, wait := time.Now(), leastLockTimeout
 	for {
-		err := tryMigration(ctx, conn, wait, work)
+		done := &keptLog{Handler: log.Handler()}
+		err := tryMigration(ctx, conn, wait, func(tx pgx.Tx) error { return work(tx, slog.New(done)) })
+		if err == nil {
+			done.tell(ctx)
+		}
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) || pg.Code != "55P03" && pg.Code != "40P01" || time.Since(begun) > migrationPatience {
 			return err
@@ -147,6 +152,24 @@ func inMigration(ctx context.Context, conn *pgx.Conn, log *slog.Logger, work fun
 			return err
 		case <-time.After(100*time.Millisecond + rand.N(400*time.Millisecond)):
 		}
+	}
+}
+
+// keptLog keeps what is logged until it is true.
+type keptLog struct {
+	slog.Handler
+	records []slog.Record
+}
+
+// Handle implements [slog.Handler].
+func (l *keptLog) Handle(_ context.Context, r slog.Record) error {
+	l.records = append(l.records, r)
+	return nil
+}
+
+func (l *keptLog) tell(ctx context.Context) {
+	for _, r := range l.records {
+		_ = l.Handler.Handle(ctx, r)
 	}
 }
 

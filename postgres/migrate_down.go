@@ -18,7 +18,7 @@ func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
-	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx) error {
+	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx, log *slog.Logger) error {
 		ours, err := installed(ctx, tx)
 		if err != nil {
 			return err
@@ -27,14 +27,14 @@ func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error
 			if err := dropSchema(ctx, tx); err != nil {
 				return err
 			}
-			opts.log().Info("removed the schema posthaste")
+			log.Info("removed the schema posthaste")
 		}
 		if opts.NoRoles {
 			return nil
 		}
 		// The administrators' role is a member of the others.
 		for _, role := range []string{"posthaste_admin", "posthaste_receiver", "posthaste_sender"} {
-			if err := dropRole(ctx, tx, role, opts.log()); err != nil {
+			if err := dropRole(ctx, tx, role, log); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"regexp"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/posthaste-mq/posthaste"
 	ledger "github.com/posthaste-mq/posthaste/sql"
@@ -375,6 +377,35 @@ func TestMigrateWithoutSuperuser(t *testing.T) {
 	}
 }
 
+// What a migration did is told when it is committed: once, though it began anew,
+// and not at all where it failed.
+func TestMigrationsTellWhatIsCommitted(t *testing.T) {
+	t.Parallel()
+	conn := dial(t, emptyDB(t))
+	for _, c := range []struct {
+		name  string
+		tries []error
+		want  int
+	}{
+		{"begun anew", []error{&pgconn.PgError{Code: "55P03"}, nil}, 1},
+		{"failed", []error{&pgconn.PgError{Code: "55P03"}, errors.New("no")}, 0},
+	} {
+		var words strings.Builder
+		tries := 0
+		err := inMigration(testContext(t), conn, slog.New(slog.NewTextHandler(&words, nil)), func(_ pgx.Tx, log *slog.Logger) error {
+			log.Info("applied migration")
+			tries++
+			return c.tries[tries-1]
+		})
+		if (err == nil) != (c.want > 0) || tries != 2 {
+			t.Fatalf("%s: %d tries, %v", c.name, tries, err)
+		}
+		if n := strings.Count(words.String(), "applied migration"); n != c.want {
+			t.Errorf("%s: told %d times: %s", c.name, n, words.String())
+		}
+	}
+}
+
 func TestRolesInUseAreKept(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -386,7 +417,7 @@ func TestRolesInUseAreKept(t *testing.T) {
 	}
 	drop := func() {
 		t.Helper()
-		if err := inMigration(ctx, conn, MigrateOptions{}.log(), func(tx pgx.Tx) error { return dropRole(ctx, tx, role, MigrateOptions{}.log()) }); err != nil {
+		if err := inMigration(ctx, conn, MigrateOptions{}.log(), func(tx pgx.Tx, log *slog.Logger) error { return dropRole(ctx, tx, role, log) }); err != nil {
 			t.Fatal(err)
 		}
 	}

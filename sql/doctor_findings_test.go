@@ -75,6 +75,25 @@ func TestDoctorFindings(t *testing.T) {
 	s.ails(t, "plans", "fault", "cannot be used")
 	s.exec(`update pg_index set indisvalid = true where not indisvalid`)
 	s.well(t, "plans")
+	// Or somebody dropped one as unused.
+	for index, statement := range map[string]string{"entries_fresh": "the claim of fresh messages", "entries_due": "the claim of what fell due", "claims_reader": "a reader's cursor"} {
+		definition := get[string](s, `select pg_get_indexdef(('posthaste.' || $1::text)::regclass)`, index)
+		s.exec(`drop index posthaste.` + index)
+		s.ails(t, "plans", "warning", statement+" is planned with a")
+		s.exec(strings.Replace(definition, " ON ONLY ", " ON ", 1))
+		s.well(t, "plans")
+	}
+
+	// An upgrade was not finished.
+	s.well(t, "workers")
+	old, young := s.register(), get[int64](s, `select posthaste.worker_register('young', '2.0', '1 hour')`)
+	s.exec(`update posthaste.registrations set version = '1.0' where id = $1`, old)
+	s.well(t, "workers")
+	s.exec(`update posthaste.registrations set started_at = clock_timestamp() - interval '2 hours', lease = '1 hour'`)
+	s.ails(t, "workers", "warning", "workers of 2 versions have run side by side for more than an hour: 1.0 (1), 2.0 (1)")
+	s.exec(`select posthaste.worker_unregister($1)`, old)
+	s.well(t, "workers")
+	s.exec(`select posthaste.worker_unregister($1)`, young)
 	for setting, finding := range map[string][3]string{
 		"enable_indexscan = off":                            {"plans", "warning", "enable_indexscan is off"},
 		"default_transaction_isolation = 'repeatable read'": {"settings", "fault", "default_transaction_isolation is repeatable read"},

@@ -1,8 +1,15 @@
 -- posthaste.doctor_plans: can the hot statements still have their plans? Functions
--- bring their own settings, and need every index of the ring, usable.
--- Reads: pg_index, pg_settings.
+-- bring their own settings, and need every index of the ring, usable. Last, the
+-- shapes of the hottest statements are planned under the same settings: whatever
+-- the cause, none may read a whole slot or sort it.
+-- Reads: pg_index, pg_settings, positions.
 create or replace function posthaste.doctor_plans()
-returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+declare
+  v_slot bigint;
+  v_plan jsonb;
+  h record;
 begin
   return query
     select 'fault', format('index %s cannot be used: statements read whole tables instead', i.indexrelid::regclass),
@@ -22,4 +29,24 @@ begin
       from pg_settings s
      where s.name in ('enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_partition_pruning') and s.reset_val = 'off'
      order by s.name;
+  select (p.last_value >> 22) & 15 into v_slot from posthaste.positions p;
+  for h in
+    select x.what, format(x.sql, v_slot) as sql from (values
+      ('the claim of fresh messages', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is null and ord is null and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
+      ('the claim of what became visible', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
+      ('the claim of what fell due', 'select due_at, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (due_at, pos) > (''epoch''::timestamptz, 0) and ((pos >> 22) & 15) = %s order by due_at, pos limit 100'),
+      ('the claim of keyed messages', 'select ord, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is null and ord is not null and (ord, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by ord, pos limit 100'),
+      ('the look at later attempts', 'select pos from posthaste.entries where message_id = 1 and ((pos >> 22) & 15) = %s'),
+      ('a reader''s cursor', 'select id from posthaste.claims where reader = 1 and slot = %s order by reader, seq desc limit 1'),
+      ('the look at what a worker holds', 'select id from posthaste.claims where holder = 1 and number between 1 and 2 and slot = %s'),
+      ('settling', 'select bits from posthaste.settlements where slot = %s and claim = 1 and part = 0 order by number desc limit 1')
+    ) x (what, sql)
+  loop
+    execute 'explain (format json) ' || h.sql into v_plan;
+    return query
+      select 'warning', format('%s is planned with a %s on %s: it reads more than it needs', h.what, n ->> 'Node Type', coalesce(n ->> 'Relation Name', 'what it found')),
+             'see that this table has the indexes that migrations made, and which settings of this database or user change plans (\drds in psql)', null::text, null::text
+        from jsonb_path_query(v_plan, '$.**{0 to 20} ? (@."Node Type" == "Seq Scan" || @."Node Type" == "Bitmap Heap Scan" || @."Node Type" == "Sort" || @."Node Type" == "Incremental Sort")') n
+       limit 1;
+  end loop;
 end $$;

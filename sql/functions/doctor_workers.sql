@@ -1,5 +1,6 @@
 -- posthaste.doctor_workers: is a worker overdue, or lost with messages that nobody
--- hands out anew? And does anybody maintain the ledger?
+-- hands out anew? Does anybody maintain the ledger? And have programs of different
+-- versions worked beside each other for longer than a rolling upgrade takes?
 -- Reads: registrations, counted, positions.
 create or replace function posthaste.doctor_workers()
 returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -13,6 +14,12 @@ begin
      where ((w.lost_at is not null or w.ended_at is not null) or posthaste.worker_overdue(w)) and not w.cleared
        and exists (select from posthaste.open_claims(w.id))
      order by w.id limit 100;
+  return query
+    select 'warning', format('workers of %s versions have run side by side for more than an hour: %s', count(*), string_agg(format('%s (%s)', z.version, z.n), ', ' order by z.version)),
+           'if they are the same program, an upgrade was not finished: replace the older ones', null::text, null::text
+      from (select w.version, count(*) as n, min(w.started_at) as since from posthaste.registrations w
+             where w.lost_at is null and w.ended_at is null and w.version <> '' group by w.version) z
+    having count(*) > 1 and max(z.since) < clock_timestamp() - interval '1 hour';
   select clock_timestamp() - c.at into v_quiet from posthaste.counted c
    where c.last_value <> (select p.last_value from posthaste.positions p);
   if v_quiet > interval '1 minute' then
