@@ -91,24 +91,65 @@ func TestShortRun(t *testing.T) {
 	}
 }
 
-// A deliberately broken build is found within a minute: what a killed worker held
-// is not handed out anew.
-func TestBrokenBuildIsFound(t *testing.T) {
-	t.Parallel()
-	const file = "functions/finish.sql"
-	const from, to = "where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed", "where z.became in ('retried', 'released') and v_kept and not q.keyed"
-	text, err := fs.ReadFile(ledger.Files, file)
-	if err != nil {
-		t.Fatal(err)
+// patch breaks a function of the ledger.
+type patch struct{ file, from, to string }
+
+// broken is SQL that installs patched functions.
+func broken(t *testing.T, patches ...patch) string {
+	t.Helper()
+	var names []string
+	texts := map[string]string{}
+	for _, p := range patches {
+		if _, known := texts[p.file]; !known {
+			text, err := fs.ReadFile(ledger.Files, "functions/"+p.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names, texts[p.file] = append(names, p.file), string(text)
+		}
+		if !strings.Contains(texts[p.file], p.from) {
+			t.Fatalf("%s does not hold %q: move the patch to where that is now", p.file, p.from)
+		}
+		texts[p.file] = strings.ReplaceAll(texts[p.file], p.from, p.to)
 	}
-	if strings.Count(string(text), from) != 1 {
-		t.Fatalf("%s does not hold %q once: move the patch to where that is now", file, from)
+	var all strings.Builder
+	for _, name := range names {
+		all.WriteString(texts[name] + ";\n")
 	}
-	c := short(t)
-	c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
-	c.Slack = 0 // what is lost need not be waited for
-	c.Sabotage = strings.Replace(string(text), from, to, 1)
-	if v := run(t, c); !v.Broke(Lost) {
-		t.Errorf("found %v", v.Violations)
+	return all.String()
+}
+
+// Deliberately broken builds are found within a minute. Several faults are in one
+// build where they do not hide each other.
+func TestBrokenBuildsAreFound(t *testing.T) {
+	for name, build := range map[string]struct {
+		patches []patch
+		rules   []Rule
+	}{
+		"what a killed worker held is not handed out anew": {
+			[]patch{{"finish.sql", "where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed", "where z.became in ('retried', 'released') and v_kept and not q.keyed"}},
+			[]Rule{Lost},
+		},
+		"attempts are not counted, and keys have no lane of their own": {
+			[]patch{
+				{"finish.sql", "least(z.attempt + (z.became <> 'released')::int, 32767)", "z.attempt"},
+				{"key_lane.sql", "when key is null then", "when true then"},
+			},
+			[]Rule{Attempts, Order},
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			c := short(t)
+			c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
+			c.Slack = 0 // what is lost need not be waited for
+			c.Sabotage = broken(t, build.patches...)
+			v := run(t, c)
+			for _, rule := range build.rules {
+				if !v.Broke(rule) {
+					t.Errorf("nothing was %s: found %v", rule, v.Violations)
+				}
+			}
+		})
 	}
 }
