@@ -66,7 +66,7 @@ type Claims interface {
 	Settle(ctx context.Context, settlements []Settlement) ([]SettleResult, error)
 	// Receive hands out up to req.Max messages until a lease ends, to a
 	// holder that is no worker. It does not block.
-	Receive(ctx context.Context, req ReceiveRequest) ([]RawDelivery, error)
+	Receive(ctx context.Context, req ReceiveRequest) (ReceiveReply, error)
 	// Extend moves the lease ends of received deliveries to lease from now.
 	Extend(ctx context.Context, deliveries []DeliveryID, lease time.Duration) ([]SettleResult, error)
 }
@@ -271,6 +271,16 @@ type ReceiveRequest struct {
 	Max int
 	// Lease is how long they are held, above zero and at most 12 h.
 	Lease time.Duration
+}
+
+// ReceiveReply is what was handed out until a lease ends.
+type ReceiveReply struct {
+	Deliveries []RawDelivery
+	// NextDue and AtLimit are as in [LookReply]; meaningful when Deliveries is
+	// empty. Others may be reading a part of the queue, of which nothing is told:
+	// whoever waits looks again now and then.
+	NextDue time.Duration
+	AtLimit bool
 }
 
 // QueueOptions are a queue's settings. Zero values mean the default.

@@ -181,7 +181,8 @@ func (s *suite) none(w posthaste.WorkerID) {
 // receive is a claim by lease.
 func (s *suite) receive(limit int, lease time.Duration) []posthaste.RawDelivery {
 	s.Helper()
-	got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: limit, Lease: lease})
+	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: limit, Lease: lease})
+	got := reply.Deliveries
 	s.must(err)
 	return got
 }

@@ -512,7 +512,8 @@ func concurrentReceivers(s *suite) {
 	const n = 300
 	defer s.sendBeside(n, 3)()
 	s.each(n, 8, func(int) []posthaste.RawDelivery {
-		got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 3, Lease: time.Minute})
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 3, Lease: time.Minute})
+		got := reply.Deliveries
 		if err != nil {
 			s.Error(err)
 		} else if len(got) > 0 {

@@ -126,7 +126,8 @@ func deliveryQueues(s *suite) {
 	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: "other", Payload: 1})
 	s.must(err)
 	mine := s.receive(2, time.Minute)
-	theirs, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "other"}, Max: 1, Lease: time.Minute})
+	theirsReply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "other"}, Max: 1, Lease: time.Minute})
+	theirs := theirsReply.Deliveries
 	s.must(err)
 	queues, err := s.engine.DeliveryQueues(s.ctx, mine[1].ID, theirs[0].ID, 1<<50, mine[0].ID)
 	s.must(err)

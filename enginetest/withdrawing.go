@@ -24,7 +24,8 @@ var withdrawing = []test{
 func (s *suite) receiveAll(subscription string) (ids []posthaste.MessageID) {
 	s.Helper()
 	for {
-		got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: subscription}, Max: 100, Lease: time.Minute})
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: subscription}, Max: 100, Lease: time.Minute})
+		got := reply.Deliveries
 		s.must(err)
 		if len(got) == 0 {
 			slices.Sort(ids)

@@ -104,7 +104,8 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 func TestTR3_ReceivedBySQL(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	ids := a.send(make([]posthaste.Message, 3)...)
-	got, err := a.Receive(a.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 10, Lease: time.Hour})
+	reply, err := a.Receive(a.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 10, Lease: time.Hour})
+	got := reply.Deliveries
 	a.check(err)
 	a.exec(`select posthaste.ack(array[$1::bigint])`, int64(got[1].ID))
 	a.exec(`select posthaste.fail($1, 'no')`, int64(got[2].ID))

@@ -358,26 +358,36 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 }
 
 // Receive implements [posthaste.Claims].
-func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	subscription := req.Subscription
 	if subscription == "" {
 		subscription = posthaste.DefaultSubscription
 	}
-	var out []posthaste.RawDelivery
+	reply := posthaste.ReceiveReply{NextDue: -1}
 	err := e.call(ctx, func(_ int, v [][]byte) error {
+		if v[0] == nil {
+			reply.NextDue, reply.AtLimit = readDue(v[13]), readBool(v[14])
+			return nil
+		}
 		d, err := readDelivery(v)
 		d.Queue, d.Subscription = req.Queue, subscription
 		d.Timeout = req.Lease
-		out = append(out, d)
+		reply.Deliveries = append(reply.Deliveries, d)
 		return err
 	}, bound{statement: &receiveStatement, params: [][]byte{textParam(req.Queue), int4Param(int32(min(max(req.Max, -1), 1<<30))), int8Param(req.Lease.Microseconds()),
 		textParam(subscription)}})
-	return out, writeError(err)
+	if err != nil {
+		return posthaste.ReceiveReply{}, writeError(err)
+	}
+	return reply, nil
 }
 
+// receiveStatement's last row has what posthaste.receive leaves in settings.
 var receiveStatement = statement{
 	name: "posthaste_receive",
-	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false" +
-		" from posthaste.receive($1, $2, $3::bigint * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))",
+	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false, null::float8, null::boolean" +
+		" from posthaste.receive($1, $2, $3::bigint * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))" +
+		" union all select null, null, null, null, null, null, null, null, null, null, null, null, null," +
+		" nullif(current_setting('posthaste.next_due', true), '')::float8, coalesce(current_setting('posthaste.at_limit', true), '') = 'yes'",
 	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int8OID, pgtype.TextOID},
 }

@@ -17,7 +17,8 @@ func TestAtMostOnceIsNotHandedBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.call("POST", "/v1/queues/once/messages", `{}`).want(t, 201)
-	got, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "once"}, Max: 1, Lease: time.Minute})
+	reply, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "once"}, Max: 1, Lease: time.Minute})
+	got := reply.Deliveries
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%d deliveries, %v", len(got), err)
 	}

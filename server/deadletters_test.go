@@ -24,7 +24,8 @@ func TestDeadLettersByFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 3, Lease: time.Minute})
+	reply, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 3, Lease: time.Minute})
+	got := reply.Deliveries
 	if err != nil {
 		t.Fatal(err)
 	}

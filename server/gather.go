@@ -227,10 +227,11 @@ func (g *gatherer) run(gathered *gathering) {
 			continue
 		}
 		err := bell.Sleep(ctx, gathered.queue, func(ctx context.Context) (posthaste.LookReply, error) {
-			found, untried, err := g.round(ctx, gathered)
+			reply, untried, err := g.round(ctx, gathered)
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return posthaste.LookReply{Found: found || untried || len(gathered.waiters) == 0, NextDue: g.look}, err
+			reply.Found = reply.Found || untried || len(gathered.waiters) == 0
+			return reply, err
 		})
 		if err != nil {
 			g.failAll(gathered, err)
@@ -238,10 +239,11 @@ func (g *gatherer) run(gathered *gathering) {
 	}
 }
 
-// round claims once for every lease that is asked for. found says that
-// something was handed out, untried that somebody waits for whom no claim was
-// made yet.
-func (g *gatherer) round(ctx context.Context, gathered *gathering) (found, untried bool, err error) {
+// round claims once for every lease that is asked for. found says whether
+// something was handed out, and when to look again; untried that somebody waits
+// for whom no claim was made yet.
+func (g *gatherer) round(ctx context.Context, gathered *gathering) (found posthaste.LookReply, untried bool, err error) {
+	found.NextDue = g.look
 	for _, group := range g.groups(gathered) {
 		asked := 0
 		for i, w := range group {
@@ -251,12 +253,17 @@ func (g *gatherer) round(ctx context.Context, gathered *gathering) (found, untri
 			}
 			asked = min(asked+w.max, maxClaim)
 		}
-		deliveries, failed := g.claim(ctx, gathered.queue, asked, group[0].lease)
+		reply, failed := g.claim(ctx, gathered.queue, asked, group[0].lease)
 		if failed != nil {
 			err = failed
+		} else if len(reply.Deliveries) == 0 {
+			found.AtLimit = reply.AtLimit
+			if reply.NextDue >= 0 {
+				found.NextDue = min(found.NextDue, reply.NextDue)
+			}
 		}
-		found = found || len(deliveries) > 0
-		g.release(g.distribute(gathered, group, deliveries, len(deliveries) < asked, failed))
+		found.Found = found.Found || len(reply.Deliveries) > 0
+		g.release(g.distribute(gathered, group, reply.Deliveries, len(reply.Deliveries) < asked, failed))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,7 +291,7 @@ func (g *gatherer) groups(gathered *gathering) [][]*waiter {
 	return groups
 }
 
-func (g *gatherer) claim(ctx context.Context, queue string, max int, lease time.Duration) ([]posthaste.RawDelivery, error) {
+func (g *gatherer) claim(ctx context.Context, queue string, max int, lease time.Duration) (posthaste.ReceiveReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
 	return g.engine.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: max, Lease: lease})

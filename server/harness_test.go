@@ -25,7 +25,7 @@ import (
 type hooked struct {
 	posthaste.Engine
 	send    func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error)
-	receive func(context.Context, posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error)
+	receive func(context.Context, posthaste.ReceiveRequest) (posthaste.ReceiveReply, error)
 	settle  func(context.Context, []posthaste.Settlement) ([]posthaste.SettleResult, error)
 	message func(context.Context, posthaste.MessageID) (posthaste.MessageInfo, error)
 	list    func(context.Context, posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error)
@@ -48,7 +48,7 @@ func (h *hooked) Send(ctx context.Context, m ...posthaste.Message) ([]posthaste.
 	return h.Engine.Send(ctx, m...)
 }
 
-func (h *hooked) Receive(ctx context.Context, r posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+func (h *hooked) Receive(ctx context.Context, r posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	if h.receive != nil {
 		return h.receive(ctx, r)
 	}

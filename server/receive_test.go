@@ -142,7 +142,7 @@ func TestReceiversShareClaims(t *testing.T) {
 	var asked []int
 	held, release := make(chan struct{}), make(chan struct{})
 	a := newAPI(t, func(_ *Config, h *hooked) {
-		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 			mu.Lock()
 			asked = append(asked, r.Max)
 			first := len(asked) == 1
@@ -227,10 +227,10 @@ func TestReceiverThatLeavesStrandsNothing(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	a := newAPI(t, func(_ *Config, h *hooked) {
-		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
-			got, err := h.Engine.Receive(ctx, r)
+		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
+			reply, err := h.Engine.Receive(ctx, r)
 			once.Do(func() { close(held); <-release })
-			return got, err
+			return reply, err
 		}
 	})
 	a.queue("orders")
@@ -312,7 +312,8 @@ func TestHandingBackIsTriedAgain(t *testing.T) {
 	})
 	a.queue("orders")
 	a.sendSome(1)
-	got, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1, Lease: time.Hour})
+	reply, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1, Lease: time.Hour})
+	got := reply.Deliveries
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -338,4 +340,58 @@ func TestPausedKeyWithoutMessages(t *testing.T) {
 	s.exec(`select posthaste.resume_key('q', 'a')`)
 	n := 0
 	until(t, "the resumed key's message comes", func() bool { n += len(s.take(10)); return n == 1 })
+}
+
+// Who receives by SQL is told when it is worth asking again.
+func TestReceiversAreToldWhenToAskAgain(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]struct {
+		send     string
+		low, top float64 // seconds; below zero: nothing is known
+		limit    string
+	}{
+		`{"rate_limit": {"limit": 1, "per": "1 hour"}}`:               {`{}`, 3500, 3600, "yes"},
+		`{"concurrency": 1}`:                                          {`{}`, 0, 10, "yes"},
+		`{"key_rate_limit": {"limit": 1, "per": "1 hour"}}`:           {`{"key": "a"}`, 3500, 3600, ""},
+		`{"key_concurrency": 1}`:                                      {`{"key": "a"}`, 0, 10, ""},
+		`{"lanes": 3}`:                                                {`{"delay": "1 hour"}`, 3500, 3600, ""},
+		`{"fair": true}`:                                              {`{"delay": "1 hour", "key": "a"}`, 3500, 3600, ""},
+		`{"max_attempts": 3}`:                                         {``, -1, -1, ""},
+		`{"ordered": true, "backoff": {"base": "1 h", "max": "9 h"}}`: {``, -1, -1, ""},
+	} {
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			s := keyed(t, testpg.New(t), options)
+			told := func() string {
+				return get[string](s, `select coalesce(current_setting('posthaste.next_due', true), 'unset') || ' ' || coalesce(current_setting('posthaste.at_limit', true), 'unset')`)
+			}
+			s.exec(`begin`)
+			if want.send != "" {
+				s.sendMany(2, want.send)
+			}
+			s.exec(`commit`)
+			s.exec(`begin`)
+			if got := s.take(1); len(got) > 0 {
+				if told := told(); told != " " {
+					t.Errorf("with an answer it is told %q", told)
+				}
+			}
+			s.exec(`commit`)
+			for round := range 3 {
+				s.exec(`begin`)
+				if got := s.take(10); len(got) != 0 {
+					t.Fatalf("received %v", got)
+				}
+				due, limit, _ := strings.Cut(told(), " ")
+				s.exec(`commit`)
+				seconds, err := strconv.ParseFloat(due, 64)
+				if due == "" {
+					seconds, err = -1, nil
+				}
+				if err != nil || seconds < want.low || seconds > want.top || limit != want.limit {
+					t.Errorf("round %d: told %q and %q, want %v to %v s and %q", round, due, limit, want.low, want.top, want.limit)
+				}
+			}
+		})
+	}
 }

@@ -221,7 +221,8 @@ func TestDS7_SettledIsSettled(t *testing.T) {
 				conn := s.conn()
 				q := s.queue(o)
 				id := s.send(q, 1)[0]
-				got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: time.Hour})
+				reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: time.Hour})
+				got := reply.Deliveries
 				s.must(err)
 				settlement.Delivery = got[0].ID
 				results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{settlement})
@@ -285,7 +286,8 @@ func TestTR3_WholeStory(t *testing.T) {
 	id := ids[0]
 	// 1: received and lost with its lease; 2 and 3: failed by a sink, with a
 	// receipt and without; 4: done with a receipt.
-	got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: 10 * time.Millisecond})
+	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: 10 * time.Millisecond})
+	got := reply.Deliveries
 	s.must(err)
 	if len(got) != 1 {
 		t.Fatal("nothing was received")

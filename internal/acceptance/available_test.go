@@ -59,7 +59,8 @@ func TestHA5_MigrateTwiceAndAtOnce(t *testing.T) {
 	s.client = posthaste.NewClient(s.engine)
 	q := s.queue(posthaste.QueueOptions{})
 	s.send(q, 3)
-	got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 10, Lease: time.Minute})
+	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 10, Lease: time.Minute})
+	got := reply.Deliveries
 	s.must(err)
 	if len(got) != 3 {
 		t.Errorf("received %d", len(got))

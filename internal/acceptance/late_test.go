@@ -59,9 +59,9 @@ func TestDU5_LateAckIsRefused(t *testing.T) {
 		t.Helper()
 		var got []posthaste.RawDelivery
 		s.until("it is handed out", func() (ok bool) {
-			var err error
-			got, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: lease})
+			reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: lease})
 			s.must(err)
+			got = reply.Deliveries
 			return len(got) == 1
 		})
 		return got[0].ID

@@ -154,7 +154,8 @@ func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 	s := newStage(t)
 	q := s.queue(posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 1}})
 	s.send(q, 2)
-	held, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 10, Lease: time.Hour})
+	heldReply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 10, Lease: time.Hour})
+	held := heldReply.Deliveries
 	s.must(err)
 	if len(held) != 1 {
 		t.Fatalf("%d were handed out, 1 may be", len(held))

@@ -50,7 +50,8 @@ func TestDU1_ManyReceivers(t *testing.T) {
 	for i := range receivers {
 		receiving.Go(func() {
 			for !stop.Load() {
-				got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1 + i%7, Lease: time.Minute})
+				reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1 + i%7, Lease: time.Minute})
+				got := reply.Deliveries
 				if err != nil {
 					s.Error(err)
 					return
@@ -134,7 +135,8 @@ func TestDU2_Stopped(t *testing.T) {
 	}
 	r := s.recorder()
 	for left > 0 {
-		got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1000, Lease: time.Hour})
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1000, Lease: time.Hour})
+		got := reply.Deliveries
 		s.must(err)
 		if len(got) == 0 {
 			t.Fatalf("%d messages cannot be claimed at once", left)
@@ -160,7 +162,8 @@ func TestDU3_RescuersTogether(t *testing.T) {
 	ids := s.send(q, messages)
 	r := s.recorder()
 	receive := func(most int) (got []posthaste.RawDelivery) {
-		got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: most, Lease: time.Hour})
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: most, Lease: time.Hour})
+		got = reply.Deliveries
 		s.must(err)
 		for _, d := range got {
 			r.Record(history.Event{Kind: history.Started, ID: d.MessageID, Attempt: d.Attempt})

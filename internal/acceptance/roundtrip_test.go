@@ -378,7 +378,8 @@ func TestDS9_AboveTheLimit(t *testing.T) {
 	}
 	body := `{"content_type":"application/octet-stream","payload":"` + base64.StdEncoding.EncodeToString(tooMuch) + `"}`
 	s.http().want(413, "POST", "/v1/queues/"+q+"/messages", body)
-	got, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 10, Lease: time.Hour})
+	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 10, Lease: time.Hour})
+	got := reply.Deliveries
 	s.must(err)
 	if len(got) > 0 {
 		t.Errorf("%d were stored", len(got))

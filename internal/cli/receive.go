@@ -20,8 +20,8 @@ type receiving struct {
 	ack         bool
 }
 
-// lookEvery is how often receive looks for what rings no bell: retries and
-// messages that fall due.
+// lookEvery is how often receive looks at least, for what neither rings a bell nor
+// is told of beforehand, such as leases that end.
 const lookEvery = 500 * time.Millisecond
 
 func newReceive(a *app) *cobra.Command {
@@ -60,7 +60,8 @@ func (a *app) receive(ctx context.Context, e posthaste.Engine, queue string, r r
 		return err
 	}
 	request := posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: r.max, Lease: r.lease}
-	got, err := e.Receive(ctx, request)
+	reply, err := e.Receive(ctx, request)
+	got := reply.Deliveries
 	if err == nil && len(got) == 0 && r.wait > 0 {
 		got, err = receiveLater(ctx, e, request, r.wait)
 	}
@@ -91,9 +92,13 @@ func receiveLater(ctx context.Context, e posthaste.Engine, request posthaste.Rec
 		err := bell.Sleep(limited, request.Queue, func(context.Context) (posthaste.LookReply, error) {
 			// Not with the limited context: an answer cut off by its end would
 			// leave messages held that nobody has seen.
-			var err error
-			got, err = e.Receive(ctx, request)
-			return posthaste.LookReply{Found: len(got) > 0, NextDue: lookEvery}, err
+			reply, err := e.Receive(ctx, request)
+			got = reply.Deliveries
+			look := posthaste.LookReply{Found: len(got) > 0, NextDue: lookEvery, AtLimit: reply.AtLimit}
+			if reply.NextDue >= 0 {
+				look.NextDue = min(lookEvery, reply.NextDue)
+			}
+			return look, err
 		})
 		if err != nil && limited.Err() == nil {
 			return nil, err

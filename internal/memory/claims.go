@@ -304,23 +304,23 @@ func (e *Engine) Unsettled(ctx context.Context, id posthaste.WorkerID, upTo int6
 }
 
 // Receive implements [posthaste.Claims].
-func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]posthaste.RawDelivery, error) {
+func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	if req.Max < 1 || req.Max > 1000 {
-		return nil, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
+		return posthaste.ReceiveReply{}, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
 	}
 	if req.Lease <= 0 || req.Lease > 12*time.Hour {
-		return nil, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
+		return posthaste.ReceiveReply{}, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, err := e.subscribed(req.QueueRef)
 	if err != nil || ctx.Err() != nil {
-		return nil, firstError(err, ctx.Err())
+		return posthaste.ReceiveReply{}, firstError(err, ctx.Err())
 	}
 	now := time.Now()
 	e.rescueTimed(q, now)
 	if !q.pausedAt.IsZero() {
-		return nil, nil
+		return posthaste.ReceiveReply{NextDue: -1}, nil
 	}
 	taken, _ := e.take(q, req.Max, true, now)
 	out := make([]posthaste.RawDelivery, len(taken))
@@ -332,7 +332,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) ([]p
 			e.timed = append(e.timed, d)
 		}
 	}
-	return out, nil
+	return posthaste.ReceiveReply{Deliveries: out, NextDue: q.nextDue(now)}, nil
 }
 
 func firstError(a, b error) error {

@@ -29,6 +29,7 @@ declare
   t timestamptz;
   v_lane int;
   v record;
+  v_begun timestamptz := clock_timestamp();
   v_start bigint := coalesce(p_number, (random() * 1000000)::bigint);
   v_refused bigint[] := '{}';
   v_lanes int[] := '{}';
@@ -86,6 +87,18 @@ begin
       exit when handed >= v_max or (v.made)[1].alone;
     end if;
   end loop;
+  if handed = 0 and q.key_rate is not null then
+    -- When a key has its next token is an event, which the claim that parks for want
+    -- of one has written after it looked for the next.
+    live := posthaste.live_slots();
+    select least(next_due, min(x.due_at)) into next_due
+      from generate_series(0, q.lanes - 1) g
+     cross join lateral (
+       select e.due_at from posthaste.entries e
+        where e.queue_id = q.id and e.lane = g and e.due_at is not null and e.due_at > v_begun
+          and posthaste.in_slots((e.pos >> 22) & 15, live.a, live.b, live.c, live.d, live.e, live.f)
+        order by e.due_at, e.pos limit 1) x;
+  end if;
   if q.limited and (handed > 0 or v_limits.full_since is not null) then
     insert into posthaste.limit_states (subscriber, id, at, tokens, open, full_since)
     values (v_subscriber, coalesce(v_limits.id, 0) + 1, t, v_limits.tokens - handed,

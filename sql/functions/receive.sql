@@ -14,6 +14,10 @@
 -- does); where others read all that are left,
 -- the answer is empty. So it is of a paused queue, and after it walked over 32,768 due messages that
 -- were handed out before or are for later or others: the next call goes on there.
+-- Until the transaction ends the setting posthaste.next_due has, after an empty
+-- answer, in how many seconds something falls due, or a limit lets the next
+-- message through, as far as that is known (else it is empty); and
+-- posthaste.at_limit is yes where what waits waits for a limit of the queue.
 -- Errors: PH400, PH404, PH503. Locks: the readers of the lanes it looked at;
 -- waits for one only while it holds none.
 create or replace function posthaste.receive(queue text, max int, lease interval, options jsonb default '{}')
@@ -33,6 +37,8 @@ declare
   v_made posthaste.claims[] := '{}';
   v_held boolean := false;
   v_stretches int := 0;
+  v_due timestamptz;
+  v_limited boolean := false;
   c posthaste.claims;
 begin
   perform posthaste.check_options(receive.options, array['subscription'], '{}');
@@ -50,6 +56,7 @@ begin
   perform posthaste.rescue_leases(v_sub.queue_id::bigint << 10 | v_sub.number);
   v_lanes := v_sub.lanes;
   if v_lanes = 0 then
+    perform set_config('posthaste.next_due', '', true), set_config('posthaste.at_limit', '', true);
     return; -- paused
   end if;
   if v_sub.at_most_once then
@@ -59,6 +66,9 @@ begin
     v_lane := posthaste.claim_ruled(v_sub.queue_id, v_sub.number, receive.max, null, null,
       case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, true, true, v_sub.at_most_once);
     v_made := v_lane.made;
+    v_handed := v_lane.handed;
+    v_due := v_lane.next_due;
+    v_limited := v_lane.limited;
     v_lanes := -1;
   else
     v_lanes := v_sub.lanes;
@@ -89,6 +99,7 @@ begin
         exit lanes when v_lanes = v_sub.width or v_handed >= receive.max or v_made[cardinality(v_made)].alone;
         exit;
       end if;
+      v_due := least(v_due, v_lane.next_due);
       -- It stopped on its way: a caller who sleeps after an empty answer would
       -- take one nap for each such stretch.
       exit when (v_lane.handed = 0 and v_lane.next_due <= clock_timestamp()) is not true;
@@ -96,6 +107,8 @@ begin
       exit lanes when v_stretches = 8;
     end loop;
   end loop;
+  perform set_config('posthaste.next_due', case when v_handed = 0 and v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp()))::text else '' end, true),
+          set_config('posthaste.at_limit', case when v_limited then 'yes' else '' end, true);
   foreach c in array v_made loop
     return query
       select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, d.headers, d.payload,
