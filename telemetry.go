@@ -19,6 +19,7 @@ const (
 	EventLost      EventKind = "lost"      // this worker was declared lost
 	EventClock     EventKind = "clock"     // upkeep found the store's clock set back
 	EventError     EventKind = "error"     // a background task failed and will be tried again
+	EventBatch     EventKind = "batch"     // a sink or batch handler was called with Count messages, and all of them are settled
 )
 
 // Event is one thing that happened in this process.
@@ -34,6 +35,12 @@ type Event struct {
 	Missed       int
 	// Duration is how long the handler ran; of a group, the mean.
 	Duration time.Duration
+	// Claim, Settle and Total are of an EventBatch: how long its subscription's
+	// latest claim took, how long it took from the handler's return until the last
+	// of its messages was settled, and both with Duration between them. Failed
+	// counts its messages that did not end as done.
+	Claim, Settle, Total time.Duration
+	Failed               int
 	// Task names the background task of an EventError.
 	Task string
 	Err  error

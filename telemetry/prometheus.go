@@ -4,6 +4,7 @@ import (
 	"context"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,8 @@ import (
 type Prometheus struct {
 	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
 	rescued, lost, clock, ticked, missed        prometheus.Counter
-	durations                                   durations
+	durations, steps                            durations
+	batches                                     *prometheus.CounterVec
 }
 
 // NewPrometheus returns a collector to be registered by the caller.
@@ -43,6 +45,11 @@ func NewPrometheus() *Prometheus {
 			desc:   prometheus.NewDesc("posthaste_handler_duration_seconds", "How long handlers ran, in seconds, by what became of their deliveries.", []string{"queue", "subscription", "outcome"}, nil),
 			series: map[[3]string]*histogram{},
 		},
+		steps: durations{
+			desc:   prometheus.NewDesc("posthaste_batch_duration_seconds", "How long the steps of calls with several messages took, in seconds: claim, handle, settle, total.", []string{"queue", "subscription", "step"}, nil),
+			series: map[[3]string]*histogram{},
+		},
+		batches: vec("posthaste_batch_messages_total", "Messages of calls with several messages, as of sinks and relays. The calls are counted by posthaste_batch_duration_seconds.", "queue", "subscription"),
 	}
 	for _, task := range tasks {
 		p.errors.WithLabelValues(task)
@@ -80,6 +87,11 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		if e.Outcome != posthaste.Released || e.Duration > 0 { // else no handler ran
 			p.durations.observe([3]string{e.Queue, e.Subscription, string(e.Outcome)}, e.Duration.Seconds(), uint64(count))
 		}
+	case posthaste.EventBatch:
+		p.batches.WithLabelValues(e.Queue, e.Subscription).Add(count)
+		for step, took := range map[string]time.Duration{"claim": e.Claim, "handle": e.Duration, "settle": e.Settle, "total": e.Total} {
+			p.steps.observe([3]string{e.Queue, e.Subscription, step}, took.Seconds(), 1)
+		}
 	case posthaste.EventDuplicate:
 		p.duplicates.WithLabelValues(e.Queue, e.Subscription).Add(count)
 	case posthaste.EventWoken:
@@ -99,7 +111,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 }
 
 func (p *Prometheus) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations}
+	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations, &p.steps, p.batches}
 }
 
 // Describe implements [prometheus.Collector].

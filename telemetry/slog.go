@@ -49,6 +49,9 @@ func (t slogTelemetry) Event(ctx context.Context, e posthaste.Event) {
 	if e.Duration != 0 {
 		attrs = append(attrs, slog.Duration("duration", e.Duration))
 	}
+	if e.Kind == posthaste.EventBatch {
+		attrs = append(attrs, slog.Int("failed", e.Failed), slog.Duration("claim", e.Claim), slog.Duration("settle", e.Settle), slog.Duration("total", e.Total))
+	}
 	text("task", e.Task)
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))

@@ -162,6 +162,7 @@ func (a *acknowledger) closedBefore(batch []outcome) []outcome {
 			o.Outcome = became
 		}
 		a.tally.settled(a.rt, o, became)
+		o.batch.settled(a.rt, became == posthaste.Done)
 	}
 	return rest
 }
@@ -226,6 +227,9 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 		}
 		if o.key != "" && (results[i].Err == nil || last) {
 			a.rt.held.restart(o.seg, o.key)
+		}
+		if results[i].Err == nil || last {
+			o.batch.settled(a.rt, results[i].Err == nil && o.Outcome == posthaste.Done)
 		}
 		switch r := &results[i]; {
 		case r.Err != nil && !last:

@@ -45,6 +45,8 @@ type subscription struct {
 	// with a spent segment and is never empty.
 	head atomic.Pointer[segment]
 	tail *segment // guarded by holdings.mu
+	// claimTook is how long the latest claim that found something took, in ns.
+	claimTook atomic.Int64
 	// wanted has a token when the fetcher should look at the capacity again.
 	wanted chan struct{}
 	// starved says that somebody found nothing to do since it was last reset.

@@ -434,3 +434,37 @@ func TestCodecs(t *testing.T) {
 		t.Errorf("a codec that is nil: %v", err)
 	}
 }
+
+// Each call with several messages is told of once, when the last of them is settled.
+func TestBatchesAreTold(t *testing.T) {
+	f := newFixture(t, quick())
+	sent := f.send(queue, 100)
+	f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+		worker.HandleBatch(w, queue, func(_ context.Context, batch []posthaste.Delivery[int]) []error {
+			errs := make([]error, len(batch))
+			for i, d := range batch {
+				if d.Payload == 3 {
+					errs[i] = posthaste.Permanent(errors.New("never"))
+				}
+			}
+			time.Sleep(time.Millisecond)
+			return errs
+		}, worker.BatchSize(30))
+	})
+	f.until("all batches are told", func() bool { return f.seen.told(posthaste.EventBatch, "") >= len(sent) })
+	f.seen.mu.Lock()
+	defer f.seen.mu.Unlock()
+	count, failed := 0, 0
+	for _, e := range f.seen.events {
+		if e.Kind != posthaste.EventBatch {
+			continue
+		}
+		count, failed = count+e.Count, failed+e.Failed
+		if e.Duration < time.Millisecond || e.Settle < 0 || e.Total != e.Claim+e.Duration+e.Settle || e.Queue != queue || e.Count > 30 {
+			t.Errorf("told %+v", e)
+		}
+	}
+	if count != len(sent) || failed != 1 {
+		t.Errorf("%d messages and %d failed, of %d", count, failed, len(sent))
+	}
+}

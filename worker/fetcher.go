@@ -203,6 +203,7 @@ func (f *fetcher) claim(ctx context.Context, limit int, idle bool) (claimed, err
 	req := posthaste.ClaimRequest{Worker: worker, Number: f.rt.held.begin(), QueueRef: f.sub.ref, Max: limit, Single: f.sub.single, Idle: idle}
 	for {
 		var reply posthaste.ClaimReply
+		began := now()
 		err := bounded(f.rt.claiming, claimTimeout, func(ctx context.Context) (err error) {
 			reply, err = f.rt.engine.Claim(ctx, req)
 			return err
@@ -210,6 +211,7 @@ func (f *fetcher) claim(ctx context.Context, limit int, idle bool) (claimed, err
 		switch {
 		case err == nil:
 			f.retry.worked()
+			f.sub.claimTook.Store(int64(now() - began))
 			return f.keep(req, reply), nil
 		case posthaste.CodeOf(err) == posthaste.WorkerLost:
 			f.rt.held.finish(req.Number, nil)

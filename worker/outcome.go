@@ -20,6 +20,32 @@ type outcome struct {
 	once    bool   // handing it out has settled it
 	key     string // of an ordered queue, closed until this is on record
 	trace   posthaste.Trace
+	batch   *batch // of a call for many; nil if nobody wants to know
+}
+
+// batch is what is told of a call for many once all of its messages are settled.
+type batch struct {
+	sub           *subscription
+	count, failed int
+	left          int // not settled
+	claim, took   time.Duration
+	ended         time.Duration
+}
+
+// settled notes one of its messages.
+func (b *batch) settled(rt *runtime, done bool) {
+	if b == nil {
+		return
+	}
+	if !done {
+		b.failed++
+	}
+	if b.left--; b.left > 0 {
+		return
+	}
+	settle := now() - b.ended
+	rt.tell(posthaste.Event{Kind: posthaste.EventBatch, Queue: b.sub.ref.Queue, Subscription: b.sub.ref.Subscription, Count: b.count, Failed: b.failed,
+		Claim: b.claim, Duration: b.took, Settle: settle, Total: b.claim + b.took + settle})
 }
 
 // maxErrorBytes is where error texts are cut.

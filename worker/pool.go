@@ -344,12 +344,19 @@ func (s *slot) put(r *run, took time.Duration, result func(i int) posthaste.Sink
 	for i, trace := range r.traces {
 		trace.Handled(r.answer(i, result).Err)
 	}
+	var told *batch
+	if r.call != nil && !s.pool.rt.quiet {
+		told = &batch{sub: r.seg.sub, claim: time.Duration(r.seg.sub.claimTook.Load()), took: took, ended: now()}
+	}
 	s.mu.Lock()
-	n := s.putPart(r, part{r.seg, r.low, r.hi}, 0, took, result)
+	n := s.putPart(r, part{r.seg, r.low, r.hi}, 0, took, result, told)
 	if r.call != nil {
 		for _, p := range r.call.more {
-			n = s.putPart(r, p, n, took, result)
+			n = s.putPart(r, p, n, took, result, told)
 		}
+	}
+	if told != nil {
+		told.count = n
 	}
 	s.mu.Unlock()
 	s.pool.rt.acks.ring()
@@ -374,7 +381,7 @@ func (s *slot) advance() {
 
 // putPart keeps the outcomes of a part that begins with the run's n-th message,
 // and returns the number of the next part's first.
-func (s *slot) putPart(r *run, p part, n int, took time.Duration, result func(i int) posthaste.SinkResult) int {
+func (s *slot) putPart(r *run, p part, n int, took time.Duration, result func(i int) posthaste.SinkResult, told *batch) int {
 	stopped := s.pool.rt.handling.Err() != nil
 	for i := p.low; i < p.high; i++ {
 		d := &p.seg.items[i]
@@ -388,6 +395,9 @@ func (s *slot) putPart(r *run, p part, n int, took time.Duration, result func(i 
 			continue // interrupted, not failed: it runs again elsewhere
 		}
 		o.Receipt, o.Terms = answer.Receipt, answer.Terms
+		if o.batch = told; told != nil {
+			told.left++
+		}
 		if p.seg.sub.inOrder.Load() && d.Key != "" {
 			if o.Outcome == posthaste.Done {
 				// Its next one only when this is on record: a crash may not lose

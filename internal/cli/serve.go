@@ -185,7 +185,7 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 		run := service{"worker", func(ctx context.Context) error {
 			select {
 			case <-opened:
-				return work.worker(store, made, a.log, metrics, follows).Run(ctx)
+				return work.worker(workerParts{store, a.log, metrics, follows}, made).Run(ctx)
 			case <-ctx.Done():
 				return nil
 			}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/sink/smtp"
-	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -55,8 +53,8 @@ func (w *working) check() error {
 	if w.concurrency < 1 || w.concurrency > 1000 {
 		return posthaste.Invalidf("concurrency", "--concurrency must be 1 to 1000, and is %d", w.concurrency)
 	}
-	if w.grace < 0 {
-		return posthaste.Invalidf("grace", "--grace must not be negative, and is %s", w.grace)
+	if err := w.checkGrace(); err != nil {
+		return err
 	}
 	for _, queue := range w.queues {
 		if err := posthaste.CheckName("queue", queue); err != nil {
@@ -67,6 +65,13 @@ func (w *working) check() error {
 				Message: fmt.Sprintf("there is no built-in sink for queue %q: there is one for %s", queue, strings.Join(sinkQueues(), ", ")),
 				Hint:    "handle its messages in a program of your own, with the Go package worker, by HTTP or by SQL"}
 		}
+	}
+	return nil
+}
+
+func (w *working) checkGrace() error {
+	if w.grace < 0 {
+		return posthaste.Invalidf("grace", "--grace must not be negative, and is %s", w.grace)
 	}
 	return nil
 }
@@ -102,23 +107,22 @@ func (w *working) open() (made map[string]posthaste.Sink, close func(), err erro
 	return made, close, nil
 }
 
-// worker assembles the runtime on an engine.
-func (w *working) worker(engine posthaste.Engine, made map[string]posthaste.Sink, log *slog.Logger, metrics *telemetry.Prometheus, follows posthaste.Tracing) *worker.Worker {
+// workerConfig is the configuration of a program's worker.
+func (w *working) workerConfig(parts workerParts) worker.Config {
 	grace := w.grace
 	if grace == 0 {
 		grace = -1 // zero means the default there
 	}
-	config := worker.Config{Version: version(), Grace: grace, Logger: log, Tracing: follows}
-	if metrics != nil {
-		config.Telemetry = metrics
-	}
-	run := worker.New(engine, config)
+	return worker.Config{Version: version(), Grace: grace, Logger: parts.log, Tracing: parts.follows, Telemetry: parts.telemetry()}
+}
+
+// worker assembles the runtime on an engine.
+func (w *working) worker(parts workerParts, made map[string]posthaste.Sink) *worker.Worker {
+	run := worker.New(parts.engine, w.workerConfig(parts))
 	for queue, sink := range made {
 		// One message a call: a slow one delays only itself.
 		worker.HandleSink(run, queue, sink, worker.BatchSize(1), worker.Concurrency(w.concurrency))
 	}
-	if metrics != nil {
-		metrics.Expect(run.Reads()...)
-	}
+	parts.expect(run)
 	return run
 }

@@ -33,6 +33,7 @@ type up struct {
 	postgresPort int
 	postgresBin  string
 	smtpListen   string
+	broker       string
 	// delivers is the mail server that mails really go to, "" for the catcher.
 	delivers string
 }
@@ -61,6 +62,7 @@ PostgreSQL. A second signal ends the program at once with exit code 130 or 143.`
 	flags.StringVar(&u.postgresBin, "postgres-bin", "", "a directory with initdb and postgres to use instead of fetching them")
 	flags.StringVar(&u.smtpListen, "smtp-listen", "127.0.0.1:1025", "where the mail catcher listens, host:port")
 	flags.StringVar(&u.smtpURL, "smtp-url", "", "a real mail server to deliver to instead of the catcher (or SMTP_URL)")
+	flags.StringVar(&u.broker, "broker", "", "a broker to relay the queue "+relayQueue+" to, such as amqp://guest:guest@localhost/, with the defaults of `posthaste relay`")
 	u.graceFlag(flags)
 	return cmd
 }
@@ -72,6 +74,7 @@ type running struct {
 	database *devpg.Server
 	engine   posthaste.Engine
 	sinks    map[string]posthaste.Sink
+	relays   []openRelay
 	undo     []func()
 }
 
@@ -97,6 +100,11 @@ func (a *app) up(ctx context.Context, u up) error {
 	}
 	if err := u.check(); err != nil {
 		return err
+	}
+	if u.broker != "" {
+		if _, err := easyRelay(u.broker); err != nil {
+			return misuse(err)
+		}
 	}
 	follows, stopTracing, err := a.openTracing(ctx)
 	if err != nil {
@@ -126,7 +134,10 @@ func (a *app) up(ctx context.Context, u up) error {
 	if err != nil {
 		return err
 	}
-	work := u.worker(r.engine, r.sinks, a.log, telemetry, follows)
+	work := u.worker(workerParts{r.engine, a.log, telemetry, follows}, r.sinks)
+	for i := range r.relays {
+		r.relays[i].handle(work)
+	}
 	return a.runAll(ctx, u, home, r, api, work)
 }
 
@@ -169,7 +180,41 @@ func (a *app) startAll(ctx context.Context, u *up, home *home, r *running) (err 
 	}
 	r.engine = engine
 	r.later(engine.Close)
-	return nil
+	return a.startRelay(ctx, u, r)
+}
+
+// easyRelay is the relay of `up`.
+func easyRelay(broker string) ([]relayConfig, error) {
+	relays, err := setRelays([]string{relayQueue}, broker, nil)
+	if err != nil {
+		return nil, err
+	}
+	var set []string
+	for key, value := range relays[0].kind.easy {
+		set = append(set, key+"="+value)
+	}
+	return setRelays([]string{relayQueue}, broker, set)
+}
+
+// startRelay makes the queue that is relayed, and the sink for the broker.
+func (a *app) startRelay(ctx context.Context, u *up, r *running) error {
+	if u.broker == "" {
+		return nil
+	}
+	if err := r.engine.QueueCreate(ctx, relayQueue, posthaste.QueueOptions{}); err != nil && posthaste.CodeOf(err) != posthaste.Conflict {
+		return err
+	}
+	configs, err := easyRelay(u.broker)
+	if err != nil {
+		return err
+	}
+	relays, closeSinks, err := openRelays(configs, a.log)
+	if err != nil {
+		return err
+	}
+	r.relays = relays
+	r.later(closeSinks)
+	return relays[0].check(ctx, a.log)
 }
 
 // startPostgres starts the embedded PostgreSQL with its log in the data

@@ -131,6 +131,9 @@ func (a *app) announce(u up, home *home, r *running) {
 		}
 		fmt.Fprintf(w, "  Caught mail   %s\n", shown.Caught)
 		fmt.Fprintf(w, "  Mail catcher  smtp://%s\n", shown.SMTP)
+		if len(r.relays) > 0 {
+			fmt.Fprintf(w, "  Relay         queue %s to %s at %s\n", relayQueue, r.relays[0].kind.name, r.relays[0].sink.Broker())
+		}
 		fmt.Fprintf(w, "  PostgreSQL    %s\n", shown.Database)
 		fmt.Fprintf(w, "  Data          %s\n", shown.Data)
 		if filepath.Dir(shown.Cluster) != home.dir {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/telemetry"
+	"github.com/posthaste-mq/posthaste/worker"
 )
 
 func newWorker(a *app) *cobra.Command {
@@ -48,16 +48,22 @@ func (a *app) work(ctx context.Context, db database, work working, metricsListen
 	if err := work.check(); err != nil {
 		return err
 	}
-	follows, stopTracing, err := a.openTracing(ctx)
-	if err != nil {
-		return err
-	}
-	defer stopTracing()
 	made, closeSinks, err := work.open()
 	if err != nil {
 		return err
 	}
 	defer closeSinks()
+	return a.runWorker(ctx, db, metricsListen, func(w workerParts) *worker.Worker { return work.worker(w, made) }, "working", "queues", work.queues)
+}
+
+// runWorker runs the worker that build makes, until it is stopped; started and its
+// args are logged once it runs.
+func (a *app) runWorker(ctx context.Context, db database, metricsListen string, build func(w workerParts) *worker.Worker, started string, args ...any) error {
+	follows, stopTracing, err := a.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	var listener net.Listener
 	if metricsListen != "" {
 		if listener, err = listenOn("metrics-listen", metricsListen); err != nil {
@@ -74,14 +80,14 @@ func (a *app) work(ctx context.Context, db database, work working, metricsListen
 		return err
 	}
 	defer engine.Close()
-	var events *telemetry.Prometheus
+	parts := workerParts{engine: engine, log: a.log, follows: follows}
 	if listener != nil {
 		var metrics http.Handler
-		events, metrics = newMetrics(engine, a.log)
+		parts.metrics, metrics = newMetrics(engine, a.log)
 		defer a.serveMetrics(listener, metrics)()
 	}
-	run := work.worker(engine, made, a.log, events, follows)
-	go a.tellStarted(ctx, run.Started(), "working", "queues", work.queues)
+	run := build(parts)
+	go a.tellStarted(ctx, run.Started(), started, args...)
 	return run.Run(ctx)
 }
 

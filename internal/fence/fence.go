@@ -55,10 +55,10 @@ var rooms = []room{
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source/*", "inbox", "server", "telemetry", "telemetry/tracing",
-		"internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
+		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
-	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "internal/devpg"}},
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "relay", "internal/devpg", "internal/devbroker"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "worker", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/scratch", may: []string{"postgres"}},

@@ -330,7 +330,7 @@ func TestTooLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q, err := ch.QueueInspect("small"); err != nil || q.Messages != 3 {
+	if q, err := ch.QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3 {
 		t.Errorf("%+v, %v", q, err)
 	}
 

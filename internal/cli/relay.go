@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/telemetry"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// relayQueue is the queue that `up --broker` relays.
+const relayQueue = "outbox"
+
+func newRelay(a *app) *cobra.Command {
+	var db database
+	var r relaying
+	var metricsListen string
+	cmd := &cobra.Command{
+		Use: "relay --queue NAME --broker URL", Short: "Relay messages to a broker, until stopped",
+		Long: `Relay the messages of queues to a broker: each is published, and done once the
+broker has confirmed it. What the broker refuses is tried again with backoff and
+a dead letter after max_attempts, with the broker's words.
+
+Say what goes where in a file (--config), or for a single destination with --queue,
+--broker and --set, which take the file's keys. Texts may be templates over a
+message, such as orders.{{.Kind}}. What is wrong with the configuration is told at
+once, as far as the broker can tell it; a broker that is away is waited for.
+
+SIGTERM or Ctrl-C stops it in order, as posthaste worker.`,
+		Example: `  posthaste relay --queue orders --broker amqp://guest:guest@localhost/ --set exchange=orders --set 'routing_key={{.Kind}}'
+  posthaste relay --config relays.yaml`,
+		Args: exactly(0, "no arguments; queues are named with --queue"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.relay(cmd.Context(), db, r, metricsListen)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&r.config, "config", "c", "", "a file of relays (YAML)")
+	flags.StringSliceVarP(&r.queues, "queue", "q", nil, "the queue to relay; may be repeated")
+	flags.StringVar(&r.broker, "broker", "", "the broker, amqp://user:password@host:5672/vhost or amqps://; also for relays of the file that name none")
+	flags.StringArrayVar(&r.set, "set", nil, "a key of the file with its value, as exchange=orders or headers.region=eu; may be repeated")
+	db.flag(cmd)
+	db.pollingFlag(cmd)
+	r.graceFlag(flags)
+	flags.StringVar(&metricsListen, "metrics-listen", "", "where /metrics and /healthz of this relay are served to everybody who reaches it, host:port; nowhere by default")
+	return cmd
+}
+
+// relaying says what a process relays.
+type relaying struct {
+	working
+	config string
+	broker string
+	set    []string
+}
+
+// read understands the flags and the file.
+func (r *relaying) read() ([]relayConfig, error) {
+	if err := r.checkGrace(); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0):
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "--config excludes --queue and --set", Hint: "write into the file what they would say"}
+	case r.config != "":
+		return readRelays(r.config, r.broker)
+	case len(r.queues) == 0:
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue and a broker with --broker, or a file of relays with --config"}
+	}
+	return setRelays(r.queues, r.broker, r.set)
+}
+
+// openRelay is a relay whose sink is made.
+type openRelay struct {
+	relayConfig
+	sink brokerSink
+}
+
+// openRelays makes the sinks. close closes them, after the worker.
+func openRelays(configs []relayConfig, log *slog.Logger) (relays []openRelay, close func(), err error) {
+	close = func() {
+		for _, r := range relays {
+			_ = r.sink.Close()
+		}
+	}
+	for _, c := range configs {
+		sink, err := c.kind.open(c.Broker, c.options, log)
+		if err != nil {
+			close()
+			return nil, nil, c.placed(err)
+		}
+		relays = append(relays, openRelay{c, sink})
+	}
+	return relays, close, nil
+}
+
+// checkPatience bounds the look at each broker before the start.
+const checkPatience = 15 * time.Second
+
+// check asks the brokers whether they would take messages as configured.
+func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	err := r.sink.Check(ctx)
+	if posthaste.CodeOf(err) == posthaste.Unavailable {
+		log.Warn("the broker cannot be reached yet; messages wait for it", "queue", r.Queue, "error", err)
+		return nil
+	}
+	return r.placed(err)
+}
+
+// handle has a worker relay.
+func (r *openRelay) handle(run *worker.Worker) {
+	options := []worker.Option{worker.BatchSize(r.Batch), worker.Concurrency(r.Concurrency)}
+	if r.Subscription != "" {
+		options = append(options, worker.Subscription(r.Subscription))
+	}
+	worker.HandleSink(run, r.Queue, r.sink, options...)
+}
+
+func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen string) error {
+	configs, err := r.read()
+	if err != nil {
+		return misuse(err)
+	}
+	relays, closeSinks, err := openRelays(configs, a.log)
+	if err != nil {
+		return misuse(err)
+	}
+	defer closeSinks()
+	var queues []string
+	for i := range relays {
+		if err := relays[i].check(ctx, a.log); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if !slices.Contains(queues, relays[i].Queue) {
+			queues = append(queues, relays[i].Queue)
+		}
+	}
+	return a.runWorker(ctx, db, metricsListen, func(w workerParts) *worker.Worker {
+		config := r.workerConfig(w)
+		config.Telemetry = batchLog{w.telemetry(), a.log}
+		run := worker.New(w.engine, config)
+		for i := range relays {
+			relays[i].handle(run)
+		}
+		w.expect(run)
+		return run
+	}, "relaying", "queues", queues)
+}
+
+// batchLog logs every batch, and passes all events on.
+type batchLog struct {
+	next posthaste.Telemetry
+	log  *slog.Logger
+}
+
+// Event implements [posthaste.Telemetry].
+func (l batchLog) Event(ctx context.Context, e posthaste.Event) {
+	l.next.Event(ctx, e)
+	if e.Kind == posthaste.EventBatch {
+		l.log.LogAttrs(ctx, slog.LevelInfo, "batch", slog.String("queue", e.Queue), slog.String("subscription", e.Subscription), slog.Int("count", e.Count), slog.Int("failed", e.Failed),
+			slog.Duration("claim", e.Claim), slog.Duration("publish", e.Duration), slog.Duration("settle", e.Settle), slog.Duration("total", e.Total))
+	}
+}
+
+// workerParts is what a program's worker is made of.
+type workerParts struct {
+	engine  posthaste.Engine
+	log     *slog.Logger
+	metrics *telemetry.Prometheus // nil where nobody asks
+	follows posthaste.Tracing
+}
+
+// expect shows the counters of what a worker reads from the start.
+func (w workerParts) expect(run *worker.Worker) {
+	if w.metrics != nil {
+		w.metrics.Expect(run.Reads()...)
+	}
+}
+
+func (w workerParts) telemetry() posthaste.Telemetry {
+	if w.metrics == nil {
+		return posthaste.NoTelemetry{}
+	}
+	return w.metrics
+}

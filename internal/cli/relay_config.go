@@ -1,0 +1,352 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
+)
+
+// relayTarget is the part of a relay that is the same for all brokers.
+type relayTarget struct {
+	Queue        string `yaml:"queue"`
+	Subscription string `yaml:"subscription"`
+	// Broker is the broker's URL, whose scheme says which kind it is.
+	Broker string `yaml:"broker"`
+	// Batch is the most messages that are published in one go.
+	Batch int `yaml:"batch"`
+	// Concurrency is how many batches are on their way at the same time.
+	Concurrency int `yaml:"concurrency"`
+}
+
+// What a relay does where nothing is said: see docs/performance.md.
+const (
+	relayBatch       = 500
+	relayConcurrency = 4
+)
+
+// brokerSink is a sink for a broker.
+type brokerSink interface {
+	posthaste.Sink
+	// Check finds what is wrong with the configuration, by asking the broker.
+	Check(ctx context.Context) error
+	// Broker is its address, without secrets.
+	Broker() string
+}
+
+// brokerKind is a kind of broker: options is what can be said about it, which open
+// gets filled in.
+type brokerKind struct {
+	name    string
+	options func() any
+	open    func(url string, options any, log *slog.Logger) (brokerSink, error)
+	// easy is what `up` uses, so that nothing has to be set up.
+	easy map[string]string
+}
+
+// rabbitmqOptions are those of a relay to RabbitMQ.
+type rabbitmqOptions struct {
+	relay.Mapping `yaml:",inline"`
+	Exchange      string `yaml:"exchange"`
+	RoutingKey    string `yaml:"routing_key"`
+	Declare       string `yaml:"declare"`
+	Unroutable    bool   `yaml:"accept_unroutable"`
+	Unsafe        bool   `yaml:"unsafe"`
+	Connections   int    `yaml:"connections"`
+	Outstanding   int    `yaml:"outstanding"`
+}
+
+var rabbitmqKind = &brokerKind{
+	name:    "RabbitMQ",
+	options: func() any { return &rabbitmqOptions{} },
+	open: func(url string, options any, log *slog.Logger) (brokerSink, error) {
+		o := options.(*rabbitmqOptions)
+		return opened(rabbitmq.New(rabbitmq.Config{URL: url, Exchange: o.Exchange, RoutingKey: o.RoutingKey, Mapping: o.Mapping, Declare: o.Declare,
+			Unroutable: o.Unroutable, Unsafe: o.Unsafe, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
+	},
+	easy: map[string]string{"declare": "classic", "routing_key": relayQueue},
+}
+
+// opened keeps a nil sink from being one that is there.
+func opened[S brokerSink](sink S, err error) (brokerSink, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sink, nil
+}
+
+// brokerKinds are those that are built in, by the scheme of their URLs.
+var brokerKinds = map[string]*brokerKind{"amqp": rabbitmqKind, "amqps": rabbitmqKind}
+
+// relayConfig is a relay that is understood, with the place where each of its
+// parts was said.
+type relayConfig struct {
+	relayTarget
+	kind    *brokerKind
+	options any
+	place   func(field string) string
+}
+
+// readRelays understands a file of relays. broker is for those that name none.
+func readRelays(file, broker string) ([]relayConfig, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "the configuration cannot be read: " + err.Error()}
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(raw, &document); err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: file + ": " + strings.TrimPrefix(err.Error(), "yaml: ")}
+	}
+	at := func(node *yaml.Node, field, message, hint string) error {
+		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("%s:%d: %s", file, max(1, node.Line), message), Hint: hint}
+	}
+	var all struct {
+		Broker string      `yaml:"broker"`
+		Relays []yaml.Node `yaml:"relays"`
+	}
+	if len(document.Content) == 0 {
+		return nil, at(&document, "relays", "there is no relay in it", "write relays: and below it a list, such as - queue: orders")
+	}
+	top := document.Content[0]
+	if u := unknownKey(top, reflect.TypeOf(all)); u != nil {
+		return nil, at(u.node, u.key(), u.message(), u.hint())
+	}
+	if err := top.Decode(&all); err != nil {
+		return nil, at(top, "config", strings.TrimPrefix(err.Error(), "yaml: "), "")
+	}
+	if all.Broker == "" {
+		all.Broker = broker
+	}
+	var relays []relayConfig
+	for i := range all.Relays {
+		node := &all.Relays[i]
+		c, err := readRelay(node, all.Broker, func(field string) string { return fmt.Sprintf("%s:%d", file, lineOf(node, field)) })
+		if err != nil {
+			return nil, err
+		}
+		relays = append(relays, c)
+	}
+	if len(relays) == 0 {
+		return nil, at(top, "relays", "there is no relay in it", "write relays: and below it a list, such as - queue: orders")
+	}
+	return relays, nil
+}
+
+// setRelays are the relays that flags ask for: one for each queue, with what was set.
+func setRelays(queues []string, broker string, set []string) ([]relayConfig, error) {
+	var relays []relayConfig
+	for _, queue := range queues {
+		node := &yaml.Node{Kind: yaml.MappingNode}
+		add := func(node *yaml.Node, key, value string) {
+			node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &yaml.Node{Kind: yaml.ScalarNode, Value: value})
+		}
+		add(node, "queue", queue)
+		groups := map[string]*yaml.Node{}
+		for _, s := range set {
+			key, value, ok := strings.Cut(s, "=")
+			if !ok || key == "" {
+				return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "set", Message: fmt.Sprintf("--set takes key=value, and not %q", s), Hint: "for example --set exchange=orders"}
+			}
+			group, name, nested := strings.Cut(key, ".")
+			if !nested {
+				add(node, key, value)
+				continue
+			}
+			if groups[group] == nil {
+				groups[group] = &yaml.Node{Kind: yaml.MappingNode}
+				node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: group}, groups[group])
+			}
+			add(groups[group], name, value)
+		}
+		c, err := readRelay(node, broker, func(field string) string {
+			switch field {
+			case "queue", "broker", "url":
+				return "--" + strings.ReplaceAll(field, "url", "broker")
+			}
+			return "--set " + field
+		})
+		if err != nil {
+			return nil, err
+		}
+		relays = append(relays, c)
+	}
+	return relays, nil
+}
+
+// readRelay understands one relay.
+func readRelay(node *yaml.Node, broker string, place func(field string) string) (relayConfig, error) {
+	c := relayConfig{relayTarget: relayTarget{Broker: broker, Batch: relayBatch, Concurrency: relayConcurrency}, place: place}
+	if node.Kind != yaml.MappingNode {
+		return c, c.fault("queue", "a relay is a list of keys and values", "such as queue: orders")
+	}
+	if err := node.Decode(&c.relayTarget); err != nil {
+		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
+	}
+	if err := posthaste.CheckName("queue", c.Queue); err != nil {
+		return c, c.fault("queue", err.Error(), "")
+	}
+	if c.Batch < 1 || c.Batch > 10_000 {
+		return c, c.fault("batch", fmt.Sprintf("batch must be 1 to 10000, and is %d", c.Batch), "")
+	}
+	if c.Concurrency < 1 || c.Concurrency > 100 {
+		return c, c.fault("concurrency", fmt.Sprintf("concurrency must be 1 to 100, and is %d", c.Concurrency), "")
+	}
+	var err error
+	if c.Broker, err = expand(c.Broker); err != nil {
+		return c, c.fault("broker", err.Error(), "set it, or write the URL itself")
+	}
+	scheme, _, _ := strings.Cut(c.Broker, "://")
+	if c.kind = brokerKinds[scheme]; c.kind == nil {
+		message := fmt.Sprintf("there is no broker of scheme %q", scheme)
+		if c.Broker == "" {
+			message = "no broker is given"
+		} else if !schemeForm.MatchString(scheme) {
+			message = "the broker is no URL"
+		}
+		return c, c.fault("broker", message, "its URL begins with "+strings.Join(slices.Sorted(maps.Keys(brokerKinds)), "://, ")+"://")
+	}
+	c.options = c.kind.options()
+	if u := unknownKey(node, reflect.TypeOf(c.relayTarget), reflect.TypeOf(c.options)); u != nil {
+		return c, c.fault(u.key(), u.message()+" of a relay to "+c.kind.name, u.hint())
+	}
+	if err := node.Decode(c.options); err != nil {
+		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
+	}
+	return c, nil
+}
+
+var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+
+// fault is an error with the place of a field.
+func (c *relayConfig) fault(field, message, hint string) error {
+	return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: c.place(field) + ": " + message, Hint: hint}
+}
+
+// placed puts the place before an error of the sink that names a field.
+func (c *relayConfig) placed(err error) error {
+	var e *posthaste.Error
+	if !errors.As(err, &e) || e.Code != posthaste.Invalid {
+		return err
+	}
+	field := e.Field
+	if field == "url" {
+		field = "broker"
+	}
+	return &posthaste.Error{Code: e.Code, Field: field, Message: c.place(field) + ": " + e.Message, Hint: e.Hint, Cause: err}
+}
+
+// variable is one of the environment in a broker's URL.
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// expand puts variables of the environment into a URL, so that a file need hold no
+// password: ${MQ_URL} as the whole of it as it is, and others percent-encoded.
+func expand(text string) (string, error) {
+	var missing []string
+	out := variable.ReplaceAllStringFunc(text, func(v string) string {
+		name := v[2 : len(v)-1]
+		value, ok := os.LookupEnv(name)
+		if !ok {
+			missing = append(missing, name)
+		}
+		if v == text {
+			return value
+		}
+		return url.QueryEscape(value)
+	})
+	if missing != nil {
+		return "", fmt.Errorf("the environment has no %s", strings.Join(missing, ", "))
+	}
+	return out, nil
+}
+
+// unknown is a key that nobody asked for.
+type unknown struct {
+	node  *yaml.Node
+	path  string
+	known []string
+}
+
+func (u *unknown) key() string     { return u.path + u.node.Value }
+func (u *unknown) message() string { return fmt.Sprintf("unknown key %q", u.key()) }
+func (u *unknown) hint() string    { return "there are " + strings.Join(u.known, ", ") }
+
+// unknownKey finds a key of a mapping that none of the structs has, also further
+// below.
+func unknownKey(node *yaml.Node, structs ...reflect.Type) *unknown {
+	return unknownBelow(node, "", structs)
+}
+
+func unknownBelow(node *yaml.Node, path string, structs []reflect.Type) *unknown {
+	if node.Kind != yaml.MappingNode {
+		return nil // whoever decodes it complains
+	}
+	fields := map[string]reflect.Type{}
+	for _, t := range structs {
+		keysOf(t, fields)
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i]
+		t, ok := fields[key.Value]
+		if !ok {
+			return &unknown{node: key, path: path, known: slices.Sorted(maps.Keys(fields))}
+		}
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() == reflect.Struct {
+			if u := unknownBelow(node.Content[i+1], path+key.Value+".", []reflect.Type{t}); u != nil {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+// keysOf gathers the keys that a struct has.
+func keysOf(t reflect.Type, into map[string]reflect.Type) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, option, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if option == "inline" {
+			keysOf(field.Type, into)
+		} else if name != "" {
+			into[name] = field.Type
+		}
+	}
+}
+
+// lineOf is the line of a field such as "cloudevents.source", or of what is around
+// it where it was not written.
+func lineOf(node *yaml.Node, field string) int {
+	line := node.Line
+	for node.Kind == yaml.MappingNode && field != "" {
+		name, rest, _ := strings.Cut(field, ".")
+		var found *yaml.Node
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if key := node.Content[i].Value; key == name || key == field {
+				line, found = node.Content[i].Line, node.Content[i+1]
+			}
+		}
+		if found == nil {
+			break
+		}
+		node, field = found, rest
+	}
+	return line
+}
