@@ -40,7 +40,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(childMain())
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	stopBroker()
+	os.Exit(code)
 }
 
 // task is what a child is told.
@@ -56,6 +58,8 @@ type task struct {
 	Lease       time.Duration
 	Work        time.Duration // how long a handler takes
 	Ordered     bool          // the queue is
+	Broker      string        // the relay's
+	Target      string        // where it publishes to
 }
 
 // roles are what a child can be. They call ready once they are at work, and
@@ -67,6 +71,7 @@ var roles = map[string]func(ctx context.Context, t task, ready func()) error{
 	"counter": counterRole,
 	"migrate": migrateRole,
 	"pester":  pesterRole,
+	"relay":   relayRole,
 }
 
 func childMain() int {

@@ -47,6 +47,12 @@ type Options struct {
 	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered).
 	// Default 1,000; 1 to 10,000.
 	Batch int
+	// Broker is the URL of the broker to measure on (relay); the user may make and
+	// drop a queue there. Empty means the RabbitMQ that is installed on this machine,
+	// started for the run.
+	Broker string
+	// QueueType is that of the broker's queue (relay): classic (default) or quorum.
+	QueueType string
 	// OpenSender holds the transaction of another sender to the same queue
 	// open for the whole run (latency).
 	OpenSender bool
@@ -85,11 +91,12 @@ var scenarios = []scenario{
 	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned},
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered},
+	{"relay", "from the ledger into RabbitMQ, with confirms; against what the broker's client publishes alone", relayed},
 	{"idle", "what a worker of 20 queues costs with nothing to do", idle},
 }
 
 // later are scenarios that are planned and refused by name until they exist.
-var later = []string{"relay", "pipeline", "redis"}
+var later = []string{"pipeline", "redis"}
 
 // Scenarios lists the names that [Run] takes.
 func Scenarios() []string {
@@ -159,6 +166,9 @@ func (o *Options) setDefaults() {
 	if o.Batch == 0 {
 		o.Batch = 1000
 	}
+	if o.QueueType == "" {
+		o.QueueType = "classic"
+	}
 	if o.Progress == nil {
 		o.Progress = func(string, time.Duration, time.Duration) {}
 	}
@@ -186,6 +196,7 @@ func (o *Options) check(scenario string) error {
 	fault(o.Duration != 0 && (o.Duration < time.Second || o.Duration > time.Hour), "duration", "duration must be 1s to 1h, got %s", o.Duration)
 	fault(o.Waiting < 0 || o.Waiting > 10_000_000, "waiting", "waiting must be 1 to 10000000, got %d", o.Waiting)
 	fault(o.Rate < 0 || o.Rate > 10_000, "rate", "rate must be above 0 and at most 10000 a second, got %g", o.Rate)
+	fault(o.QueueType != "" && o.QueueType != "classic" && o.QueueType != "quorum", "queue_type", "queue type must be classic or quorum, got %q", o.QueueType)
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
 	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
 		"a database URL excludes the settings of the embedded PostgreSQL")

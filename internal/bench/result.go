@@ -36,6 +36,7 @@ type Result struct {
 	*BacklogResult
 	*OrderedResult
 	*IdleResult
+	*RelayResult
 }
 
 // Machine is what the figures were measured on.
@@ -125,6 +126,21 @@ type IdleResult struct {
 	RSSMB            float64  `json:"rss_mb"`
 	Statements       int64    `json:"statements"`
 	MeasuredSeconds  float64  `json:"measured_seconds"`
+}
+
+// RelayResult is what scenario relay has of its own.
+type RelayResult struct {
+	Broker    string `json:"broker"`
+	QueueType string `json:"queue_type"`
+	// CeilingPerSecond is what the broker's client publishes alone, confirmed, with
+	// the outstanding messages and channels that were best.
+	CeilingPerSecond   float64 `json:"broker_ceiling_per_second"`
+	CeilingOutstanding int     `json:"ceiling_outstanding"`
+	CeilingChannels    int     `json:"ceiling_channels"`
+	// ConfirmP50 and ConfirmP99 are from a message's commit to the broker's
+	// confirm, in milliseconds, at 50 messages a second.
+	ConfirmP50 float64 `json:"confirm_p50_ms"`
+	ConfirmP99 float64 `json:"confirm_p99_ms"`
 }
 
 // known is a figure that exists, rounded for reading.

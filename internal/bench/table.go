@@ -71,6 +71,9 @@ var figures = map[string][]figure{
 		{"PgQueuer", "5,700 → 1,500/s", sideBySide},
 		{"Procrastinate", "500 → 200/s", sideBySide},
 	},
+	"relay": {
+		{"outbox article", "1,350 → 32,500/s to RabbitMQ", notStated},
+	},
 	"idle": {
 		{"pgmq", "0.2 statements/s", sideBySide},
 		{"graphile-worker", "0.5 statements/s", sideBySide},
@@ -177,6 +180,11 @@ func (r *Result) lines() (lines [][2]string) {
 		line("statements", "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
 		line("CPU", "%g %% of a core", i.CPUPercent)
 		line("memory", "%g MB", i.RSSMB)
+	}
+	if b := r.RelayResult; b != nil {
+		line("to", "%s, %s queue", b.Broker, b.QueueType)
+		line("ceiling", "%s/s: its client alone, confirmed, %d outstanding on %d channels", grouped(b.CeilingPerSecond), b.CeilingOutstanding, b.CeilingChannels)
+		line("commit to confirm", "p50 %g, p99 %g ms at %d/s", b.ConfirmP50, b.ConfirmP99, relayRate)
 	}
 	if r.Ratio != nil {
 		line("ratio", "%.2f", *r.Ratio)

@@ -65,7 +65,9 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags.StringVar(&o.PostgresVersion, "postgres-version", "", "the embedded PostgreSQL to use, 14 or 18 (default 18)")
 	flags.StringVar(&o.DataDir, "data", "", "where the embedded PostgreSQL's throw-away cluster lies")
 	flags.StringVar(&o.Profile, "profile", "", "write a CPU profile of the last measurement to this file")
-	later(flags, "broker", "queue-type", "engine")
+	flags.StringVar(&o.Broker, "broker", "", "relay: the broker to measure on, amqp://user:password@host/ (default: the RabbitMQ installed here, started for the run)")
+	flags.StringVar(&o.QueueType, "queue-type", "", "relay: classic or quorum (default classic)")
+	later(flags, "engine")
 	return cmd
 }
 

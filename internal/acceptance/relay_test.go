@@ -1,0 +1,410 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// sharedBroker is the RabbitMQ of the tests that do not hurt it.
+var sharedBroker = sync.OnceValues(func() (*devbroker.RabbitMQ, error) {
+	dir, err := os.MkdirTemp("", "posthaste-broker-")
+	if err != nil {
+		return nil, err
+	}
+	startedBroker.dir = dir
+	startedBroker.server, err = devbroker.StartRabbitMQ(context.Background(), dir)
+	return startedBroker.server, err
+})
+
+var startedBroker struct {
+	server *devbroker.RabbitMQ
+	dir    string
+}
+
+func stopBroker() {
+	if startedBroker.server != nil {
+		startedBroker.server.Stop()
+	}
+	if startedBroker.dir != "" {
+		os.RemoveAll(startedBroker.dir)
+	}
+}
+
+// mailbox is a queue of a broker and what is read from it.
+type mailbox struct {
+	*stage
+	url, name string
+	conn      *amqp.Connection
+	ch        *amqp.Channel
+}
+
+// mailbox makes a queue of the test's own.
+func (s *stage) mailbox(broker *devbroker.RabbitMQ, args amqp.Table) *mailbox {
+	s.Helper()
+	if broker == nil {
+		var err error
+		broker, err = sharedBroker()
+		s.must(err)
+	}
+	m := &mailbox{stage: s, url: broker.URL(), name: strings.ReplaceAll(s.T.Name(), "/", "-") + s.name("")}
+	m.connect()
+	_, err := m.ch.QueueDeclare(m.name, true, false, false, false, args)
+	s.must(err)
+	return m
+}
+
+func (m *mailbox) connect() {
+	m.Helper()
+	var err error
+	m.conn, err = amqp.Dial(m.url)
+	m.must(err)
+	conn := m.conn
+	m.Cleanup(func() { conn.Close() })
+	m.ch, err = m.conn.Channel()
+	m.must(err)
+}
+
+// read takes everything that is there.
+func (m *mailbox) read() (all []amqp.Delivery) {
+	m.Helper()
+	q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
+	m.must(err)
+	deliveries, err := m.ch.Consume(m.name, m.name, true, false, false, false, nil)
+	m.must(err)
+	for len(all) < q.Messages {
+		select {
+		case d := <-deliveries:
+			all = append(all, d)
+		case <-m.ctx.Done():
+			m.Fatalf("read %d of %d messages", len(all), q.Messages)
+		}
+	}
+	m.must(m.ch.Cancel(m.name, false))
+	return all
+}
+
+// counted counts by message id.
+func counted(all []amqp.Delivery) map[string]int {
+	count := map[string]int{}
+	for _, d := range all {
+		count[d.MessageId]++
+	}
+	return count
+}
+
+// relay runs a worker that relays a queue to the mailbox, with connections of its own.
+func (m *mailbox) relay(queue string, c rabbitmq.Config, w worker.Config, options ...worker.Option) (stop func()) {
+	m.Helper()
+	if c.URL == "" {
+		c.URL = m.url
+	}
+	c.RoutingKey = m.name
+	c.Logger = slog.New(slog.DiscardHandler)
+	sink, err := rabbitmq.New(c)
+	m.must(err)
+	m.Cleanup(func() { sink.Close() })
+	w.Logger = m.log
+	run := worker.New(m.open(), w)
+	worker.HandleSink(run, queue, sink, options...)
+	return m.stage.run(run)
+}
+
+// relayRole relays until it is told to stop.
+func relayRole(ctx context.Context, t task, ready func()) error {
+	engine, err := postgres.Open(ctx, t.URL)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	sink, err := rabbitmq.New(rabbitmq.Config{URL: t.Broker, RoutingKey: t.Target})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	w := worker.New(engine, worker.Config{Name: t.Name, Lease: t.Lease})
+	worker.HandleSink(w, t.Queue, sink, worker.BatchSize(t.Count), worker.Concurrency(t.Concurrency))
+	go func() {
+		<-w.Started()
+		ready()
+	}()
+	return w.Run(ctx)
+}
+
+// Payloads of 10 kB and 1 MB relay like small ones, and never make the business
+// transaction fail.
+func TestOR1_LargePayloads(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.mailbox(nil, nil)
+	queue := s.queue(posthaste.QueueOptions{MaxPayload: 2 << 20})
+	want := map[string][]byte{}
+	conn := s.conn()
+	for i := range 60 {
+		size := []int{200, 10_000, 1_000_000}[i%3]
+		payload := bytes.Repeat([]byte{byte(i), 0, 255, byte(i >> 1)}, size/4)
+		tx, err := conn.Begin(s.ctx)
+		s.must(err)
+		_, err = tx.Exec(s.ctx, "create temp table business on commit drop as select 1")
+		s.must(err)
+		ids, err := postgres.In(tx).Send(s.ctx, posthaste.Message{Queue: queue, Payload: payload, ContentType: "application/octet-stream"})
+		s.must(err)
+		s.must(tx.Commit(s.ctx))
+		want[ids[0].String()] = payload
+	}
+	m.relay(queue, rabbitmq.Config{}, worker.Config{})
+	s.settled(queue)
+	all := m.read()
+	for _, d := range all {
+		if !bytes.Equal(d.Body, want[d.MessageId]) || d.ContentType != "application/octet-stream" {
+			t.Errorf("message %s came with %d bytes of %s", d.MessageId, len(d.Body), d.ContentType)
+		}
+	}
+	if len(all) != len(want) || len(counted(all)) != len(want) {
+		t.Errorf("%d messages came, %d ids, of %d", len(all), len(counted(all)), len(want))
+	}
+}
+
+// 5 relays share messages: all distinct at the broker, none twice.
+func TestOR3_RelaysShare(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.mailbox(nil, nil)
+	queue := s.queue(posthaste.QueueOptions{Lanes: 5})
+	n := size(20_000, 2_000_000)
+	for range 5 {
+		m.relay(queue, rabbitmq.Config{}, worker.Config{}, worker.BatchSize(500), worker.Concurrency(2))
+	}
+	for sent := 0; sent < n; sent += 10_000 {
+		s.send(queue, 10_000)
+	}
+	s.settled(queue)
+	all := m.read()
+	if ids := counted(all); len(all) != n || len(ids) != n {
+		t.Errorf("the broker has %d messages with %d ids, of %d", len(all), len(ids), n)
+	}
+}
+
+// What the broker does not take is tried again, and dead after max_attempts with
+// the broker's words; nothing is settled unsent.
+func TestOR4_BrokerTrouble(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.failing()
+	broker, err := devbroker.StartRabbitMQ(s.ctx, t.TempDir())
+	s.must(err)
+	t.Cleanup(broker.Stop)
+
+	t.Run("nack and unroutable", func(t *testing.T) {
+		m := s.mailbox(broker, amqp.Table{"x-max-length": 5, "x-overflow": "reject-publish"})
+		queue := s.queue(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
+		ids := s.send(queue, 30)
+		stop := m.relay(queue, rabbitmq.Config{}, worker.Config{}, worker.BatchSize(1), worker.Concurrency(1))
+		s.settled(queue)
+		stop()
+		came := counted(m.read())
+		dead := 0
+		for _, id := range ids {
+			state := s.state(id)
+			switch {
+			case state.State == posthaste.StateDone && came[id.String()] == 0:
+				t.Errorf("message %s is done and never came", id)
+			case state.State == posthaste.StateDead:
+				dead++
+				if last := state.Attempts[len(state.Attempts)-1]; len(state.Attempts) != 2 || !strings.Contains(last.Error, "basic.nack") {
+					t.Errorf("message %s: %+v", id, state.Attempts)
+				}
+			}
+		}
+		if dead == 0 || dead+len(came) < len(ids) {
+			t.Errorf("%d dead and %d came, of %d", dead, len(came), len(ids))
+		}
+		_, err := m.ch.QueueDelete(m.name, false, false, false)
+		s.must(err)
+		id := s.send(queue, 1)[0]
+		m.relay(queue, rabbitmq.Config{}, worker.Config{})
+		s.settled(queue)
+		if state := s.state(id); state.State != posthaste.StateDead || !strings.Contains(state.Attempts[1].Error, "NO_ROUTE") {
+			t.Errorf("%+v", state)
+		}
+	})
+
+	t.Run("restart and disk alarm", func(t *testing.T) {
+		m := s.mailbox(broker, nil)
+		queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
+		n := size(3000, 100_000)
+		m.relay(queue, rabbitmq.Config{}, worker.Config{}, worker.BatchSize(50))
+		ids := s.send(queue, n/3)
+		broker.Kill()
+		ids = append(ids, s.send(queue, n/3)...)
+		s.must(broker.Start(s.ctx))
+		_, err := broker.Control(s.ctx, "set_disk_free_limit", "100000GB")
+		s.must(err)
+		ids = append(ids, s.send(queue, n-2*(n/3))...)
+		_, err = broker.Control(s.ctx, "set_disk_free_limit", "50MB")
+		s.must(err)
+		s.settled(queue)
+		m.connect()
+		came := counted(m.read())
+		for _, id := range ids {
+			if state := s.state(id).State; state != posthaste.StateDone || came[id.String()] == 0 {
+				t.Fatalf("message %s is %s and came %d times", id, state, came[id.String()])
+			}
+		}
+	})
+}
+
+// A relay that is killed between publishing and settling: nothing is lost, what
+// comes twice was in flight, and has the same id.
+func TestOR5_RelayKilled(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.mailbox(nil, nil)
+	queue := s.queue(posthaste.QueueOptions{})
+	n, kills := size(6000, 200_000), size(4, 20)
+	const batch, concurrency = 100, 4
+	ids := s.send(queue, n)
+	relay := func() *child {
+		return s.spawn(task{Role: "relay", Queue: queue, Broker: m.url, Target: m.name, Count: batch, Concurrency: concurrency, Lease: 2 * time.Second})
+	}
+	struck := 0
+	for kill := range kills {
+		c := relay()
+		// Somewhere on its way: when more has come than before, or all is there.
+		var before int
+		s.until("the relay publishes", func() bool {
+			q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
+			s.must(err)
+			if before == 0 {
+				before = q.Messages + 1 + kill*7
+			}
+			return q.Messages >= before || q.Messages >= n
+		})
+		c.kill()
+		struck++
+	}
+	relay()
+	s.settled(queue)
+	came := counted(m.read())
+	twice := 0
+	for _, id := range ids {
+		switch c := came[id.String()]; {
+		case c == 0:
+			t.Fatalf("message %s is lost", id)
+		default:
+			twice += c - 1
+		}
+	}
+	// What a relay holds unsettled at most: what is in calls, and what was
+	// confirmed and waits for its settling.
+	if most := struck * (2*batch*concurrency + 4096); twice > most || len(came) != n {
+		t.Errorf("%d came twice, at most %d were in flight; %d ids of %d", twice, most, len(came), n)
+	}
+	t.Logf("%d kills, %d of %d came twice", struck, twice, n)
+}
+
+// The order of each key holds at the broker, with several relays and through the
+// death of one.
+func TestOR6_OrderAtTheBroker(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.mailbox(nil, nil)
+	queue := s.queue(posthaste.QueueOptions{Ordered: true})
+	n, keys := size(5000, 100_000), 100
+	var relays []*child
+	for range 4 {
+		relays = append(relays, s.spawn(task{Role: "relay", Queue: queue, Broker: m.url, Target: m.name, Count: 100, Concurrency: 4, Lease: 2 * time.Second}))
+	}
+	for from := 0; from < n; from += 1000 {
+		var batch []posthaste.Message
+		for i := from; i < from+1000; i++ {
+			batch = append(batch, posthaste.Message{Queue: queue, Key: fmt.Sprint("k", i%keys), Payload: i})
+		}
+		_, err := s.client.Send(s.ctx, batch...)
+		s.must(err)
+		if from == n/2 {
+			relays[1].kill()
+		}
+	}
+	s.settled(queue)
+	seen, last := map[string]bool{}, map[string]int{}
+	for _, d := range m.read() {
+		if seen[d.MessageId] {
+			continue // published again: the first one counts
+		}
+		seen[d.MessageId] = true
+		key := fmt.Sprint(d.Headers["posthaste-key"])
+		var i int
+		s.must(json.Unmarshal(d.Body, &i))
+		if before, ok := last[key]; ok && i < before {
+			t.Errorf("key %s: %d came after %d", key, i, before)
+		}
+		last[key] = i
+	}
+	if len(seen) != n {
+		t.Errorf("%d of %d came", len(seen), n)
+	}
+}
+
+// Cut between publishing and the confirm, again and again: all comes, under the
+// same ids, and each cut is an attempt on record.
+func TestOR5_CutBeforeTheConfirm(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.failing()
+	m := s.mailbox(nil, nil)
+	broker, err := sharedBroker()
+	s.must(err)
+	proxy, err := faultproxy.New(broker.Address(), func(piece []byte) bool { return bytes.Contains(piece, []byte{0, 60, 0, 40}) })
+	s.must(err)
+	t.Cleanup(proxy.Close)
+	queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
+	m.relay(queue, rabbitmq.Config{URL: "amqp://guest:guest@" + proxy.Address() + "/", Connections: 1}, worker.Config{}, worker.BatchSize(10), worker.Concurrency(1))
+	cuts := 0
+	var ids []posthaste.MessageID
+	for range 20 {
+		cut := proxy.CutAfter()
+		ids = append(ids, s.send(queue, 10)...)
+		select {
+		case <-cut:
+			cuts++
+		case <-s.ctx.Done():
+			t.Fatal("nothing was cut")
+		}
+	}
+	s.settled(queue)
+	came := counted(m.read())
+	attempts := 0
+	for _, id := range ids {
+		if came[id.String()] == 0 {
+			t.Errorf("message %s is lost", id)
+		}
+		state := s.state(id)
+		if state.State != posthaste.StateDone {
+			t.Errorf("message %s: %+v", id, state)
+		}
+		attempts += len(state.Attempts)
+	}
+	if len(came) != len(ids) || attempts < cuts {
+		t.Errorf("%d ids of %d, %d attempts for %s cuts", len(came), len(ids), attempts, strconv.Itoa(cuts))
+	}
+}

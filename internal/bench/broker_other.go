@@ -1,0 +1,12 @@
+//go:build !unix
+
+package bench
+
+import (
+	"context"
+	"errors"
+)
+
+func startRabbitMQ(context.Context, string) (url string, stop func(), err error) {
+	return "", nil, errors.New("the bench starts a broker of its own on Unix only")
+}

@@ -1,0 +1,202 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+const (
+	relayQueue = "posthaste-bench-relay"
+	// RelayBatch and RelayConcurrency are what `posthaste relay` does where nothing
+	// is said.
+	relayBatch, relayConcurrency = 500, 4
+	// Shares of the duration.
+	relayCeiling, relayLatency = 0.45, 0.2
+	// relayRate is how many messages a second are sent for the latency.
+	relayRate = 50
+	// mostRelayed bounds what waits beforehand.
+	mostRelayed = 1_000_000
+)
+
+// timedSink tells when messages are confirmed.
+type timedSink struct {
+	posthaste.Sink
+	watch *stopwatch
+}
+
+// Deliver implements [posthaste.Sink].
+func (s timedSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	results := s.Sink.Deliver(ctx, batch)
+	if len(batch) < relayBatch/10 { // throughput is measured otherwise
+		for i := range results {
+			if results[i].Err == nil {
+				s.watch.confirm(int64(batch[i].MessageID))
+			}
+		}
+	}
+	return results
+}
+
+// relayed is flow from the ledger into RabbitMQ, with confirms, against what the
+// broker's client publishes alone.
+func relayed(ctx context.Context, r *run) (err error) {
+	broker, stop, err := r.broker(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		return &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: "the broker cannot be used", Hint: "check --broker", Cause: err}
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	queueType := r.o.QueueType
+	fresh := func() error {
+		if _, err := ch.QueueDelete(relayQueue, false, false, false); err != nil {
+			return err
+		}
+		_, err := ch.QueueDeclare(relayQueue, true, false, false, false, amqp.Table{"x-queue-type": queueType})
+		return err
+	}
+	if err := fresh(); err != nil {
+		return fmt.Errorf("the broker's queue %s cannot be made: %w", relayQueue, err)
+	}
+	defer func() { _, _ = ch.QueueDelete(relayQueue, false, false, false) }()
+	url, err := r.server.database(ctx, "relay")
+	if err != nil {
+		return err
+	}
+	t, err := newTraffic(ctx, r, url, "relay", posthaste.QueueOptions{})
+	if err != nil {
+		return err
+	}
+	defer t.engine.Close()
+
+	r.begin()
+	r.phase("the broker's client alone")
+	best, err := measureCeiling(ctx, broker, relayQueue, r.part(relayCeiling))
+	if err != nil {
+		return err
+	}
+	if err := fresh(); err != nil {
+		return err
+	}
+	r.phase("sending what shall be relayed")
+	filled, err := t.fill(ctx, int(min(mostRelayed, 0.8*best.perSecond*r.part(1-relayCeiling-relayLatency).Seconds())), fillPatience)
+	if err != nil {
+		return err
+	}
+	waiting := int64(filled)
+	r.phase("relaying")
+	sink, err := rabbitmq.New(rabbitmq.Config{URL: broker, RoutingKey: relayQueue, Logger: quiet(r.o.Log)})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	watch := &stopwatch{}
+	w := worker.New(t.settled, worker.Config{Logger: quiet(r.o.Log)})
+	worker.HandleSink(w, t.queue, timedSink{sink, watch}, worker.BatchSize(relayBatch), worker.Concurrency(relayConcurrency))
+	own := cost{meter: r.server.meter}
+	end := own.span()
+	began := time.Since(epoch)
+	running, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(running) }()
+	defer func() { cancel(); err = errors.Join(err, <-ended) }()
+	err = r.profiled(true, func() error { return t.until(ctx, waiting) })
+	if err != nil {
+		return err
+	}
+	end(waiting)
+	took := time.Duration(t.settled.last.Load()) - began
+
+	r.phase("relaying single messages")
+	if err := t.timed(ctx, watch, r.part(relayLatency)); err != nil {
+		return err
+	}
+	q, err := ch.QueueDeclarePassive(relayQueue, true, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	if total := int(t.settled.count.Load()); q.Messages < total {
+		r.invalid("the broker has %d messages of %d that were settled", q.Messages, total)
+	}
+	if len(watch.took) < 50 {
+		r.invalid("only %d messages for the latency: give more --duration", len(watch.took))
+	}
+	throughput := rate(waiting, took)
+	res := r.result
+	res.PerSecond, res.Ratio, res.Messages = known(throughput), quotient(throughput, best.perSecond), waiting
+	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	res.RelayResult = &RelayResult{Broker: "RabbitMQ", QueueType: queueType, CeilingPerSecond: *known(best.perSecond), CeilingOutstanding: best.outstanding, CeilingChannels: best.channels,
+		ConfirmP50: *known(watch.percentile(0.5)), ConfirmP99: *known(watch.percentile(0.99))}
+	return nil
+}
+
+// broker is the one that was named, or one of the run's own.
+func (r *run) broker(ctx context.Context) (url string, stop func(), err error) {
+	if r.o.Broker != "" {
+		return r.o.Broker, func() {}, nil
+	}
+	r.phase("starting RabbitMQ")
+	dir, err := os.MkdirTemp(r.o.DataDir, "posthaste-bench-broker-")
+	if err != nil {
+		return "", nil, err
+	}
+	url, end, err := startRabbitMQ(ctx, dir)
+	if err != nil {
+		os.RemoveAll(dir)
+		return "", nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: err.Error(), Hint: "install it, or name a broker with --broker"}
+	}
+	return url, func() {
+		end()
+		if err := os.RemoveAll(dir); err != nil {
+			r.o.Log.Warn("bench could not clear up", slog.Any("error", err))
+		}
+	}, nil
+}
+
+// until waits until n messages are settled.
+func (t *traffic) until(ctx context.Context, n int64) error {
+	for t.settled.count.Load() < n {
+		select {
+		case <-t.settled.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// timed sends single messages, and times each from its commit to its confirm.
+func (t *traffic) timed(ctx context.Context, watch *stopwatch, during time.Duration) error {
+	watch.mu.Lock()
+	watch.confirmed = map[int64]time.Time{}
+	watch.mu.Unlock()
+	tick := time.NewTicker(time.Second / relayRate)
+	defer tick.Stop()
+	for until := time.Now().Add(during); time.Now().Before(until); <-tick.C {
+		ids, err := t.client.Send(ctx, posthaste.Message{Queue: t.queue, Payload: payload})
+		if err != nil {
+			return err
+		}
+		if err := watch.await(ctx, int64(ids[0]), time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
