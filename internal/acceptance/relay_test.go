@@ -210,6 +210,10 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.failing()
+	// A broker and its commands take long to start on a busy machine.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+	t.Cleanup(cancel)
+	s.ctx = ctx
 	broker, err := devbroker.StartRabbitMQ(s.ctx, t.TempDir())
 	s.must(err)
 	t.Cleanup(broker.Stop)

@@ -1,0 +1,149 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// The relay as a user runs it: what is wrong is told with its place, what is
+// relayed is at the broker, and TestOR2: each batch is logged and measured.
+func TestOR2_Relay(t *testing.T) {
+	t.Parallel()
+	broker, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Stop)
+	database, dir := testpg.New(t), workDir(t)
+	engine, err := postgres.Open(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	if err := engine.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const count = 200
+	send := func(queue string) {
+		batch := make([]posthaste.Message, count)
+		for i := range batch {
+			batch[i] = posthaste.Message{Queue: queue, Kind: "placed", Payload: i}
+		}
+		if _, err := engine.Send(t.Context(), batch...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := func(queue string) func() error {
+		return func() error {
+			conn, err := amqp.Dial(broker.URL())
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			ch, err := conn.Channel()
+			if err != nil {
+				return err
+			}
+			q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+			if err == nil && q.Messages != count {
+				err = fmt.Errorf("there are %d messages", q.Messages)
+			}
+			return err
+		}
+	}
+
+	t.Run("what is wrong", func(t *testing.T) {
+		file := filepath.Join(dir, "wrong.yaml")
+		if err := os.WriteFile(file, []byte("relays:\n  - queue: orders\n    broker: "+broker.URL()+"\n    exchange: nowhere\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for want, args := range map[string][]string{
+			"wrong.yaml:4: ": {"--config", "wrong.yaml"},
+			"ACCESS_REFUSED": {"--queue", "orders", "--broker", strings.Replace(broker.URL(), "guest:guest", "guest:hunter2", 1)},
+			"vhost":          {"--queue", "orders", "--broker", broker.URL() + "nowhere"},
+		} {
+			_, stderr, code := run(t, dir, append([]string{"relay", "--database-url", database}, args...)...)
+			if code != 2 || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") || strings.Count(stderr, "\n") < 2 {
+				t.Errorf("%v: exit code %d: %s", args, code, stderr)
+			}
+		}
+	})
+
+	t.Run("relayed", func(t *testing.T) {
+		send("orders")
+		p := start(t, dir, nil, "relay", "--database-url", database, "--queue", "orders", "--broker", broker.URL(), "--set", "declare=quorum",
+			"--set", "routing_key=relayed", "--set", "headers.tenant={{.Kind}}", "--metrics-listen", "127.0.0.1:0")
+		eventually(t, "all is at the broker", waiting("relayed"))
+		line := regexp.MustCompile(`level=INFO msg=batch queue=orders subscription=default count=\d+ failed=0 claim=\S+s publish=\S+s settle=\S+s total=\S+s`)
+		eventually(t, "batches are logged", func() error {
+			if !line.MatchString(p.said()) {
+				return fmt.Errorf("said %s", p.said())
+			}
+			return nil
+		})
+		address := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
+		if address == nil {
+			t.Fatal("no address of the metrics")
+		}
+		body, err := scrape(address[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`posthaste_batch_messages_total{queue="orders",subscription="default"} 200`, `posthaste_batch_duration_seconds_count{queue="orders",step="claim",subscription="default"}`} {
+			if !strings.Contains(body, want) {
+				t.Errorf("the metrics have no %s", want)
+			}
+		}
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
+	t.Run("up", func(t *testing.T) {
+		p, u := startUp(t, workDir(t), append([]string{"--broker", broker.URL()}, anyPorts...)...)
+		ours := engine
+		if engine, err = postgres.Open(t.Context(), u.Database); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { engine.Close(); engine = ours }()
+		send("outbox")
+		eventually(t, "all is at the broker", waiting("outbox"))
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
+	t.Run("broker away", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		l.Close()
+		p := start(t, dir, nil, "relay", "--database-url", database, "--queue", "orders", "--broker", "amqp://"+address+"/")
+		eventually(t, "it waits for the broker", func() error {
+			if said := p.said(); !strings.Contains(said, "cannot be reached yet") || !strings.Contains(said, "msg=relaying") {
+				return fmt.Errorf("said %s", said)
+			}
+			return nil
+		})
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+}
