@@ -66,7 +66,7 @@ var tasks = []string{"heartbeat", "maintain", "reconcile", "rescue", "settle", "
 // Reads.
 func (p *Prometheus) Expect(reads ...posthaste.QueueRef) {
 	for _, ref := range reads {
-		for _, vec := range []*prometheus.CounterVec{p.claimed, p.duplicates, p.woken} {
+		for _, vec := range []*prometheus.CounterVec{p.claimed, p.duplicates, p.woken, p.batches} {
 			vec.WithLabelValues(ref.Queue, ref.Subscription)
 		}
 		for _, outcome := range []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Dead, posthaste.Released, posthaste.Failed} {
