@@ -148,16 +148,24 @@ func wantRetried(t *testing.T, r posthaste.SinkResult, words string) {
 func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
 		o := newOutside(t, nil)
+		s := o.sink(nil)
 		return sinktest.Fixture{
-			Sink: o.sink(nil), Delivery: delivery, Delivered: o.count,
+			Sink: s, Delivery: delivery, Delivered: o.count,
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
 				d.Headers = map[string]string{"a b": "c"}
 				return d
 			},
-			FailTemporarily:  func() { o.proxy.CutBefore() },
-			Hang:             o.proxy.Hang,
-			BreakConnections: o.proxy.CutAll,
+			FailTemporarily: func() { o.proxy.CutBefore() },
+			Hang:            o.proxy.Hang,
+			BreakConnections: func() {
+				o.proxy.CutAll()
+				for _, slot := range s.slots {
+					if slot.link != nil {
+						<-slot.link.ended
+					}
+				}
+			},
 		}
 	})
 }

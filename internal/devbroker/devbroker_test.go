@@ -1,0 +1,70 @@
+//go:build unix
+
+package devbroker
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRabbitMQ(t *testing.T) {
+	began := time.Now()
+	r, err := StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Stop()
+	t.Logf("started after %s", time.Since(began))
+	out, err := r.Control(t.Context(), "list_vhosts")
+	if err != nil || !strings.Contains(out, "/") {
+		t.Errorf("%v: %s", err, out)
+	}
+	r.Kill()
+	if serves(t.Context(), r.Address()) {
+		t.Error("it serves after Kill")
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.Shutdown()
+}
+
+func TestRedis(t *testing.T) {
+	r, err := StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Stop()
+	for _, end := range []func(){r.Kill, r.Shutdown} {
+		end()
+		if answers(t.Context(), r.Address(), "PING\r\n", "+PONG") {
+			t.Error("it serves after its end")
+		}
+		if err := r.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := StartRedis(t.Context(), t.TempDir(), "--nonsense"); err == nil || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("an argument that there is not: %v", err)
+	}
+}
+
+func TestNATS(t *testing.T) {
+	n, err := StartNATS(t.Context(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := n.Address()
+	n.Stop()
+	if answers(t.Context(), address, "", "INFO") {
+		t.Error("it serves after its end")
+	}
+	if err := n.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer n.Stop()
+	if n.Address() != address || !answers(t.Context(), address, "", "INFO") {
+		t.Errorf("it is at %s, and was at %s", n.Address(), address)
+	}
+}

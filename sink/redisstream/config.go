@@ -1,0 +1,214 @@
+// Package redisstream is the sink that adds messages to Redis Streams and answers
+// only what the server has replied.
+//
+// An entry has the fields message_id, content_type and payload, and one for each
+// header. A stream does not look for repetitions: receivers know them by
+// message_id, which is the same in each.
+//
+// # What an attempt ends with
+//
+//   - The reply to XADD, and with Replicas that to WAIT: delivered. What that is
+//     worth is up to the server: with "appendfsync always" it is on disk, with
+//     "everysec" a crash loses a second, without appendonly all. A server whose
+//     maxmemory-policy evicts keys evicts streams, too: use noeviction.
+//   - An error in reply (OOM, READONLY, MISCONF, WRONGTYPE, NOPERM), fewer replicas
+//     than asked for: tried again with backoff, with the server's words, and dead
+//     after max_attempts. Each message has a reply of its own.
+//   - A connection lost before the reply: unknown whether the stream has it, so it
+//     is added again, with the same message id.
+//   - A template that names a missing header, a message above the server's limit
+//     (proto-max-bulk-len): dead at once.
+//
+// While the server cannot be reached, loads its data or refuses the login, what is
+// in hand waits as long as the queue's timeout allows before the attempt fails. So
+// a worker stops taking messages, and those in the database wait without burning
+// attempts.
+//
+// It speaks to one server, the primary; the nodes of a Redis Cluster are not told
+// apart.
+package redisstream
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+// The fields of an entry beside the headers. Headers of these names are left out.
+const (
+	FieldMessageID   = "message_id"
+	FieldContentType = "content_type"
+	FieldPayload     = "payload"
+)
+
+// Config says which server gets the messages and how. Only URL is required.
+type Config struct {
+	// URL names the server: redis://user:password@host:6379/0 or rediss://, with the
+	// number of the database. User and password are percent-encoded. Unencrypted it
+	// is meant for the same machine or a trusted network.
+	URL string
+	// Stream is the template of the stream's key (default "{{.Queue}}").
+	Stream string
+	// Existing leaves it at streams that are there: a message for another one is
+	// tried again, and dead in the end. By default the first message makes a stream.
+	Existing bool
+	// MaxLen, if above 0, lets a stream forget its oldest entries when it has about
+	// that many, whether they were read or not.
+	MaxLen int64
+	// Replicas is how many replicas must have a message before it counts as
+	// delivered (WAIT; default 0).
+	Replicas int
+	// ReplicaTimeout is how long that may take (default 5 s).
+	ReplicaTimeout time.Duration
+	// Mapping is what goes along.
+	Mapping relay.Mapping
+	// Connections is how many add side by side (default 2; 1 to 100).
+	Connections int
+	// Outstanding is how many messages of a connection may be without a reply
+	// (default 4096; 1 to 65536).
+	Outstanding int
+	// DialTimeout bounds the opening of a connection (default 10 s).
+	DialTimeout time.Duration
+	// TLS is used for rediss://; ServerName and MinVersion get defaults. Nil trusts
+	// the system's authorities.
+	TLS *tls.Config
+	// Name is what the server shows of the connections, without spaces (default
+	// "posthaste-relay").
+	Name string
+	// Logger is told when the server was lost and when it is back (nil: nobody).
+	Logger *slog.Logger
+}
+
+// target is a checked Config.
+type target struct {
+	Config
+	address        string // host:port
+	user, password string
+	database       int
+	stream         *relay.Template
+	mapper         *relay.Mapper
+}
+
+// eventPrefix goes before a CloudEvent's attributes in fields. There is no binding
+// to Redis; this is Kafka's.
+const eventPrefix = "ce_"
+
+// parse checks the config and fills in defaults. Errors never hold the URL, for it
+// may hold a password.
+func parse(c Config) (*target, error) {
+	t := &target{}
+	u, err := t.server(c.URL)
+	if err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
+			Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded"}
+	}
+	for field, n := range map[string]*int{"connections": &c.Connections, "outstanding": &c.Outstanding} {
+		limit, by := 100, 2
+		if field == "outstanding" {
+			limit, by = 1<<16, 4096
+		}
+		if *n == 0 {
+			*n = by
+		}
+		if *n < 1 || *n > limit {
+			return nil, posthaste.Invalidf(field, "%s must be 1 to %d, and is %d", field, limit, *n)
+		}
+	}
+	if c.MaxLen < 0 {
+		return nil, posthaste.Invalidf("max_len", "max_len must be 0 (no limit) or more, and is %d", c.MaxLen)
+	}
+	if c.Replicas < 0 {
+		return nil, posthaste.Invalidf("replicas", "replicas must be 0 or more, and is %d", c.Replicas)
+	}
+	if c.ReplicaTimeout == 0 {
+		c.ReplicaTimeout = 5 * time.Second
+	}
+	if c.ReplicaTimeout < time.Millisecond {
+		return nil, posthaste.Invalidf("replica_timeout", "replica_timeout must be at least 1ms, and is %s", c.ReplicaTimeout)
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = 10 * time.Second
+	}
+	if c.Stream == "" {
+		c.Stream = "{{.Queue}}"
+	}
+	if c.Name == "" {
+		c.Name = "posthaste-relay"
+	}
+	if strings.ContainsFunc(c.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, posthaste.Invalidf("name", "name %q must be printable ASCII without spaces for Redis", c.Name)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if u.Scheme == "rediss" {
+		if c.TLS = c.TLS.Clone(); c.TLS == nil {
+			c.TLS = &tls.Config{}
+		}
+		if c.TLS.ServerName == "" {
+			c.TLS.ServerName = u.Hostname()
+		}
+		c.TLS.MinVersion = max(c.TLS.MinVersion, tls.VersionTLS12)
+	} else {
+		c.TLS = nil
+	}
+	t.Config = c
+	if t.stream, err = relay.Compile("stream", c.Stream); err != nil {
+		return nil, err
+	}
+	if t.mapper, err = relay.NewMapper(c.Mapping, eventPrefix); err != nil {
+		return nil, err
+	}
+	for name := range c.Mapping.Headers {
+		if reserved(name) {
+			return nil, posthaste.Invalidf("headers."+name, "a header cannot be called %s: that is a field of every entry", name)
+		}
+	}
+	return t, nil
+}
+
+// server takes apart the URL.
+func (t *target) server(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = e.Err // the other half of its text is the URL
+		}
+		return nil, err
+	}
+	switch {
+	case u.Scheme != "redis" && u.Scheme != "rediss":
+		return nil, errors.New("it must begin with redis:// or rediss://")
+	case u.Hostname() == "":
+		return nil, errors.New("it names no host")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("it can have no options behind ? or #")
+	}
+	port := u.Port()
+	if port == "" {
+		port = "6379"
+	}
+	t.address = net.JoinHostPort(u.Hostname(), port)
+	t.user = u.User.Username()
+	t.password, _ = u.User.Password()
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		if t.database, err = strconv.Atoi(path); err != nil || t.database < 0 {
+			return nil, errors.New("its path must be the number of a database")
+		}
+	}
+	return u, nil
+}
+
+// reserved says whether an entry's field of that name is not for headers.
+func reserved(name string) bool {
+	return name == FieldMessageID || name == FieldContentType || name == FieldPayload
+}

@@ -1,0 +1,254 @@
+package redisstream
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// link is a connection for as long as it lasts. It is used by several batches at
+// the same time, and is never repaired: a new one takes its place.
+type link struct {
+	conn net.Conn
+	// turn is held while a batch is written, w with it.
+	turn chan struct{}
+	w    *bufio.Writer
+	// window bounds what is without a reply, and with it what is in calls.
+	window *semaphore.Weighted
+	calls  chan *call // what was written, in order
+	ended  chan struct{}
+	limit  int // of a message's fields, in bytes
+
+	mu      sync.Mutex
+	cause   error // of its end
+	users   int   // batches that use it
+	retired bool  // it shall not be used again
+}
+
+// call is commands that were written together, and their replies.
+type call struct {
+	replies []reply
+	got     atomic.Int64 // so many replies are there
+	done    chan struct{}
+}
+
+// defaultLimit is the server's proto-max-bulk-len if it does not tell.
+const defaultLimit = 512 << 20
+
+// dial opens a link. The context bounds it.
+func (t *target) dial(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.DialTimeout)
+	defer cancel()
+	l, err := t.open(ctx)
+	switch {
+	case err == nil:
+		return l, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("redis at %s does not answer: %w", t.address, ctx.Err())
+	}
+	return nil, fmt.Errorf("redis at %s: %w", t.address, err)
+}
+
+func (t *target) open(ctx context.Context) (*link, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	if t.TLS != nil {
+		secure := tls.Client(conn, t.TLS)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, err
+		}
+		conn = secure
+	}
+	l := &link{conn: conn, turn: make(chan struct{}, 1), w: bufio.NewWriterSize(conn, 64<<10), window: semaphore.NewWeighted(int64(t.Outstanding)),
+		calls: make(chan *call, t.Outstanding+1), ended: make(chan struct{}), limit: defaultLimit}
+	go l.read()
+	if err := l.greet(ctx, t); err != nil {
+		l.cut()
+		return nil, err
+	}
+	return l, nil
+}
+
+// greet logs in and looks whether the server serves.
+func (l *link) greet(ctx context.Context, t *target) error {
+	var commands []command
+	switch {
+	case t.user != "":
+		commands = append(commands, words("AUTH", t.user, t.password))
+	case t.password != "":
+		commands = append(commands, words("AUTH", t.password))
+	}
+	if t.database != 0 {
+		commands = append(commands, words("SELECT", strconv.Itoa(t.database)))
+	}
+	must := len(commands) + 1
+	commands = append(commands, words("PING"), words("CLIENT", "SETNAME", t.Name), words("CONFIG", "GET", "proto-max-bulk-len"))
+	replies, err := l.ask(ctx, commands...)
+	if err != nil {
+		return err
+	}
+	for i, r := range replies[:must] {
+		if r.fault != "" && (i < must-1 || !denied(r.fault)) {
+			return r.fault
+		}
+	}
+	// The user may be allowed neither of the rest.
+	if limit := replies[len(replies)-1].list; len(limit) == 2 && limit[1].int() > 0 {
+		l.limit = limit[1].int()
+	}
+	return nil
+}
+
+// ask writes commands and waits for their replies.
+func (l *link) ask(ctx context.Context, commands ...command) ([]reply, error) {
+	stop := context.AfterFunc(ctx, l.cut)
+	defer stop()
+	c, err := l.send(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.done:
+		return c.replies, nil
+	case <-l.ended:
+		return nil, l.lost()
+	}
+}
+
+// send writes commands. With a call there will be replies or the link's end; an
+// error says that nothing was written.
+func (l *link) send(ctx context.Context, commands []command) (*call, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := l.lost(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := &call{replies: make([]reply, len(commands)), done: make(chan struct{})}
+	select {
+	case l.calls <- c:
+	default: // nobody who was given up has a reply yet
+		return nil, errSlow
+	}
+	// A server that has stopped reading lets a write hang.
+	stop := context.AfterFunc(ctx, l.cut)
+	defer stop()
+	for _, command := range commands {
+		if _, err := l.w.Write(command); err != nil {
+			break
+		}
+	}
+	if err := l.w.Flush(); err != nil {
+		l.fail(err)
+		l.cut()
+	}
+	return c, nil
+}
+
+// read takes replies until the link ends.
+func (l *link) read() {
+	defer close(l.ended)
+	r := bufio.NewReaderSize(l.conn, 64<<10)
+	for {
+		// An end is noticed also while nothing is asked.
+		if _, err := r.Peek(1); err != nil {
+			l.fail(err)
+			return
+		}
+		var c *call
+		select {
+		case c = <-l.calls:
+		default: // why it takes no connections, as a rule
+			r, err := readReply(r, 1)
+			if err = cmp.Or(err, errProtocol); r.fault != "" {
+				err = r.fault
+			}
+			l.fail(err)
+			l.cut()
+			return
+		}
+		for i := range c.replies {
+			var err error
+			if c.replies[i], err = readReply(r, 4); err != nil {
+				l.fail(err)
+				l.cut()
+				return
+			}
+			c.got.Store(int64(i + 1))
+		}
+		close(c.done)
+	}
+}
+
+// fail notes why the link has ended; the first reason counts.
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil {
+		l.cause = err
+	}
+	l.retired = true
+}
+
+// lost is why the link has ended; nil while it has not.
+func (l *link) lost() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+var errSlow = errors.New("the server is slow to reply to what was before")
+
+// use says that a batch uses the link, unless it shall not be used again.
+func (l *link) use() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.retired {
+		return false
+	}
+	l.users++
+	return true
+}
+
+// release takes back use. The last one closes a link that is retired.
+func (l *link) release() {
+	l.mu.Lock()
+	l.users--
+	last := l.retired && l.users == 0
+	l.mu.Unlock()
+	if last {
+		l.cut()
+	}
+}
+
+// retire lets those who use the link finish, and nobody use it again.
+func (l *link) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retired = true
+}
+
+// cut ends the link at once, also one that is stuck writing. What is in flight
+// stays unknown.
+func (l *link) cut() {
+	l.retire()
+	_ = l.conn.Close()
+}

@@ -1,0 +1,211 @@
+package redisstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// job is a message on its way.
+type job struct {
+	place   int // in the batch
+	stream  string
+	largest int // of its words, in bytes
+	command command
+}
+
+// Deliver implements [posthaste.Sink]: it adds the batch in one go and waits for
+// the replies.
+func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	results := make([]posthaste.SinkResult, len(batch))
+	jobs := make([]job, 0, len(batch))
+	for i := range batch {
+		j, err := s.target.prepare(&batch[i])
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		j.place = i
+		jobs = append(jobs, j)
+	}
+	for len(jobs) > 0 {
+		n := min(len(jobs), s.target.Outstanding)
+		s.publish(ctx, s.slots[s.next.Add(1)%uint64(len(s.slots))], jobs[:n], results)
+		jobs = jobs[n:]
+	}
+	return results
+}
+
+// prepare makes the command that adds a delivery. Errors are permanent.
+func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
+	out, err := t.mapper.Map(d)
+	if err != nil {
+		return job{}, err
+	}
+	j := job{largest: len(out.Payload)}
+	if j.stream, err = t.stream.Execute(d); err != nil {
+		return job{}, err
+	}
+	if j.stream == "" {
+		return job{}, posthaste.Permanent(posthaste.Invalidf("stream", "the template stream came out empty"))
+	}
+	n, size := 9, len(j.stream)+len(out.MessageID)+len(out.ContentType)+len(out.Payload)+64
+	if t.Existing {
+		n++
+	}
+	if t.MaxLen > 0 {
+		n += 3
+	}
+	for _, h := range out.Headers {
+		if !reserved(h.Name) {
+			n += 2
+			size += len(h.Name) + len(h.Value) + 16
+			j.largest = max(j.largest, len(h.Name), len(h.Value))
+		}
+	}
+	c := word(word(newCommand(n, size), "XADD"), j.stream)
+	if t.Existing {
+		c = word(c, "NOMKSTREAM")
+	}
+	if t.MaxLen > 0 {
+		c = word(word(word(c, "MAXLEN"), "~"), strconv.FormatInt(t.MaxLen, 10))
+	}
+	c = word(c, "*")
+	c = word(word(c, FieldMessageID), out.MessageID)
+	c = word(word(c, FieldContentType), out.ContentType)
+	c = word(word(c, FieldPayload), out.Payload)
+	for _, h := range out.Headers {
+		if !reserved(h.Name) {
+			c = word(word(c, h.Name), h.Value)
+		}
+	}
+	j.command = c
+	j.largest = max(j.largest, len(j.stream), len(out.MessageID), len(out.ContentType))
+	return j, nil
+}
+
+// publish adds jobs by a slot's link and answers them.
+func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []posthaste.SinkResult) {
+	fail := func(jobs []job, err error) {
+		for i := range jobs {
+			results[jobs[i].place].Err = err
+		}
+	}
+	l, err := s.get(ctx, slot)
+	if err != nil {
+		fail(jobs, err)
+		return
+	}
+	defer l.release()
+	if jobs = s.fitting(l, jobs, results); len(jobs) == 0 {
+		return
+	}
+	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
+		fail(jobs, s.failed(ctx, "nothing was added, for the server is slow to reply to what was before", nil))
+		return
+	}
+	defer l.window.Release(int64(len(jobs)))
+	commands := make([]command, len(jobs), len(jobs)+1)
+	for i := range jobs {
+		commands[i] = jobs[i].command
+	}
+	if s.target.Replicas > 0 {
+		commands = append(commands, words("WAIT", strconv.Itoa(s.target.Replicas), strconv.FormatInt(max(1, s.target.ReplicaTimeout.Milliseconds()), 10)))
+	}
+	c, err := l.send(ctx, commands)
+	if err != nil {
+		fail(jobs, s.failed(ctx, "nothing was added", err))
+		return
+	}
+	var broken error
+	select {
+	case <-c.done:
+	default:
+		select {
+		case <-c.done:
+		case <-l.ended:
+			broken = s.failed(ctx, "the connection was lost before the reply, so that it may be added twice", l.lost())
+		case <-ctx.Done():
+			l.retire() // it may be dead
+			broken = s.failed(ctx, "sent, and no reply came", nil)
+		}
+	}
+	replies := c.replies[:c.got.Load()]
+	var held error
+	if s.target.Replicas > 0 {
+		held = s.replicated(replies, len(jobs), broken)
+	}
+	for i := range jobs {
+		err := broken
+		if i < len(replies) {
+			if err = s.added(l, &jobs[i], replies[i]); err == nil {
+				err = held
+			}
+		}
+		results[jobs[i].place].Err = err
+	}
+}
+
+// fitting leaves those jobs that the server reads: it would end the connection on
+// a text that is larger than it allows.
+func (s *Sink) fitting(l *link, jobs []job, results []posthaste.SinkResult) []job {
+	kept := jobs[:0]
+	for i := range jobs {
+		if jobs[i].largest > l.limit {
+			results[jobs[i].place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+				Message: fmt.Sprintf("redis at %s takes at most %d bytes in one field (proto-max-bulk-len), and the message has one of %d", s.target.address, l.limit, jobs[i].largest)})
+			continue
+		}
+		kept = append(kept, jobs[i])
+	}
+	return kept
+}
+
+// added is what a reply to XADD says.
+func (s *Sink) added(l *link, j *job, r reply) error {
+	switch {
+	case r.null:
+		return fmt.Errorf("redis at %s: there is no stream %q, and none shall be made (existing)", s.target.address, j.stream)
+	case r.fault == "" && r.list == nil && strings.Contains(r.text, "-"):
+		return nil
+	case r.fault == "":
+		l.retire()
+		return fmt.Errorf("redis at %s: %w", s.target.address, r.unexpected())
+	case strings.HasPrefix(string(r.fault), "READONLY"):
+		l.retire() // another server may have this address by now
+	case strings.Contains(string(r.fault), "too large to be stored"):
+		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Message: fmt.Sprintf("redis at %s: %v", s.target.address, r.fault), Cause: r.fault})
+	}
+	return fmt.Errorf("redis at %s refused the message for stream %q: %w", s.target.address, j.stream, r.fault)
+}
+
+// replicated is what the reply to WAIT says.
+func (s *Sink) replicated(replies []reply, place int, broken error) error {
+	if len(replies) <= place {
+		return broken
+	}
+	if r := replies[place]; r.fault != "" {
+		return fmt.Errorf("redis at %s: added, and not known on how many replicas, so that it may be added twice: %w", s.target.address, r.fault)
+	} else if n := r.int(); n < s.target.Replicas {
+		return fmt.Errorf("redis at %s: added, and on %d of %d replicas after %s, so that it may be added twice", s.target.address, n, s.target.Replicas,
+			s.target.ReplicaTimeout.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// failed says what happened, why, and whether the time was up.
+func (s *Sink) failed(ctx context.Context, what string, cause error) error {
+	text := fmt.Sprintf("redis at %s: %s", s.target.address, what)
+	if cause != nil && !errors.Is(cause, ctx.Err()) {
+		text += ": " + cause.Error()
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,522 @@
+package redisstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
+)
+
+// broker is shared by tests that use names of their own in it and do not stop it.
+var broker *devbroker.Redis
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "posthaste-redis-")
+	if err == nil {
+		broker, err = devbroker.StartRedis(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	broker.Stop()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// newServer starts a server of the test's own.
+func newServer(t *testing.T, args ...string) (*devbroker.Redis, *goredis.Client) {
+	t.Helper()
+	r, err := devbroker.StartRedis(t.Context(), t.TempDir(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	c := goredis.NewClient(&goredis.Options{Addr: r.Address(), Protocol: 2})
+	t.Cleanup(func() { c.Close() })
+	return r, c
+}
+
+var streams atomic.Int64
+
+// outside is a stream of the test's own, seen by another client.
+type outside struct {
+	t      *testing.T
+	name   string
+	client *goredis.Client
+	proxy  *faultproxy.Proxy
+}
+
+func newOutside(t *testing.T) *outside {
+	t.Helper()
+	o := &outside{t: t, name: fmt.Sprint("s", streams.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address(), Protocol: 2})}
+	t.Cleanup(func() { o.client.Close() })
+	var err error
+	if o.proxy, err = faultproxy.New(broker.Address(), func(piece []byte) bool { return bytes.Contains(piece, []byte("XADD")) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.proxy.Close)
+	return o
+}
+
+func (o *outside) sink(change func(*Config)) *Sink {
+	o.t.Helper()
+	c := Config{URL: "redis://" + o.proxy.Address(), Stream: o.name, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&c)
+	}
+	s, err := New(c)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// all is what the stream has.
+func (o *outside) all() []goredis.XMessage {
+	o.t.Helper()
+	all, err := o.client.XRange(context.Background(), o.name, "-", "+").Result()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return all
+}
+
+func (o *outside) count(n int) (count int) {
+	for _, m := range o.all() {
+		if m.Values[FieldMessageID] == fmt.Sprint(n) {
+			count++
+		}
+	}
+	return count
+}
+
+func delivery(n int) posthaste.RawDelivery {
+	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n), Queue: "orders", Attempt: 1, Kind: "order.placed",
+		Key: fmt.Sprint("customer-", n%7), Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, n)), CreatedAt: time.Unix(1e9, 0)}
+}
+
+func deliver(t *testing.T, s *Sink, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return s.Deliver(ctx, batch)
+}
+
+// wantRetried checks that a result is an error for another attempt, with these words.
+func wantRetried(t *testing.T, r posthaste.SinkResult, words string) {
+	t.Helper()
+	if r.Err == nil || posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), words) {
+		t.Errorf("got %v, want an error that is retried, with %q", r.Err, words)
+	}
+}
+
+func TestSink(t *testing.T) {
+	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
+		o := newOutside(t)
+		s := o.sink(func(c *Config) {
+			c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`}
+		})
+		return sinktest.Fixture{
+			Sink: s, Delivery: delivery, Delivered: o.count,
+			Bad: func(n int) posthaste.RawDelivery {
+				d := delivery(n)
+				d.Kind = "bad"
+				return d
+			},
+			FailTemporarily: func() { o.proxy.CutBefore() },
+			Hang:            o.proxy.Hang,
+			BreakConnections: func() {
+				o.proxy.CutAll()
+				for _, slot := range s.slots {
+					if slot.link != nil {
+						<-slot.link.ended
+					}
+				}
+			},
+		}
+	})
+}
+
+func TestWhatGoesAlong(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	s := o.sink(func(c *Config) {
+		c.Stream = o.name + "{{.Headers.suffix}}"
+		c.Mapping.MessageID = "db-{{.MessageID}}"
+		c.Mapping.CloudEvents = &relay.CloudEvents{Source: "/büro"}
+	})
+	o.name += "-eu"
+	d := delivery(7)
+	d.Attempt, d.ContentType, d.Payload = 2, "application/octet-stream", []byte{0, 1, '\r', '\n', 255}
+	d.Headers = map[string]string{"suffix": "-eu", "payload": "another", "a b": "Zürich\r\n"}
+	if r := deliver(t, s, d); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	got := o.all()[0].Values
+	want := map[string]any{"message_id": "db-7", "content_type": d.ContentType, "payload": string(d.Payload), "suffix": "-eu", "a b": "Zürich\r\n",
+		"posthaste-queue": "orders", "posthaste-kind": "order.placed", "posthaste-key": "customer-0", "posthaste-attempt": "2",
+		"ce_id": "db-7", "ce_source": "/büro", "ce_type": "order.placed", "ce_specversion": "1.0", "ce_subject": "customer-0", "ce_time": "2001-09-09T01:46:40Z"}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// Every message has an answer of its own: what the server refuses harms no
+// neighbour, and its words are told.
+func TestRefusedAmongOthers(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	if err := o.client.Set(t.Context(), o.name+"-text", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := o.sink(func(c *Config) { c.Stream = "{{.Reference}}" })
+	var batch []posthaste.RawDelivery
+	for n := 1; n <= 10_000; n++ {
+		d := delivery(n)
+		if d.Reference = o.name; n%3 != 0 {
+			d.Reference = o.name + "-text"
+		}
+		batch = append(batch, d)
+	}
+	batch[0].Reference = ""
+	for i, r := range deliver(t, s, batch...) {
+		switch {
+		case i == 0:
+			if !posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), "stream") {
+				t.Error(r.Err)
+			}
+		case (i+1)%3 != 0:
+			wantRetried(t, r, "WRONGTYPE")
+		case r.Err != nil:
+			t.Fatalf("message %d: %v", i+1, r.Err)
+		}
+	}
+	all := o.all()
+	for i, m := range all {
+		if m.Values[FieldMessageID] != fmt.Sprint(3*(i+1)) {
+			t.Fatalf("entry %d is message %v", i, m.Values[FieldMessageID])
+		}
+	}
+	if len(all) != 3333 {
+		t.Errorf("the stream has %d", len(all))
+	}
+}
+
+// What the server is out of passes: memory, replicas, the right to write.
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	r, client := newServer(t, "--proto-max-bulk-len", "1mb")
+	s, err := New(Config{URL: r.URL(), Stream: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	set := func(args ...any) {
+		t.Helper()
+		if err := client.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("config", "set", "maxmemory", "1")
+	wantRetried(t, deliver(t, s, delivery(1))[0], "OOM")
+	set("config", "set", "maxmemory", "0")
+	set("config", "set", "min-replicas-to-write", "1")
+	wantRetried(t, deliver(t, s, delivery(2))[0], "NOREPLICAS")
+	set("config", "set", "min-replicas-to-write", "0")
+	set("replicaof", "127.0.0.1", "1")
+	wantRetried(t, deliver(t, s, delivery(3))[0], "READONLY")
+	set("replicaof", "no", "one")
+
+	// One that is larger than the server reads is dead, and repeats nobody.
+	big := delivery(5)
+	big.Payload = bytes.Repeat([]byte("x"), 1<<20+1)
+	fits := delivery(6)
+	fits.Payload = bytes.Repeat([]byte("x"), 1<<20)
+	got := deliver(t, s, delivery(4), big, fits, delivery(7))
+	if got[0].Err != nil || got[2].Err != nil || got[3].Err != nil || !posthaste.IsPermanent(got[1].Err) || posthaste.CodeOf(got[1].Err) != posthaste.TooLarge {
+		t.Errorf("got %v", got)
+	}
+	if n, err := client.XLen(t.Context(), "orders").Result(); n != 3 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestExistingAndMaxLen(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	s := o.sink(func(c *Config) { c.Existing, c.MaxLen = true, 100 })
+	wantRetried(t, deliver(t, s, delivery(1))[0], "no stream")
+	if err := o.client.XGroupCreateMkStream(t.Context(), o.name, "g", "$").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 1000; n++ {
+		if r := deliver(t, s, delivery(n)); r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+	}
+	if n := len(o.all()); n < 100 || n > 500 {
+		t.Errorf("the stream has %d", n)
+	}
+}
+
+// What fewer replicas have than asked for is not delivered yet.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	primary, _ := newServer(t, "--repl-diskless-sync-delay", "0")
+	s, err := New(Config{URL: primary.URL(), Stream: "orders", Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Check(t.Context()); posthaste.CodeOf(err) != posthaste.Unavailable {
+		t.Errorf("Check without a replica: %v", err)
+	}
+	for _, r := range deliver(t, s, delivery(1), delivery(2)) {
+		wantRetried(t, r, "0 of 1 replicas")
+	}
+	host, port, _ := strings.Cut(primary.Address(), ":")
+	replica, second := newServer(t, "--replicaof", host+" "+port)
+	patient, err := New(Config{URL: primary.URL(), Stream: "orders", Replicas: 1, ReplicaTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer patient.Close()
+	for _, r := range deliver(t, patient, delivery(1), delivery(2)) {
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+	if n, err := second.XLen(t.Context(), "orders").Result(); n != 4 || err != nil {
+		t.Errorf("the replica has %d, %v", n, err)
+	}
+	if err := patient.Check(t.Context()); err != nil {
+		t.Errorf("Check with a replica: %v", err)
+	}
+	on, err := New(Config{URL: replica.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer on.Close()
+	if err := on.Check(t.Context()); posthaste.CodeOf(err) != posthaste.Invalid || !strings.Contains(err.Error(), "replica") {
+		t.Errorf("Check of a replica: %v", err)
+	}
+}
+
+// The stream has the message and the reply is lost: it is added again, with the
+// same id, and never taken for delivered.
+func TestReplyLost(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	s := o.sink(nil)
+	o.proxy.CutAfter()
+	wantRetried(t, deliver(t, s, delivery(1))[0], "before the reply")
+	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if got := o.count(1); got != 2 {
+		t.Errorf("it came %d times, want 2", got)
+	}
+}
+
+// A server that is away or loads its data holds the messages in hand, and has them
+// once it is back.
+func TestServerAway(t *testing.T) {
+	t.Parallel()
+	r, client := newServer(t, "--appendfsync", "always")
+	s, err := New(Config{URL: r.URL(), Stream: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	r.Kill()
+	for _, slot := range s.slots {
+		if slot.link != nil {
+			<-slot.link.ended
+		}
+	}
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if got := s.Deliver(short, []posthaste.RawDelivery{delivery(2)})[0].Err; !errors.Is(got, context.DeadlineExceeded) || !strings.Contains(got.Error(), r.Address()) {
+		t.Errorf("got %v", got)
+	}
+	s.down.Store(false)
+	done := make(chan error)
+	go func() { done <- deliver(t, s, delivery(3))[0].Err }()
+	for !s.down.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n, err := client.XLen(t.Context(), "orders").Result(); n != 2 || err != nil {
+		t.Errorf("the stream has %d, %v", n, err)
+	}
+}
+
+// A batch whose time is up while the server does not answer leaves the connection
+// to those who still wait.
+func TestTimeIsUpForOne(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	s := o.sink(func(c *Config) { c.Connections = 1 })
+	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	reached, release := o.proxy.Hang()
+	defer release()
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }()
+	<-reached
+	go func() { second <- deliver(t, s, delivery(3))[0].Err }()
+	for len(s.slots[0].link.calls) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	release()
+	if err := <-second; err != nil {
+		t.Errorf("another batch: %v", err)
+	}
+}
+
+// A server that has stopped reading lets writes hang: Deliver returns all the same.
+func TestWriteHangs(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	s := o.sink(nil)
+	reached, release := o.proxy.Hang()
+	defer release()
+	var batch []posthaste.RawDelivery
+	for n := 1; n <= 50; n++ {
+		d := delivery(n)
+		d.Payload = bytes.Repeat([]byte("x"), 1_000_000)
+		batch = append(batch, d)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan []posthaste.SinkResult)
+	go func() { done <- s.Deliver(ctx, batch) }()
+	<-reached
+	cancel()
+	select {
+	case results := <-done:
+		for _, r := range results {
+			if !errors.Is(r.Err, context.Canceled) {
+				t.Fatal(r.Err)
+			}
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("Deliver does not return")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	if err := o.client.Set(t.Context(), o.name+"-text", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.client.Do(t.Context(), "acl", "setuser", o.name, "on", ">s e", "+xadd", "~*").Err(); err != nil {
+		t.Fatal(err)
+	}
+	locked, _ := newServer(t, "--requirepass", "secret")
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*Config)
+	}{
+		{"as it is", "", "", nil},
+		{"with a password", "", "", func(c *Config) { c.URL = "redis://:secret@" + locked.Address() + "/3" }},
+		{"one who may not ask", "", "", func(c *Config) { c.URL = "redis://" + o.name + ":s%20e@" + broker.Address() }},
+		{"without a password", "url", posthaste.Invalid, func(c *Config) { c.URL = locked.URL() }},
+		{"password", "url", posthaste.Invalid, func(c *Config) { c.URL = "redis://:wrong@" + locked.Address() }},
+		{"database", "url", posthaste.Invalid, func(c *Config) { c.URL = broker.URL() + "/99" }},
+		{"stream", "stream", posthaste.Invalid, func(c *Config) { c.Existing = true }},
+		{"no stream", "stream", posthaste.Invalid, func(c *Config) { c.Stream += "-text" }},
+		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "redis://127.0.0.1:1" }},
+		{"stream by template", "", "", func(c *Config) { c.Stream = "{{.Kind}}" }},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err := o.sink(test.change).Check(ctx)
+		cancel()
+		var e *posthaste.Error
+		if test.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		} else if !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || e.Hint == "" || strings.Contains(err.Error(), ":wrong") {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for field, change := range map[string]func(*Config){
+		"url":                func(c *Config) { c.URL = "http://secret@x" },
+		"connections":        func(c *Config) { c.Connections = -1 },
+		"outstanding":        func(c *Config) { c.Outstanding = 1 << 20 },
+		"max_len":            func(c *Config) { c.MaxLen = -1 },
+		"replicas":           func(c *Config) { c.Replicas = -1 },
+		"replica_timeout":    func(c *Config) { c.ReplicaTimeout = -1 },
+		"name":               func(c *Config) { c.Name = "a b" },
+		"stream":             func(c *Config) { c.Stream = "{{.Nothing}}" },
+		"message_id":         func(c *Config) { c.Mapping.MessageID = "{{.X}}" },
+		"headers.payload":    func(c *Config) { c.Mapping.Headers = map[string]string{"payload": "x"} },
+		"cloudevents.source": func(c *Config) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
+	} {
+		c := Config{URL: "redis://localhost"}
+		change(&c)
+		_, err := New(c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, url := range []string{"redis://a:se%cret@x", "redis://secret:x@[", "", "rediss://", "redis://x/secret", "redis://x?secret=1"} {
+		if _, err := New(Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+// What no server of Redis says ends the connection, and nothing worse.
+func FuzzReadReply(f *testing.F) {
+	for _, text := range []string{"+OK\r\n", "$3\r\nabc\r\n", "*2\r\n:1\r\n$-1\r\n", "-ERR x\r\n", "*1000000\r\n", "$999999999999\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r := bufio.NewReader(bytes.NewReader(text))
+		for {
+			if _, err := readReply(r, 4); err != nil {
+				return
+			}
+		}
+	})
+}
