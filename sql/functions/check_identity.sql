@@ -20,7 +20,7 @@ begin
       perform posthaste.jump();
       -- Nor may a worker that a standby did not hear of before it was promoted be
       -- taken for one that registers now.
-      perform setval('posthaste.registrations_id_seq', (select g.last_value + 1000 from posthaste.registrations_id_seq g));
+      perform posthaste.skip_workers();
       insert into posthaste.since_crash default values;
     end if;
   end if;

@@ -45,7 +45,7 @@ begin
   update posthaste.registrations set lost_at = clock_timestamp() where lost_at is null and ended_at is null;
   update posthaste.registrations set cleared = true where not cleared;
   -- A worker of the original must not be taken for one of these.
-  perform setval('posthaste.registrations_id_seq', (select g.last_value + 1000 from posthaste.registrations_id_seq g));
+  perform posthaste.skip_workers();
   update posthaste.limit_states set open = '{}', full_since = null;
   delete from posthaste.stragglers;
   delete from posthaste.held_claims;

@@ -1070,6 +1070,7 @@ function sift_keyed(c claims, p_filter jsonb, l live) returns boolean language p
 function sift_on(p_reader bigint, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function sifted_slice(p_queue integer, p_lane integer, INOUT c claims, s pg_snapshot, p_max integer, l live, OUT walked integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function skip_slot(p_slot integer) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function skip_workers() returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_entered(p_slot integer, p_last bigint DEFAULT NULL::bigint) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_held(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -1341,6 +1342,7 @@ grant EXECUTE on function sift_keyed(claims,jsonb,live) to posthaste_admin
 grant EXECUTE on function sift_on(bigint,live) to posthaste_admin
 grant EXECUTE on function sifted_slice(integer,integer,claims,pg_snapshot,integer,live) to posthaste_admin
 grant EXECUTE on function skip_slot(integer) to posthaste_admin
+grant EXECUTE on function skip_workers() to posthaste_admin
 grant EXECUTE on function slot_blocker(integer) to posthaste_admin
 grant EXECUTE on function slot_entered(integer,bigint) to posthaste_admin
 grant EXECUTE on function slot_held(integer) to posthaste_admin
