@@ -92,6 +92,7 @@ var scenarios = []scenario{
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered},
 	{"relay", "from the ledger into RabbitMQ, with confirms; against what the broker's client publishes alone", relayed},
+	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost},
 	{"idle", "what a worker of 20 queues costs with nothing to do", idle},
 }
 

@@ -185,12 +185,12 @@ func TestTable(t *testing.T) {
 func TestJSONHasItsFixedNames(t *testing.T) {
 	t.Parallel()
 	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{},
-		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}}
+		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}}
 	has := encode(t, &r)
 	// Two embedded structs with the same name would both lose it silently.
 	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
 		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
-		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb`) {
+		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb variants`) {
 		if _, ok := has[name]; !ok {
 			t.Errorf("%q is missing", name)
 		}

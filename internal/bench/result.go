@@ -37,6 +37,7 @@ type Result struct {
 	*OrderedResult
 	*IdleResult
 	*RelayResult
+	*TelemetryResult
 }
 
 // Machine is what the figures were measured on.
@@ -113,6 +114,30 @@ type OrderedResult struct {
 type BacklogResult struct {
 	Waiting        int     `json:"waiting"`
 	EmptyPerSecond float64 `json:"empty_per_second"`
+}
+
+// TelemetryResult is what scenario telemetry has of its own. The ratio is that of
+// flow with metrics.
+type TelemetryResult struct {
+	Variants []TelemetryVariant `json:"variants"`
+}
+
+// TelemetryVariant is flow and single with some telemetry.
+type TelemetryVariant struct {
+	Telemetry string        `json:"telemetry"`
+	Flow      TelemetryCost `json:"flow"`
+	Single    TelemetryCost `json:"single"`
+}
+
+// TelemetryCost is what telemetry costs one kind of traffic. Ratios are the medians
+// of those to the same turns without any, which a busy machine moves less.
+type TelemetryCost struct {
+	PerSecond float64 `json:"per_second"`
+	Ratio     float64 `json:"ratio"`
+	// CPU is of server and client together, in microseconds. CPURatio is null where
+	// that is out of reach.
+	CPU      float64  `json:"cpu_us_per_message"`
+	CPURatio *float64 `json:"cpu_ratio"`
 }
 
 // IdleResult is what scenario idle has of its own.

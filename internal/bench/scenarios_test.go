@@ -148,6 +148,21 @@ func TestBenchOrdered(t *testing.T) {
 	}
 }
 
+func TestBenchTelemetry(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "telemetry", Options{Batch: 100})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	aboveKnown(t, "ratio", r.Ratio)
+	if len(r.Variants) != 4 {
+		t.Fatalf("%+v", r.TelemetryResult)
+	}
+	for _, v := range r.Variants {
+		above(t, v.Telemetry+", flow", v.Flow.Ratio)
+		above(t, v.Telemetry+", single", v.Single.Ratio)
+	}
+}
+
 func TestLA1Latency(t *testing.T) {
 	t.Parallel()
 	t.Run("enough samples", func(t *testing.T) {

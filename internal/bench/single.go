@@ -35,16 +35,9 @@ func single(ctx context.Context, r *run) (err error) {
 	}
 	defer p.close()
 
-	message := posthaste.Message{Queue: t.queue, Payload: payload}
-	send := func(during time.Duration) (stretch, error) {
-		return t.send(ctx, singles, during, true, func(ctx context.Context) (int64, error) {
-			_, err := t.client.Send(ctx, message)
-			return 1, err
-		})
-	}
 	r.begin()
 	r.phase("warming up")
-	if _, err := send(min(r.part(warming), time.Second)); err != nil {
+	if _, err := t.singles(ctx, min(r.part(warming), time.Second)); err != nil {
 		return err
 	}
 	own, plainly := cost{meter: r.server.meter}, cost{meter: r.server.meter}
@@ -66,7 +59,7 @@ func single(ctx context.Context, r *run) (err error) {
 		r.phase("single")
 		err = r.profiled(round == rounds-1, func() error {
 			end := own.span()
-			s, err := send(r.part((1 - warming - 0.3) / rounds))
+			s, err := t.singles(ctx, r.part((1-warming-0.3)/rounds))
 			end(s.messages)
 			complete = complete && s.complete
 			result.SingleRounds = append(result.SingleRounds, rate(s.messages, s.sending))
@@ -87,6 +80,15 @@ func single(ctx context.Context, r *run) (err error) {
 	res.SingleResult, res.Messages = result, own.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
+}
+
+// singles sends one message a call from many goroutines for a while.
+func (t *traffic) singles(ctx context.Context, during time.Duration) (stretch, error) {
+	message := posthaste.Message{Queue: t.queue, Payload: payload}
+	return t.send(ctx, singles, during, true, func(ctx context.Context) (int64, error) {
+		_, err := t.client.Send(ctx, message)
+		return 1, err
+	})
 }
 
 // plain is a table as simple as any, with connections that insert into it.

@@ -176,6 +176,13 @@ func (r *Result) lines() (lines [][2]string) {
 		line("keys", "%s", grouped(float64(o.Keys)))
 		line("through a plain queue", "%s/s", grouped(o.FlowPerSecond))
 	}
+	if v := r.TelemetryResult; v != nil {
+		for _, v := range v.Variants {
+			for i, c := range []TelemetryCost{v.Flow, v.Single} {
+				line([]string{"flow", "single"}[i]+", "+v.Telemetry, "%s/s (%g), %g µs CPU a message (%s)", grouped(c.PerSecond), c.Ratio, c.CPU, maybe(c.CPURatio))
+			}
+		}
+	}
 	if i := r.IdleResult; i != nil {
 		line("statements", "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
 		line("CPU", "%g %% of a core", i.CPUPercent)
@@ -205,4 +212,12 @@ func grouped(v float64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// maybe is a figure, or a dash where it is out of reach.
+func maybe(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%g", *v)
 }

@@ -63,18 +63,26 @@ func (s *settled) Settle(ctx context.Context, settlements []posthaste.Settlement
 	return results, err
 }
 
+// sends is what messages are sent by.
+type sends interface {
+	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
+}
+
 // traffic is one process that sends to a queue and handles what it sent.
 type traffic struct {
 	run     *run
 	queue   string
 	keys    []string // of its messages, in turn; none without
 	engine  *postgres.Engine
-	client  *posthaste.Client
+	client  sends
 	settled *settled
-	handled atomic.Int64 // calls of the handler
-	sent    atomic.Int64
-	cancel  context.CancelFunc
-	ended   chan error
+	// What follows the worker; nil, nothing does.
+	telemetry posthaste.Telemetry
+	tracing   posthaste.Tracing
+	handled   atomic.Int64 // calls of the handler
+	sent      atomic.Int64
+	cancel    context.CancelFunc
+	ended     chan error
 
 	mu     sync.Mutex
 	room   sync.Cond // signalled when settled has grown, or the run ends
@@ -111,7 +119,7 @@ func startTraffic(ctx context.Context, r *run, url, queue string, o posthaste.Qu
 
 // work starts the worker.
 func (t *traffic) work(ctx context.Context) error {
-	w := worker.New(t.settled, worker.Config{Logger: quiet(t.run.o.Log)})
+	w := worker.New(t.settled, worker.Config{Logger: quiet(t.run.o.Log), Telemetry: t.telemetry, Tracing: t.tracing})
 	worker.Handle(w, t.queue, func(context.Context, posthaste.Delivery[json.RawMessage]) error {
 		t.handled.Add(1)
 		return nil

@@ -58,8 +58,8 @@ var rooms = []room{
 		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
-	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "relay", "internal/devpg", "internal/devbroker"}},
-	{name: "internal/chaos", may: []string{".", "postgres", "worker", "internal/devpg", "internal/history"}},
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker"}},
+	{name: "internal/chaos", may: []string{".", "postgres", "worker", "email", "sink/smtp", "internal/catcher", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/scratch", may: []string{"postgres"}},
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
