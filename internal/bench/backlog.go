@@ -8,8 +8,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// fillPatience is how long filling the backlog may take on top of the duration.
-const fillPatience = 12 * time.Second
+// fillPatience is how long filling the backlog may take on top of the duration, and
+// fillShare how much of that it may take besides: millions need a longer one.
+const (
+	fillPatience = 12 * time.Second
+	fillShare    = 0.35
+)
 
 // backlog is flow with many messages waiting all the time, against the same
 // with none.
@@ -27,7 +31,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 	if err == nil {
 		r.phase("flow with an empty queue")
 		var s stretch
-		s, err = empty.batches(ctx, r.part(0.45), r.o.Batch, outstanding(r.o.Batch), true)
+		s, err = empty.batches(ctx, r.part(0.3), r.o.Batch, outstanding(r.o.Batch), true)
 		r.result.BacklogResult = &BacklogResult{Waiting: r.o.Waiting, EmptyPerSecond: *known(rate(s.messages, s.whole))}
 		empty.audit(r, s.complete)
 	}
@@ -41,8 +45,9 @@ func backlog(ctx context.Context, r *run) (err error) {
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
 	r.phase("filling the queue")
-	if done, err := t.fill(ctx, r.o.Waiting, fillPatience); err != nil || done < r.o.Waiting {
-		r.invalid("only %d of %d messages could be put into the queue within %s", done, r.o.Waiting, fillPatience)
+	patience := fillPatience + r.part(fillShare)
+	if done, err := t.fill(ctx, r.o.Waiting, patience); err != nil || done < r.o.Waiting {
+		r.invalid("only %d of %d messages could be put into the queue within %s: a longer --duration leaves more time for it", done, r.o.Waiting, patience)
 		return err
 	}
 	if err := t.work(ctx); err != nil {
@@ -61,7 +66,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 		before := t.settled.count.Load()
 		begun := time.Now()
 		end := own.span()
-		_, err := t.batches(ctx, r.part(0.45), r.o.Batch, r.o.Waiting+outstanding(r.o.Batch), false)
+		_, err := t.batches(ctx, r.part(0.3), r.o.Batch, r.o.Waiting+outstanding(r.o.Batch), false)
 		n := t.settled.count.Load() - before
 		took := time.Since(begun)
 		end(n)
