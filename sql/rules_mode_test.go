@@ -69,6 +69,66 @@ func TestRuleAtMostOnce(t *testing.T) {
 		without("the refusal", patch{file: "refuse_at_most_once.sql", old: "if v_name is not null then", new: "if false then"}))
 }
 
+// So where messages wait their turn by key: what was parked and let go is settled
+// in the step that hands it out, too.
+func TestRuleAtMostOnceByKeys(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := connect(t, url)
+		s.exec(`select posthaste.create_queue('q', '{"mode": "at_most_once", "fair": true, "key_rate_limit": {"limit": 1000, "burst": 4}}')`)
+		s.exec(`select posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', g, 'key', 'k' || g % 3)) from generate_series(1, 40) g))`)
+		worker := s.register()
+		seen := map[int64]bool{}
+		number := int64(0)
+		for try := 0; len(seen) < 40; try++ {
+			if try == 1000 {
+				return fmt.Sprintf("%d of 40 were handed out", len(seen))
+			}
+			var got []int64
+			if try%2 == 0 {
+				number++
+				got = list[int64](s, `select message_id from posthaste.claim($1, $2, 'q', 'default', 5) where delivery_id is not null`, worker, number)
+			} else {
+				got = list[int64](s, `select message_id from posthaste.receive('q', 5, '1 hour')`)
+			}
+			for _, m := range got {
+				if seen[m] {
+					return fmt.Sprintf("message %d is handed out twice", m)
+				}
+				seen[m] = true
+			}
+			s.exec(`update posthaste.keys set tokens_at = tokens_at - interval '1 second'`)
+			if n := get[int](s, `select coalesce(sum(c.places - coalesce((select bit_count(x.bits) from posthaste.settlements x where x.claim = c.id order by x.number desc limit 1), 0)), 0)::int from posthaste.claims c`); n > 0 {
+				return fmt.Sprintf("%d places are handed out and not settled", n)
+			}
+		}
+		if n := get[int](s, `select count(*)::int from posthaste.claims where places > 0 and part = 5`); n == 0 {
+			t.Fatal("nothing was parked")
+		}
+		s.exec(`select posthaste.worker_unregister($1)`, worker)
+		s.endLeases()
+		if n := get[int](s, `select posthaste.rescue()`) + len(s.receive()); n != 0 {
+			return fmt.Sprintf("%d came again", n)
+		}
+		s.exec(`select posthaste.maintain()`)
+		if got := get[string](s, `select format('%s %s %s', depth, in_flight, done) from posthaste.queues`); got != "0 0 0" {
+			return "depth, in flight and done are " + got
+		}
+		for m := range seen {
+			if state := get[string](s, `select state from posthaste.message($1)`, m); state != "handed_out" {
+				return fmt.Sprintf("message %d was handed out and is %s", m, state)
+			}
+		}
+		for _, options := range []string{`{"concurrency": 1}`, `{"key_concurrency": 1}`} {
+			if pg := s.refusal(`select posthaste.limit_queue('q', $1)`, options); pg == nil || pg.Code != "PH400" {
+				return fmt.Sprintf("limit %s ended with %v", options, pg)
+			}
+		}
+		return ""
+	},
+		without("settling what claims hand out", patch{file: "claim_ruled.sql", old: "if p_closed and v.handed > 0 then", new: "if false then"}),
+		without("settling what was let go", patch{file: "claim_ruled.sql", old: "          perform posthaste.settle_claim(c,", new: "          continue when c.part = 5;\n          perform posthaste.settle_claim(c,"}))
+}
+
 // A paused queue hands out nothing, whoever asks, and goes on where it stopped.
 func TestRulePausedQueueHandsOutNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {

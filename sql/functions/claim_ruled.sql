@@ -11,7 +11,7 @@
 -- message over a limit is not handed out, so that no lease runs and no attempt is
 -- counted while it waits.
 -- Locks: a reader's key of the lane 511, which stands for the limits; the lanes'
--- readers. Inserts: limit_states and what claim_lane and claim_keyed do.
+-- readers. Inserts: limit_states, settlements where the claims are closed, and what claim_lane and claim_keyed do.
 create or replace function posthaste.claim_ruled(p_queue int, p_subscription int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean default false,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out limited boolean)
@@ -29,6 +29,7 @@ declare
   t timestamptz;
   v_lane int;
   v record;
+  c posthaste.claims;
   v_begun timestamptz := clock_timestamp();
   v_start bigint := coalesce(p_number, (random() * 1000000)::bigint);
   v_refused bigint[] := '{}';
@@ -70,6 +71,13 @@ begin
     v_lane := case when q.keyed then (v_start + v_round) % q.lanes else posthaste.lane_of_round(v_round, q.width, v_first, v_start) end;
     if q.keyed then
       v := posthaste.claim_keyed(q, p_subscription, v_lane, v_max - handed, p_holder, p_number, p_until, p_single, p_alone and handed = 0, v_round = 0);
+      if p_closed and v.handed > 0 then
+        -- Whatever was let go is handed out by a claim as all else is, and settled
+        -- with it: handed out is all that is known of it.
+        foreach c in array v.made loop
+          perform posthaste.settle_claim(c, repeat('1', c.places)::bit varying, repeat('0', c.places)::bit varying, null);
+        end loop;
+      end if;
       if v.other is not null then
         v_refused := v_refused || v.other;
         v_lanes := v_lanes || v_lane;

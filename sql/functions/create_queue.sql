@@ -67,13 +67,6 @@ begin
     raise exception using errcode = 'PH400', column = 'fair', message = 'options ''ordered'' and ''fair'' exclude each other: keys of an ordered queue run side by side anyway';
   end if;
   q.keyed := q.ordered or q.fair or q.key_concurrency is not null or q.key_rate is not null;
-  if q.mode = 'at_most_once' and (q.ordered or q.key_concurrency is not null) then
-    raise exception using errcode = 'PH400', column = 'mode',
-      message = 'a queue that hands out at most once cannot be ordered or have a key_concurrency: it never learns when a message has ended, so it cannot start the next of its key then',
-      hint = 'leave out mode';
-  elsif q.mode = 'at_most_once' and q.keyed then
-    raise exception using errcode = 'PH501', column = 'mode', message = 'a queue that hands out at most once cannot look at keys (fair, key_rate_limit): not supported yet';
-  end if;
   q.width := coalesce(posthaste.option_int(o, 'lanes', 1, 64), case when q.ordered then 8 else 1 end);
   select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
   if v_id is null then

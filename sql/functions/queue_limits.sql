@@ -21,6 +21,10 @@ begin
   if q.mode = 'at_most_once' and q.concurrency is not null then
     raise exception using errcode = 'PH400', column = 'concurrency',
       message = 'a queue that hands out at most once has no concurrency: what it handed out is settled with that', hint = 'rate_limit bounds it';
+  elsif q.mode = 'at_most_once' and (q.ordered or q.key_concurrency is not null) then
+    raise exception using errcode = 'PH400', column = 'mode',
+      message = 'a queue that hands out at most once cannot be ordered or have a key_concurrency: it never learns when a message has ended, so it cannot start the next of its key then',
+      hint = 'leave out mode';
   elsif q.ordered and q.key_concurrency is not null then
     raise exception using errcode = 'PH400', column = 'key_concurrency',
       message = 'options ''ordered'' and ''key_concurrency'' exclude each other: of an ordered key one message runs at a time';
