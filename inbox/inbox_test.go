@@ -1,0 +1,360 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// size is small, or large where the full numbers are asked for.
+func size(small, large int) int {
+	if os.Getenv("POSTHASTE_TEST_FULL") == "1" {
+		return large
+	}
+	return small
+}
+
+// database is one with an inbox and a table of effects, and its URL.
+func database(t *testing.T) (*pgxpool.Pool, string) {
+	t.Helper()
+	url := testpg.Empty(t)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for _, statement := range []string{Schema(), Schema(), "create table effects (id text not null)"} {
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pool, url
+}
+
+func effect(ctx context.Context, tx pgx.Tx, d posthaste.RawDelivery) error {
+	_, err := tx.Exec(ctx, "insert into effects values ($1)", ID(d))
+	return err
+}
+
+func one[T any](t *testing.T, pool *pgxpool.Pool, query string, args ...any) (value T) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), query, args...).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
+
+// store runs deliveries through an inbox, and counts their effects.
+type store struct {
+	handle  posthaste.Handler
+	effects func() (all, distinct int)
+}
+
+func onPostgres(t *testing.T) store {
+	pool, _ := database(t)
+	return store{Handler(pool.Begin, "c", effect), func() (int, int) {
+		return one[int](t, pool, "select count(*) from effects"), one[int](t, pool, "select count(distinct id) from effects")
+	}}
+}
+
+func delivery(n int) posthaste.RawDelivery { return posthaste.RawDelivery{MessageID: posthaste.MessageID(n)} }
+
+// again handles a delivery until it is done.
+func again(t *testing.T, h posthaste.Handler, d posthaste.RawDelivery) {
+	for {
+		err := h(t.Context(), d)
+		if err == nil {
+			return
+		}
+		after, ok := posthaste.RetryDelay(err)
+		if !ok || t.Context().Err() != nil {
+			t.Error(err)
+			return
+		}
+		time.Sleep(min(after, 10*time.Millisecond))
+	}
+}
+
+// TestNP2: redelivered messages have one effect, also where two consumers have the
+// same id in the same instant.
+func testOnce(t *testing.T, s store) {
+	n := size(300, 10_000)
+	var all []int
+	for i := range n {
+		if all = append(all, i+1); i%10 == 0 {
+			all = append(all, i+1)
+		}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for id := range next {
+				again(t, s.handle, delivery(id))
+			}
+		})
+	}
+	for _, id := range all {
+		next <- id
+	}
+	close(next)
+	wg.Wait()
+	if all, distinct := s.effects(); all != n || distinct != n {
+		t.Fatalf("%d effects of %d ids, want %d", all, distinct, n)
+	}
+	instants := size(200, 1000)
+	for i := range instants {
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				<-start
+				again(t, s.handle, delivery(n+1+i))
+			})
+		}
+		close(start)
+		wg.Wait()
+	}
+	if all, distinct := s.effects(); all != n+instants || distinct != all {
+		t.Errorf("%d effects of %d ids, want %d", all, distinct, n+instants)
+	}
+}
+
+func TestNP2_OnceOnPostgres(t *testing.T) {
+	t.Parallel()
+	testOnce(t, onPostgres(t))
+}
+
+// What fails is not remembered, whatever the failure.
+func TestFailureIsForgotten(t *testing.T) {
+	t.Parallel()
+	pool, url := database(t)
+	calls := 0
+	h := Handler(pool.Begin, "c", func(ctx context.Context, tx pgx.Tx, d posthaste.RawDelivery) error {
+		if err := effect(ctx, tx, d); err != nil {
+			return err
+		}
+		if calls++; calls == 1 {
+			return errors.New("no")
+		} else if calls == 2 {
+			panic("worse")
+		}
+		return nil
+	})
+	if err := h(t.Context(), delivery(1)); err == nil || !strings.Contains(err.Error(), "no") {
+		t.Errorf("got %v", err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = h(t.Context(), delivery(1))
+	}()
+	for range 2 {
+		if err := h(t.Context(), delivery(1)); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := one[int](t, pool, "select count(*) from effects"); n != 1 || calls != 3 {
+		t.Errorf("%d effects of %d calls", n, calls)
+	}
+	if n := pool.Stat().AcquiredConns(); n != 0 {
+		t.Errorf("%d connections are still in use", n)
+	}
+
+	// Another consumer handles it too; database/sql speaks to the same inbox.
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for consumer, want := range map[string]bool{"c": false, "d": true} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fresh, err := RememberSQL(t.Context(), tx, consumer, "1"); fresh != want || err != nil {
+			t.Errorf("%s: %v, %v", consumer, fresh, err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := delivery(5)
+	d.Headers = map[string]string{HeaderMessageID: "order-5"}
+	if got := ID(d); got != "order-5" {
+		t.Errorf("ID is %q", got)
+	}
+}
+
+func TestMany(t *testing.T) {
+	t.Parallel()
+	pool, _ := database(t)
+	many := func(ids ...string) string {
+		t.Helper()
+		rows, _ := pool.Query(t.Context(), "select posthaste_inbox.remember_many('c', $1)", ids)
+		fresh, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(fresh, " ")
+	}
+	if got := many("b", "a", "b"); got != "a b" {
+		t.Errorf("got %q", got)
+	}
+	if got := many("b", "c"); got != "c" {
+		t.Errorf("got %q", got)
+	}
+	if got := many(); got != "" {
+		t.Errorf("got %q", got)
+	}
+	for _, bad := range []string{"select posthaste_inbox.remember('', 'x')", "select posthaste_inbox.remember('c', '')", "select posthaste_inbox.remember('c', null)",
+		"begin isolation level repeatable read; select posthaste_inbox.remember('c', 'x')"} {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), bad); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+		_ = conn.Conn().Close(t.Context())
+		conn.Release()
+	}
+}
+
+// TestNP4: the inbox forgets after its window and not before, its space stays the same
+// over several windows, and while its store is down nothing is handled.
+func TestNP4_ForgetsOnPostgres(t *testing.T) {
+	t.Parallel()
+	pool, _ := database(t)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("select posthaste_inbox.set_window('1 hour')")
+	// later lets time pass for the inbox.
+	later := func(by string) {
+		t.Helper()
+		exec("update posthaste_inbox.settings set rotated_at = rotated_at - '" + by + "'::interval")
+	}
+	size := func() int {
+		return one[int](t, pool, "select sum(pg_total_relation_size(format('posthaste_inbox.seen_%s', n)::regclass))::int from generate_series(0, 2) n")
+	}
+	seen := func() int { return one[int](t, pool, "select count(*) from posthaste_inbox.seen") }
+	var most, settled int
+	for window := range 9 {
+		exec(fmt.Sprintf("select count(*) from (select posthaste_inbox.remember_many('c', (select array_agg(n::text || '-%d') from generate_series(1, 5000) n))) x", window))
+		if one[bool](t, pool, "select posthaste_inbox.rotate()") {
+			t.Fatal("it rotated before half a window was over")
+		}
+		later("30 minutes")
+		if !one[bool](t, pool, "select posthaste_inbox.rotate()") {
+			t.Fatal("it did not rotate after half a window")
+		}
+		if window == 3 {
+			settled = size()
+		}
+		most = max(most, size())
+		// Of the last window everything is there.
+		for back := range min(2, window+1) {
+			if one[bool](t, pool, "select posthaste_inbox.remember('c', $1)", fmt.Sprintf("17-%d", window-back)) {
+				t.Fatalf("an id was forgotten within the window")
+			}
+		}
+	}
+	if n := seen(); n != 10_000 {
+		t.Errorf("it remembers %d ids, want those of two thirds", n)
+	}
+	if most > settled*11/10 {
+		t.Errorf("it grew from %d to %d bytes over three windows", settled, most)
+	}
+	if !one[bool](t, pool, "select posthaste_inbox.remember('c', '17-0')") {
+		t.Error("an id of several windows ago is still known")
+	}
+
+	pool.Close()
+	handled := false
+	err := Handler(pool.Begin, "c", func(context.Context, pgx.Tx, posthaste.RawDelivery) error { handled = true; return nil })(t.Context(), delivery(1))
+	if err == nil || handled || !strings.Contains(err.Error(), "inbox") {
+		t.Errorf("with the store away: handled %v, %v", handled, err)
+	}
+}
+
+// While thirds are turned over as fast as can be nothing is handled twice, and without
+// the lock of rotation something is.
+func TestOnceWhileRotating(t *testing.T) {
+	for name, broken := range map[string]string{
+		"shipped": "", "without the lock": "perform pg_advisory_xact_lock_shared(5784909358553004082);", "without the other thirds": "s.third = any",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool, _ := database(t)
+			if broken != "" {
+				changed := strings.Replace(Schema(), broken, map[string]string{"s.third = any": "false and s.third = any"}[broken], 1)
+				if changed == Schema() {
+					t.Fatal("the schema has no such line")
+				}
+				if _, err := pool.Exec(t.Context(), changed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// A window so long that nothing may be forgotten, and a clock that runs:
+			// rotation does not truncate what is younger than the window, so it is told
+			// to turn over two times at most.
+			twice := func() int {
+				return one[int](t, pool, "select count(*) - count(distinct id) from effects")
+			}
+			h := Handler(pool.Begin, "c", effect)
+			deadline := time.Now().Add(30 * time.Second)
+			for round := 0; round < size(40, 1000) && (broken == "" || twice() == 0) && time.Now().Before(deadline); round++ {
+				if _, err := pool.Exec(t.Context(), "truncate effects, posthaste_inbox.seen"); err != nil {
+					t.Fatal(err)
+				}
+				var next atomic.Int64
+				var wg sync.WaitGroup
+				for range 4 {
+					wg.Go(func() {
+						for n := next.Add(1); n <= 80; n = next.Add(1) {
+							if err := h(t.Context(), delivery(int(n/4))); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				wg.Go(func() {
+					for range 2 {
+						if _, err := pool.Exec(t.Context(), "update posthaste_inbox.settings set rotated_at = '-infinity'"); err != nil {
+							t.Error(err)
+						}
+						if _, err := pool.Exec(t.Context(), "select posthaste_inbox.rotate()"); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				wg.Wait()
+				if broken == "" && twice() > 0 {
+					t.Fatalf("%d handled twice in round %d", twice(), round)
+				}
+			}
+			if broken != "" && twice() == 0 {
+				t.Error("nothing was handled twice without the protection")
+			}
+		})
+	}
+}
