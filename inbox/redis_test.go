@@ -1,0 +1,247 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+)
+
+// server is the Redis of the tests that do not hurt it.
+var server *devbroker.Redis
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "posthaste-inbox-")
+	if err == nil {
+		server, err = devbroker.StartRedis(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	server.Stop()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func client(t *testing.T, address string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func onRedis(t *testing.T, c *redis.Client, config RedisConfig) *Redis {
+	t.Helper()
+	if config.Consumer == "" {
+		config.Consumer = t.Name()
+	}
+	r, err := NewRedis(c, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// counts counts effects by id.
+type counts struct {
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (c *counts) handle(_ context.Context, d posthaste.RawDelivery) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil {
+		c.seen = map[string]int{}
+	}
+	c.seen[ID(d)]++
+	return nil
+}
+
+func (c *counts) effects() (all, distinct int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.seen {
+		all += n
+	}
+	return all, len(c.seen)
+}
+
+func TestNP2_OnceOnRedis(t *testing.T) {
+	t.Parallel()
+	var c counts
+	r := onRedis(t, client(t, server.Address()), RedisConfig{})
+	testOnce(t, store{r.Middleware(c.handle), c.effects})
+}
+
+// Two never run at the same time, and one that takes longer than its reservation keeps it.
+func TestReservation(t *testing.T) {
+	t.Parallel()
+	c := client(t, server.Address())
+	r := onRedis(t, c, RedisConfig{Reservation: 200 * time.Millisecond})
+	started, end := make(chan struct{}), make(chan error)
+	first := make(chan error)
+	go func() {
+		_, err := r.Do(t.Context(), "a", func(context.Context) error { close(started); return <-end })
+		first <- err
+	}()
+	<-started
+	for range 20 {
+		ran, err := r.Do(t.Context(), "a", func(context.Context) error { t.Error("both run"); return nil })
+		if after, ok := posthaste.RetryDelay(err); ran || !errors.Is(err, ErrReserved) || !ok || after > 200*time.Millisecond {
+			t.Fatalf("%v, %v", ran, err)
+		}
+		time.Sleep(20 * time.Millisecond) // together longer than the reservation
+	}
+	end <- errors.New("no")
+	if err := <-first; err == nil || err.Error() != "no" {
+		t.Error(err)
+	}
+	// What failed is free at once, and what panicked too.
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = r.Do(t.Context(), "a", func(context.Context) error { panic("worse") })
+	}()
+	for i, want := range []bool{true, false} {
+		if ran, err := r.Do(t.Context(), "a", func(context.Context) error { return nil }); ran != want || err != nil {
+			t.Errorf("call %d: %v, %v", i, ran, err)
+		}
+	}
+	// A reservation that somebody took away ends the context.
+	_, err := r.Do(t.Context(), "b", func(ctx context.Context) error {
+		c.Set(ctx, r.config.Prefix+r.config.Consumer+":b", "somebody else", time.Minute)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, errLost) {
+		t.Errorf("got %v", err)
+	}
+	if got := c.Get(t.Context(), r.config.Prefix+r.config.Consumer+":b").Val(); got != "somebody else" {
+		t.Errorf("the other's reservation is %q", got)
+	}
+}
+
+// A consumer that dies leaves its reservation to expire; then the message runs again.
+func TestConsumerDies(t *testing.T) {
+	t.Parallel()
+	c := client(t, server.Address())
+	r := onRedis(t, c, RedisConfig{Reservation: 300 * time.Millisecond})
+	if err := reserve.Run(t.Context(), c, []string{r.config.Prefix + r.config.Consumer + ":a"}, "the dead", 300).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var effects counts
+	again(t, r.Middleware(effects.handle), posthaste.RawDelivery{Headers: map[string]string{HeaderMessageID: "a"}})
+	if all, _ := effects.effects(); all != 1 {
+		t.Errorf("%d effects", all)
+	}
+}
+
+// TestNP4 on Redis: forgotten after the window, flat memory, and nothing handled while
+// Redis is away.
+func TestNP4_ForgetsOnRedis(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	c := client(t, own.Address())
+	window := 2 * time.Second
+	r := onRedis(t, c, RedisConfig{Window: window, Reservation: time.Second})
+	memory := func() (used int64) {
+		info := c.Info(t.Context(), "memory").Val()
+		_, rest, _ := strings.Cut(info, "used_memory:")
+		_, _ = fmt.Sscan(rest, &used)
+		return used
+	}
+	var levels []int64
+	for w := range 4 {
+		began := time.Now()
+		for n := 0; time.Since(began) < window; n++ {
+			if n >= 2000 { // as many in each window
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			if ran, err := r.Do(t.Context(), fmt.Sprintf("%d-%d", w, n), func(context.Context) error { return nil }); !ran || err != nil {
+				t.Fatal(ran, err)
+			}
+		}
+		levels = append(levels, memory())
+	}
+	if levels[0] == 0 || levels[3] > levels[1]*3/2 {
+		t.Errorf("memory after each window: %d", levels)
+	}
+	if ran, err := r.Do(t.Context(), "0-0", func(context.Context) error { return nil }); !ran || err != nil {
+		t.Errorf("after its window an id is still known: %v, %v", ran, err)
+	}
+	own.Kill()
+	if ran, err := r.Do(t.Context(), "new", func(context.Context) error { t.Error("handled"); return nil }); ran || err == nil {
+		t.Errorf("with Redis away: %v, %v", ran, err)
+	}
+}
+
+// An answer that is lost leaves nothing handled twice at the same time, and nothing
+// unhandled.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	proxy, err := faultproxy.New(server.Address(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	r := onRedis(t, client(t, proxy.Address()), RedisConfig{Reservation: 500 * time.Millisecond})
+	var running, effects atomic.Int64
+	for n := range 10 {
+		id := fmt.Sprint(n)
+		for done := false; !done; {
+			if n%2 == 0 {
+				proxy.CutAfter()
+			}
+			ran, err := r.Do(t.Context(), id, func(context.Context) error {
+				if running.Add(1) > 1 {
+					t.Error("two run at the same time")
+				}
+				defer running.Add(-1)
+				if n%2 == 1 {
+					proxy.CutAfter() // the confirm's reply
+				}
+				effects.Add(1)
+				return nil
+			})
+			done = err == nil
+			if ran && err != nil && !strings.Contains(err.Error(), "comes again") {
+				t.Error(err)
+			}
+		}
+	}
+	if got := effects.Load(); got < 10 {
+		t.Errorf("%d effects of 10", got)
+	}
+}
+
+func TestRedisConfig(t *testing.T) {
+	for field, c := range map[string]RedisConfig{"consumer": {}, "reservation": {Consumer: "c", Reservation: time.Hour, Window: time.Minute}} {
+		_, err := NewRedis(nil, c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	r := onRedis(t, client(t, server.Address()), RedisConfig{})
+	if _, err := r.Do(t.Context(), "", func(context.Context) error { return nil }); !posthaste.IsPermanent(err) {
+		t.Errorf("no id: %v", err)
+	}
+}
