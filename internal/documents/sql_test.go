@@ -50,7 +50,7 @@ func psql(t *testing.T, url, statements string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--file=-", url)
-	cmd.Stdin = strings.NewReader(statements)
+	cmd.Dir, cmd.Stdin = "../..", strings.NewReader(statements) // files are named from the root
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("psql: %v\n%s", err, out)
