@@ -43,14 +43,14 @@ type message struct {
 	*send
 	part    int
 	calls   []*call
-	effects int
+	effects int // rows that its handlers left behind, or mails that arrived
 }
 
 func (m *message) String() string { return fmt.Sprintf("%s.%d", m.token, m.part) }
 
 // handled reports whether somebody is done with it.
 func (m *message) handled() bool {
-	if m.queue == Effects {
+	if m.queue == Effects || m.queue == Mails {
 		return m.effects > 0
 	}
 	return slices.ContainsFunc(m.calls, func(c *call) bool { return c.ended == history.Handled })

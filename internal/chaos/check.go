@@ -26,6 +26,7 @@ const (
 	Order       Rule = "order"        // of a key, started before its turn
 	Together    Rule = "together"     // of a key, run at the same time
 	NotOnce     Rule = "not once"     // an exactly-once effect happened never or more than once
+	NotMailed   Rule = "not mailed"   // a mail arrived less often than calls say, or oftener than there were any
 	MoreThan    Rule = "more than"    // at most once, and run more than once
 	Behind      Rule = "left behind"  // something is left in the ledger
 	LateRescue  Rule = "late rescue"  // a dead worker's message ran again too late
@@ -133,6 +134,17 @@ func (c *checker) message(m *message) {
 	}
 	if m.queue == Effects && m.effects > 1 {
 		c.broken(NotOnce, "%s happened %d times", m, m.effects)
+	}
+	if m.queue == Mails {
+		claimed := 0
+		for _, call := range m.calls {
+			if call.ended == history.Handled {
+				claimed++
+			}
+		}
+		if m.effects < claimed || m.effects > len(m.calls) {
+			c.broken(NotMailed, "%s was mailed %d times, in %d calls of which %d said that they did", m, m.effects, len(m.calls), claimed)
+		}
 	}
 	for _, call := range m.calls {
 		if m.answer == history.Sent && call.id != m.ids[m.part] || call.id != m.calls[0].id {

@@ -259,6 +259,33 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(50, "e", Effects, 1, RolledBack)
 			effect(s, 130_000, "e")
 		}},
+		"a mail": {plant: func(s *script) {
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 1, "w1", "m", 0, 1, history.Handled)
+			effect(s, 130_000, "m")
+		}},
+		"a mail, and its worker killed before it was settled": {plant: func(s *script) {
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 1, "w1", "m", 0, 1, "")
+			s.strikes(70, 70, KillWorker, "w1")
+			s.runs(10_080, 1, "w2", "m", 0, 2, history.Handled)
+			effect(s, 130_000, "m")
+			effect(s, 130_000, "m")
+		}},
+		"a mail that nobody got": {want: Lost, plant: func(s *script) {
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 1, "w1", "m", 0, 1, "")
+		}},
+		"a mail that somebody claims to have delivered": {want: NotMailed, plant: func(s *script) {
+			s.sends(50, "m", Mails, 1, Unsure)
+			s.runs(60, 1, "w1", "m", 0, 1, history.Handled)
+		}},
+		"a mail twice in one call": {want: NotMailed, plant: func(s *script) {
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 1, "w1", "m", 0, 1, history.Handled)
+			effect(s, 130_000, "m")
+			effect(s, 130_000, "m")
+		}},
 		"at most once, twice": {want: MoreThan, plant: func(s *script) {
 			s.sends(50, "a", Once, 1, history.Sent)
 			s.runs(60, 1, "w1", "a", 0, 1, "")

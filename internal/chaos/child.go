@@ -29,6 +29,7 @@ type task struct {
 	Dir    string // of the histories
 	URL    string // of the database, through the proxy
 	Server string // of the HTTP API
+	Mail   string // the address of the mail server
 	Queues []string
 	Seed   uint64
 	Lease  time.Duration

@@ -13,7 +13,7 @@ const (
 
 	// Of receivers.
 	Damaged history.Kind = "damaged" // a payload is not what was sent
-	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind, read at the end
+	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind, or a mail that arrived; read at the end
 
 	// Of the rig.
 	Born    history.Kind = "born"    // process Whom starts: Note is its role, Took its lease, Count what it may hold
@@ -90,6 +90,7 @@ const (
 	Ordered = "ordered"
 	Effects = "effects"
 	Once    = "once" // at most once
+	Mails   = "emails"
 )
 
 // The roles of processes.

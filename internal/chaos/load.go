@@ -91,6 +91,9 @@ func (p *planner) next(most int) plan {
 	}
 	for i := range n {
 		payload, err := json.Marshal(newContent(d.token, i))
+		if err == nil && d.queue == Mails {
+			payload, err = json.Marshal(asMail(d.token, payload))
+		}
 		if err != nil {
 			panic(err) // strings and numbers
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/sink/smtp"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -120,9 +121,17 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 		return err
 	}
 	for _, queue := range slices.Compact(slices.Clone(t.Queues)) {
-		if queue == Effects {
+		switch queue {
+		case Effects:
 			worker.HandleRaw(w, queue, effects, worker.Transactional())
-		} else {
+		case Mails:
+			sink, err := smtp.New(smtp.Config{URL: "smtp://" + t.Mail + "?tls=none", Connections: concurrency})
+			if err != nil {
+				return err
+			}
+			defer sink.Close()
+			worker.HandleSink(w, queue, mailer{sink, r}, worker.BatchSize(1))
+		default:
 			worker.HandleRaw(w, queue, plain)
 		}
 	}

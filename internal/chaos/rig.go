@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/catcher"
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/postgres"
@@ -75,7 +76,7 @@ func (c Config) withDefaults() Config {
 		c.Rate = 250
 	}
 	if len(c.Queues) == 0 {
-		c.Queues = []string{Plain, Ordered, Effects, Once}
+		c.Queues = []string{Plain, Ordered, Effects, Once, Mails}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -99,6 +100,7 @@ type rig struct {
 	proxy  *proxy
 	engine *postgres.Engine // straight to the server
 	api    string           // the HTTP server's address
+	mail   *catcher.Catcher // what mails are delivered to
 
 	mu      sync.Mutex
 	places  []*running   // the processes that shall be there, by their place
@@ -180,6 +182,9 @@ func (r *rig) prepare(ctx context.Context) (err error) {
 	}
 	options := map[string]posthaste.QueueOptions{Plain: {Lanes: 2}, Ordered: {Ordered: true, Lanes: 4}, Once: {Mode: posthaste.AtMostOnce}}
 	for _, queue := range r.Queues {
+		if queue == Mails {
+			continue // migrations made it
+		}
 		o := options[queue]
 		if o.Mode != posthaste.AtMostOnce {
 			o.MaxAttempts, o.BackoffBase, o.BackoffMax = 1000, 100*time.Millisecond, time.Second
@@ -194,6 +199,9 @@ func (r *rig) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if r.proxy, err = newProxy(fmt.Sprintf("127.0.0.1:%d", r.server.Port())); err != nil {
+		return err
+	}
+	if r.mail, err = mailServer(); err != nil {
 		return err
 	}
 	// A free port for the API, which is kept over its deaths.
@@ -288,7 +296,7 @@ func (r *rig) spawn(place int) error {
 			rate *= 2
 		}
 		var input []byte
-		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, URL: u, Server: "http://" + r.api,
+		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, URL: u, Server: "http://" + r.api, Mail: r.mail.Addr(),
 			Queues: r.mix(), Seed: r.Seed, Lease: r.Lease, Rate: rate})
 		if err != nil {
 			return err
@@ -331,7 +339,7 @@ func (r *rig) spawn(place int) error {
 // mix is the queues, as often as senders choose them: half of it is plain.
 func (r *rig) mix() (mix []string) {
 	for _, queue := range r.Queues {
-		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2}[queue])...)
+		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 2}[queue])...)
 	}
 	return mix
 }
@@ -376,10 +384,13 @@ func (r *rig) end() error {
 		r.proxy.close()
 	}
 	var err error
+	if r.mail != nil {
+		err = r.mail.Close()
+	}
 	if r.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		err = r.server.Stop(ctx)
+		err = errors.Join(err, r.server.Stop(ctx))
 	}
 	return errors.Join(err, r.dropSmall())
 }
@@ -452,16 +463,20 @@ func (r *rig) play(ctx context.Context) {
 
 // drain waits until no queue has anything left.
 func (r *rig) drain(ctx context.Context) bool {
+	var rest int64
+	var where string
 	for {
 		begun := time.Now()
 		_, err := r.engine.Maintain(ctx) // counts, too
 		if err == nil {
 			var infos []posthaste.QueueInfo
 			infos, err = r.engine.Queues(ctx, r.Queues...)
-			rest := int64(0)
+			rest, where = 0, ""
 			for _, q := range infos {
 				s := q.Subscriptions[0]
-				rest += s.Depth + s.InFlight
+				if rest += s.Depth + s.InFlight; s.Depth+s.InFlight > 0 {
+					where += fmt.Sprintf("%s: %d waiting, %d in flight; ", q.Name, s.Depth, s.InFlight)
+				}
 				if s.CountedAt.Before(begun) {
 					rest++
 				}
@@ -472,7 +487,7 @@ func (r *rig) drain(ctx context.Context) bool {
 		}
 		select {
 		case <-ctx.Done():
-			r.Log.Error("not drained", "error", err)
+			r.Log.Error("not drained", "left", where, "error", err)
 			return false
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -510,6 +525,7 @@ func (r *rig) watchStalls() (stop func()) {
 func (r *rig) look(ctx context.Context) error {
 	// Workers leave in order first: what they hold until then is nobody's.
 	r.stop(slices.Collect(allPlaces)...)
+	mailed(r.mail, r.record)
 	return r.connected(ctx, func(conn *pgx.Conn) error {
 		for what, query := range map[string]string{
 			"open claims":                          "select count(*) from posthaste.claims c where posthaste.claim_open(c)",
