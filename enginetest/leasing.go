@@ -19,6 +19,7 @@ var leasing = []test{
 	{name: "DU5_LateSettleIsRefused", run: lateSettle},
 	{name: "LP7_PoisonDiesAlone", run: poison},
 	{name: "ReceivedLeaseEnds", run: leaseEnds},
+	{name: "ReceiveTellsWhenDue", run: receiveTellsWhenDue},
 	{name: "Extend", run: extend},
 	{name: "DU3_RescuersThatRace", run: rescuersThatRace},
 }
@@ -242,6 +243,24 @@ func leaseEnds(s *suite) {
 		s.Error("settled after its lease had ended and it was handed out anew")
 	}
 	s.settle(done, again...)
+}
+
+func receiveTellsWhenDue(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	receive := func() posthaste.ReceiveReply {
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Minute})
+		s.must(err)
+		return reply
+	}
+	if reply := receive(); len(reply.Deliveries) != 0 || reply.NextDue >= 0 || reply.AtLimit {
+		s.Errorf("an empty queue was answered by %+v", reply)
+	}
+	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour})
+	s.must(err)
+	s.until("it tells when the message falls due", func() bool {
+		reply := receive()
+		return len(reply.Deliveries) == 0 && reply.NextDue > 50*time.Minute && reply.NextDue <= time.Hour
+	})
 }
 
 func extend(s *suite) {
