@@ -9,6 +9,7 @@ import (
 )
 
 func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	r, err := StartRabbitMQ(t.Context(), t.TempDir())
 	if err != nil {
@@ -31,6 +32,7 @@ func TestRabbitMQ(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	r, err := StartRedis(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +53,7 @@ func TestRedis(t *testing.T) {
 }
 
 func TestNATS(t *testing.T) {
+	t.Parallel()
 	n, err := StartNATS(t.Context(), t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -67,4 +70,21 @@ func TestNATS(t *testing.T) {
 	if n.Address() != address || !answers(t.Context(), address, "", "INFO") {
 		t.Errorf("it is at %s, and was at %s", n.Address(), address)
 	}
+}
+
+func TestKafka(t *testing.T) {
+	t.Parallel()
+	k, err := StartKafka(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Stop()
+	k.Kill()
+	if answers(t.Context(), k.Address(), "", "") {
+		t.Error("it serves after its end")
+	}
+	if err := k.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.Shutdown()
 }

@@ -1,0 +1,124 @@
+//go:build unix
+
+package devbroker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// kafkaVersion is which jars scripts/needs fetches.
+const kafkaVersion = "4.0.0"
+
+// Kafka is a cluster of one broker, its own controller, on the loopback address. Its
+// methods are not for concurrent use.
+type Kafka struct {
+	java, jars string
+	dir        string
+	port       int
+	login      int // the port of the other listener
+	process    *process
+}
+
+// Who may log in at [Kafka.LoginAddress], by SASL PLAIN. Others are added as
+// SCRAM-SHA-512 users.
+const (
+	KafkaUser     = "relay"
+	KafkaPassword = "secret"
+)
+
+// StartKafka starts a broker whose data lies below dir, and waits until it takes
+// connections, which takes 5 to 30 s. It makes no topics by itself. further are
+// lines for server.properties. It fails with [ErrNotInstalled] where there is none.
+func StartKafka(ctx context.Context, dir string, further ...string) (*Kafka, error) {
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("Kafka %w, for there is no Java (Debian: apt-get install default-jre-headless)", ErrNotInstalled)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	k := &Kafka{java: java, jars: filepath.Join(cache, "posthaste", "kafka-"+kafkaVersion), dir: dir}
+	if found, _ := filepath.Glob(filepath.Join(k.jars, "kafka_*.jar")); len(found) == 0 {
+		return nil, fmt.Errorf("Kafka %s %w (make needs fetches it to %s)", kafkaVersion, ErrNotInstalled, k.jars)
+	}
+	var controller int
+	for _, port := range []*int{&k.port, &k.login, &controller} {
+		if *port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	id := make([]byte, 16)
+	rand.Read(id)
+	settings := append([]string{
+		"process.roles=broker,controller",
+		"node.id=1",
+		fmt.Sprintf("controller.quorum.voters=1@127.0.0.1:%d", controller),
+		fmt.Sprintf("listeners=PLAINTEXT://%s,LOGIN://%s,CONTROLLER://127.0.0.1:%d", k.Address(), k.LoginAddress(), controller),
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
+		"listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_" + KafkaUser + "=\"" + KafkaPassword + "\";",
+		"listener.name.login.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;",
+		"controller.listener.names=CONTROLLER",
+		"log.dirs=" + filepath.Join(dir, "data"),
+		"auto.create.topics.enable=false",
+		"offsets.topic.replication.factor=1",
+		"offsets.topic.num.partitions=1",
+		"num.network.threads=2",
+		"num.io.threads=2",
+		"background.threads=1",
+		"log.cleaner.enable=false",
+	}, further...)
+	// This is all that a data directory needs to be one of Kafka's.
+	meta := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=1\n", base64.RawURLEncoding.EncodeToString(id))
+	if err := errors.Join(os.WriteFile(k.properties(), []byte(strings.Join(settings, "\n")+"\n"), 0o600), os.MkdirAll(filepath.Join(dir, "data"), 0o700),
+		os.WriteFile(filepath.Join(dir, "data", "meta.properties"), []byte(meta), 0o600)); err != nil {
+		return nil, err
+	}
+	return k, k.Start(ctx)
+}
+
+func (k *Kafka) properties() string { return filepath.Join(k.dir, "server.properties") }
+
+// Start starts it again after Kill or Shutdown, with the data that it had.
+func (k *Kafka) Start(ctx context.Context) (err error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), k.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-cp", filepath.Join(k.jars, "*"), "kafka.Kafka", k.properties())
+	cmd.Dir = k.dir
+	// A request for the versions of its interface; the answer begins with its length.
+	const question = "\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
+	k.process, err = start(ctx, "Kafka", cmd, func() bool { return answers(ctx, k.Address(), question, "\x00\x00") })
+	return err
+}
+
+// URL is where it is reached.
+func (k *Kafka) URL() string { return "kafka://" + k.Address() }
+
+// Address is its host and port.
+func (k *Kafka) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(k.port)) }
+
+// LoginAddress is host and port of a listener where users log in.
+func (k *Kafka) LoginAddress() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(k.login)) }
+
+// PID is its process, for measuring what it costs.
+func (k *Kafka) PID() int { return k.process.cmd.Process.Pid }
+
+// Kill ends it with SIGKILL, as a crash of the machine would.
+func (k *Kafka) Kill() { k.process.end(syscall.SIGKILL) }
+
+// Shutdown stops it in order, with its data kept.
+func (k *Kafka) Shutdown() { k.process.end(syscall.SIGTERM) }
+
+// Stop ends it for good.
+func (k *Kafka) Stop() { k.Kill() }
