@@ -125,10 +125,13 @@ func (f *fetcher) want() int {
 		}
 	}
 	buffered := f.sub.buffered()
-	startable := int64(f.rt.pool.room(f.sub)) * f.sub.batch
+	goroutines, crowdedOut := f.rt.pool.room(f.sub)
+	startable := int64(goroutines) * f.sub.batch
 	ahead := f.ahead()
-	if f.limited && startable == 0 && buffered == 0 && f.rt.pool.crowdedOut(f.sub) {
-		ahead = 1 // or it would get no turn among the others
+	if ahead == 0 && buffered == 0 && crowdedOut {
+		// Under limits, and where so little comes that nothing is prefetched: or it
+		// would get no turn among the others, and wait for ever once they have ended.
+		ahead = 1
 	}
 	if buffered > 0 && buffered > ahead/2 {
 		return 0

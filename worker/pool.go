@@ -93,19 +93,13 @@ func (p *pool) all(into []*slot) []*slot {
 	return append(into[:0], p.slots...)
 }
 
-// room says how many more goroutines sub could get now.
-func (p *pool) room(sub *subscription) int {
+// room says how many more goroutines sub could get now, and whether it is crowded
+// out: others have all of them and it has none, so that nothing tells when there is
+// room for it.
+func (p *pool) room(sub *subscription) (goroutines int, crowdedOut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(0, min(sub.concurrency-sub.active, p.limit-p.active))
-}
-
-// crowdedOut reports whether other subscriptions have all goroutines and sub has
-// none, so that nothing tells when there is room for it.
-func (p *pool) crowdedOut(sub *subscription) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return sub.active == 0 && p.active >= p.limit
+	return max(0, min(sub.concurrency-sub.active, p.limit-p.active)), sub.active == 0 && p.active >= p.limit
 }
 
 // work handles messages until none is left.

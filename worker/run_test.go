@@ -160,3 +160,29 @@ func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 		t.Errorf("with the largest payloads it asks for %d, want 1", want)
 	}
 }
+
+// A queue of which so little comes that nothing is prefetched asks for a message
+// although others have the whole pool: nobody would tell it when they have ended.
+func TestQuietQueueIsNotCrowdedOut(t *testing.T) {
+	w := New(nil, Config{Concurrency: 2})
+	HandleRaw(w, "busy", func(context.Context, posthaste.RawDelivery) error { return nil })
+	HandleRaw(w, "quiet", func(context.Context, posthaste.RawDelivery) error { return nil })
+	rt := newRuntime(w)
+	for _, sub := range w.subs {
+		sub.concurrency, sub.batch = w.config.Concurrency, 1
+		sub.ready()
+	}
+	f := newFetcher(rt, w.subs[1])
+	f.limited, f.rate, f.target, f.at = false, 1, 0, now() // one message a second
+	if n := f.want(); n != 2 {
+		t.Errorf("with an idle pool it wants %d", n)
+	}
+	rt.pool.active, w.subs[0].active = 2, 2
+	if n := f.want(); n != 1 {
+		t.Errorf("while others have the whole pool it wants %d", n)
+	}
+	rt.pool.active, w.subs[0].active, w.subs[1].active = 2, 1, 1
+	if n := f.want(); n != 0 {
+		t.Errorf("with a handler at work, which tells of its end, it wants %d", n)
+	}
+}
