@@ -15,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/inbox"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/postgres"
@@ -308,7 +310,8 @@ func TestOR5_RelayKilled(t *testing.T) {
 	}
 	relay()
 	s.settled(queue)
-	came := counted(m.read())
+	all := m.read()
+	came := counted(all)
 	twice := 0
 	for _, id := range ids {
 		switch c := came[id.String()]; {
@@ -324,6 +327,36 @@ func TestOR5_RelayKilled(t *testing.T) {
 		t.Errorf("%d came twice, at most %d were in flight; %d ids of %d", twice, most, len(came), n)
 	}
 	t.Logf("%d kills, %d of %d came twice", struck, twice, n)
+
+	// Behind an inbox each has its effect once.
+	pool := s.pool()
+	_, err := pool.Exec(s.ctx, inbox.Schema())
+	s.must(err)
+	_, err = pool.Exec(s.ctx, "create table effects (id text not null)")
+	s.must(err)
+	handle := inbox.Handler(pool.Begin, "test", func(ctx context.Context, tx pgx.Tx, d posthaste.RawDelivery) error {
+		_, err := tx.Exec(ctx, "insert into effects values ($1)", inbox.ID(d))
+		return err
+	})
+	next := make(chan string)
+	var consumers sync.WaitGroup
+	for range 4 {
+		consumers.Go(func() {
+			for id := range next {
+				if err := handle(s.ctx, posthaste.RawDelivery{Headers: map[string]string{inbox.HeaderMessageID: id}}); err != nil {
+					s.Error(err)
+				}
+			}
+		})
+	}
+	for _, d := range all {
+		next <- d.MessageId
+	}
+	close(next)
+	consumers.Wait()
+	if effects, distinct := one[int](s, pool, "select count(*) from effects"), one[int](s, pool, "select count(distinct id) from effects"); effects != n || distinct != n {
+		t.Errorf("%d effects of %d messages, want %d", effects, distinct, n)
+	}
 }
 
 // The order of each key holds at the broker, with several relays and through the

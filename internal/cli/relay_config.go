@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -16,8 +14,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/relay"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 )
 
 // relayTarget is the part of a relay that is the same for all brokers.
@@ -37,59 +33,6 @@ const (
 	relayBatch       = 500
 	relayConcurrency = 4
 )
-
-// brokerSink is a sink for a broker.
-type brokerSink interface {
-	posthaste.Sink
-	// Check finds what is wrong with the configuration, by asking the broker.
-	Check(ctx context.Context) error
-	// Broker is its address, without secrets.
-	Broker() string
-}
-
-// brokerKind is a kind of broker: options is what can be said about it, which open
-// gets filled in.
-type brokerKind struct {
-	name    string
-	options func() any
-	open    func(url string, options any, log *slog.Logger) (brokerSink, error)
-	// easy is what `up` uses, so that nothing has to be set up.
-	easy map[string]string
-}
-
-// rabbitmqOptions are those of a relay to RabbitMQ.
-type rabbitmqOptions struct {
-	relay.Mapping `yaml:",inline"`
-	Exchange      string `yaml:"exchange"`
-	RoutingKey    string `yaml:"routing_key"`
-	Declare       string `yaml:"declare"`
-	Unroutable    bool   `yaml:"accept_unroutable"`
-	Unsafe        bool   `yaml:"unsafe"`
-	Connections   int    `yaml:"connections"`
-	Outstanding   int    `yaml:"outstanding"`
-}
-
-var rabbitmqKind = &brokerKind{
-	name:    "RabbitMQ",
-	options: func() any { return &rabbitmqOptions{} },
-	open: func(url string, options any, log *slog.Logger) (brokerSink, error) {
-		o := options.(*rabbitmqOptions)
-		return opened(rabbitmq.New(rabbitmq.Config{URL: url, Exchange: o.Exchange, RoutingKey: o.RoutingKey, Mapping: o.Mapping, Declare: o.Declare,
-			Unroutable: o.Unroutable, Unsafe: o.Unsafe, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
-	},
-	easy: map[string]string{"declare": "classic", "routing_key": relayQueue},
-}
-
-// opened keeps a nil sink from being one that is there.
-func opened[S brokerSink](sink S, err error) (brokerSink, error) {
-	if err != nil {
-		return nil, err
-	}
-	return sink, nil
-}
-
-// brokerKinds are those that are built in, by the scheme of their URLs.
-var brokerKinds = map[string]*brokerKind{"amqp": rabbitmqKind, "amqps": rabbitmqKind}
 
 // relayConfig is a relay that is understood, with the place where each of its
 // parts was said.

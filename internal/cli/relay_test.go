@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
@@ -100,15 +101,40 @@ func TestOR2_Relay(t *testing.T) {
 		if address == nil {
 			t.Fatal("no address of the metrics")
 		}
-		body, err := scrape(address[1])
+		eventually(t, "batches are measured", func() error {
+			body, err := scrape(address[1])
+			if err != nil {
+				return err
+			}
+			for _, want := range []string{`posthaste_batch_messages_total{queue="orders",subscription="default"} 200`, `posthaste_batch_duration_seconds_count{queue="orders",step="claim",subscription="default"}`} {
+				if !strings.Contains(body, want) {
+					return fmt.Errorf("the metrics have no %s", want)
+				}
+			}
+			return nil
+		})
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
+	t.Run("to Redis", func(t *testing.T) {
+		server, err := devbroker.StartRedis(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{`posthaste_batch_messages_total{queue="orders",subscription="default"} 200`, `posthaste_batch_duration_seconds_count{queue="orders",step="claim",subscription="default"}`} {
-			if !strings.Contains(body, want) {
-				t.Errorf("the metrics have no %s", want)
+		t.Cleanup(server.Stop)
+		send("orders")
+		p := start(t, dir, []string{"BROKER_HOST=127.0.0.1"}, "relay", "--database-url", database, "--queue", "orders",
+			"--broker", strings.Replace(server.URL(), "127.0.0.1", "${BROKER_HOST}", 1), "--set", "stream=events.{{.Kind}}", "--set", "cloudevents.source=/shop")
+		client := redis.NewClient(&redis.Options{Addr: server.Address()})
+		defer client.Close()
+		eventually(t, "all is in the stream", func() error {
+			if n := client.XLen(t.Context(), "events.placed").Val(); n != count {
+				return fmt.Errorf("there are %d messages", n)
 			}
-		}
+			return nil
+		})
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/nats"
+	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/sink/redisstream"
+)
+
+// brokerSink is a sink for a broker.
+type brokerSink interface {
+	posthaste.Sink
+	// Check finds what is wrong with the configuration, by asking the broker.
+	Check(ctx context.Context) error
+	// Broker is its address, without secrets.
+	Broker() string
+}
+
+// brokerKind is a kind of broker: options is what can be said about it, which open
+// gets filled in.
+type brokerKind struct {
+	name    string
+	options func() any
+	open    func(url string, options any, log *slog.Logger) (brokerSink, error)
+	// easy is what `up` uses, so that nothing has to be set up.
+	easy map[string]string
+}
+
+// rabbitmqOptions are those of a relay to RabbitMQ.
+type rabbitmqOptions struct {
+	relay.Mapping `yaml:",inline"`
+	Exchange      string `yaml:"exchange"`
+	RoutingKey    string `yaml:"routing_key"`
+	Declare       string `yaml:"declare"`
+	Unroutable    bool   `yaml:"accept_unroutable"`
+	Unsafe        bool   `yaml:"unsafe"`
+	Connections   int    `yaml:"connections"`
+	Outstanding   int    `yaml:"outstanding"`
+}
+
+var rabbitmqKind = &brokerKind{
+	name:    "RabbitMQ",
+	options: func() any { return &rabbitmqOptions{} },
+	open: func(url string, options any, log *slog.Logger) (brokerSink, error) {
+		o := options.(*rabbitmqOptions)
+		return opened(rabbitmq.New(rabbitmq.Config{URL: url, Exchange: o.Exchange, RoutingKey: o.RoutingKey, Mapping: o.Mapping, Declare: o.Declare,
+			Unroutable: o.Unroutable, Unsafe: o.Unsafe, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
+	},
+	easy: map[string]string{"declare": "classic", "routing_key": relayQueue},
+}
+
+// opened keeps a nil sink from being one that is there.
+func opened[S brokerSink](sink S, err error) (brokerSink, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sink, nil
+}
+
+// natsOptions are those of a relay to NATS JetStream.
+type natsOptions struct {
+	relay.Mapping `yaml:",inline"`
+	Subject       string `yaml:"subject"`
+	Stream        string `yaml:"stream"`
+	Credentials   string `yaml:"credentials"`
+	InboxPrefix   string `yaml:"inbox_prefix"`
+	Connections   int    `yaml:"connections"`
+	Outstanding   int    `yaml:"outstanding"`
+}
+
+var natsKind = &brokerKind{
+	name:    "NATS",
+	options: func() any { return &natsOptions{} },
+	open: func(url string, options any, log *slog.Logger) (brokerSink, error) {
+		o := options.(*natsOptions)
+		return opened(nats.New(nats.Config{URL: url, Subject: o.Subject, Stream: o.Stream, Credentials: o.Credentials, InboxPrefix: o.InboxPrefix,
+			Mapping: o.Mapping, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
+	},
+}
+
+// redisOptions are those of a relay to Redis Streams.
+type redisOptions struct {
+	relay.Mapping  `yaml:",inline"`
+	Stream         string        `yaml:"stream"`
+	Existing       bool          `yaml:"existing"`
+	MaxLen         int64         `yaml:"max_len"`
+	Replicas       int           `yaml:"replicas"`
+	ReplicaTimeout time.Duration `yaml:"replica_timeout"`
+	Connections    int           `yaml:"connections"`
+	Outstanding    int           `yaml:"outstanding"`
+}
+
+var redisKind = &brokerKind{
+	name:    "Redis Streams",
+	options: func() any { return &redisOptions{} },
+	open: func(url string, options any, log *slog.Logger) (brokerSink, error) {
+		o := options.(*redisOptions)
+		return opened(redisstream.New(redisstream.Config{URL: url, Stream: o.Stream, Existing: o.Existing, MaxLen: o.MaxLen, Replicas: o.Replicas, ReplicaTimeout: o.ReplicaTimeout,
+			Mapping: o.Mapping, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
+	},
+}
+
+// brokerKinds are those that are built in, by the scheme of their URLs.
+var brokerKinds = map[string]*brokerKind{
+	"amqp": rabbitmqKind, "amqps": rabbitmqKind,
+	"nats": natsKind, "tls": natsKind,
+	"redis": redisKind, "rediss": redisKind,
+}
