@@ -43,7 +43,7 @@ SIGTERM or Ctrl-C stops it in order, as posthaste worker.`,
 	flags.SortFlags = false
 	flags.StringVarP(&r.config, "config", "c", "", "a file of relays (YAML)")
 	flags.StringSliceVarP(&r.queues, "queue", "q", nil, "the queue to relay; may be repeated")
-	flags.StringVar(&r.broker, "broker", "", "the broker: amqp:// or amqps:// for RabbitMQ, nats:// or tls:// for NATS JetStream, redis:// or rediss:// for Redis Streams; also for relays of the file that name none")
+	flags.StringVar(&r.broker, "broker", "", "the broker: amqp:// or amqps:// for RabbitMQ, kafka:// or kafkas:// for Kafka, nats:// or tls:// for NATS JetStream, redis:// or rediss:// for Redis Streams; also for relays of the file that name none")
 	flags.StringArrayVar(&r.set, "set", nil, "a key of the file with its value, as exchange=orders or headers.region=eu; may be repeated")
 	db.flag(cmd)
 	db.pollingFlag(cmd)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/kafka"
 	"github.com/posthaste-mq/posthaste/sink/nats"
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/sink/redisstream"
@@ -105,9 +106,32 @@ var redisKind = &brokerKind{
 	},
 }
 
+// kafkaOptions are those of a relay to Kafka.
+type kafkaOptions struct {
+	relay.Mapping   `yaml:",inline"`
+	Topic           string `yaml:"topic"`
+	Key             string `yaml:"key"`
+	Mechanism       string `yaml:"mechanism"`
+	Create          bool   `yaml:"create"`
+	MaxMessageBytes int    `yaml:"max_message_bytes"`
+	Compression     string `yaml:"compression"`
+	Outstanding     int    `yaml:"outstanding"`
+}
+
+var kafkaKind = &brokerKind{
+	name:    "Kafka",
+	options: func() any { return &kafkaOptions{} },
+	open: func(url string, options any, log *slog.Logger) (brokerSink, error) {
+		o := options.(*kafkaOptions)
+		return opened(kafka.New(kafka.Config{URL: url, Topic: o.Topic, Key: o.Key, Mechanism: o.Mechanism, Create: o.Create, MaxMessageBytes: o.MaxMessageBytes,
+			Compression: o.Compression, Mapping: o.Mapping, Outstanding: o.Outstanding, Logger: log}))
+	},
+}
+
 // brokerKinds are those that are built in, by the scheme of their URLs.
 var brokerKinds = map[string]*brokerKind{
 	"amqp": rabbitmqKind, "amqps": rabbitmqKind,
+	"kafka": kafkaKind, "kafkas": kafkaKind,
 	"nats": natsKind, "tls": natsKind,
 	"redis": redisKind, "rediss": redisKind,
 }
