@@ -380,31 +380,48 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// A batch whose time is up leaves the connection to those who still wait.
+// A batch whose time is up leaves those alone who still wait, whether its records
+// are on their way or before theirs.
 func TestTimeIsUpForOne(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, 1)
-	s := o.sink(nil)
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
-		t.Fatal(r[0].Err)
-	}
-	reached, release := o.proxy.Hang()
-	defer release()
-	ctx, cancel := context.WithCancel(t.Context())
-	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }()
-	<-reached
-	go func() { second <- deliver(t, s, delivery(3))[0].Err }()
-	for s.together.producer.client.BufferedProduceRecords() < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	if err := <-first; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "min.insync.replicas") {
-		t.Error(err)
-	}
-	release()
-	if err := <-second; err != nil {
-		t.Errorf("another batch: %v", err)
+	for _, sent := range []bool{true, false} {
+		o := newOutside(t, 1)
+		s := o.sink(nil)
+		if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+		p := s.together.producer
+		ctx, cancel := context.WithCancel(t.Context())
+		first, second := make(chan error, 1), make(chan error, 1)
+		deliverFirst := func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }
+		release := func() { o.proxy.Refuse(false) }
+		words := "not acknowledged"
+		if sent {
+			var reached <-chan struct{}
+			reached, release = o.proxy.Hang()
+			go deliverFirst()
+			<-reached
+			words = "min.insync.replicas"
+		} else {
+			o.proxy.Refuse(true)
+			o.proxy.CutAll()
+			go deliverFirst()
+			for p.why() == nil {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		go func() { second <- deliver(t, s, delivery(3))[0].Err }()
+		for p.client.BufferedProduceRecords() < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		if err := <-first; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), words) {
+			t.Error(err)
+		}
+		release()
+		if err := <-second; err != nil || o.count(3) != 1 {
+			t.Errorf("another batch: %v, came %d times", err, o.count(3))
+		}
 	}
 }
 
