@@ -125,16 +125,24 @@ func delivery(n int) posthaste.RawDelivery {
 func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
 		o := newOutside(t, nil)
+		s := o.sink(nil)
 		return sinktest.Fixture{
-			Sink: o.sink(nil), Delivery: delivery, Delivered: o.count,
+			Sink: s, Delivery: delivery, Delivered: o.count,
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
 				d.Kind = strings.Repeat("x", 300)
 				return d
 			},
-			FailTemporarily:  func() { o.proxy.CutBefore() },
-			Hang:             o.proxy.Hang,
-			BreakConnections: o.proxy.CutAll,
+			FailTemporarily: func() { o.proxy.CutBefore() },
+			Hang:            o.proxy.Hang,
+			BreakConnections: func() {
+				o.proxy.CutAll()
+				for _, slot := range s.slots { // until it has noticed
+					for slot.link != nil && slot.link.lost() == nil {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			},
 		}
 	})
 }
