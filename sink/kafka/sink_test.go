@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,24 @@ func (o *outside) create(partitions int, settings ...string) {
 	}
 	if err != nil {
 		o.t.Fatal(err)
+	}
+	// The broker hears of it from the controller.
+	until(o.t, "the topic", func() bool {
+		known := kmsg.NewPtrMetadataRequest()
+		known.Topics = []kmsg.MetadataRequestTopic{{Topic: &o.name}}
+		answer, err := known.RequestWith(o.t.Context(), o.client)
+		return err == nil && answer.Topics[0].ErrorCode == 0 && len(answer.Topics[0].Partitions) == partitions &&
+			!slices.ContainsFunc(answer.Topics[0].Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.ErrorCode != 0 })
+	})
+}
+
+// until waits for what happens by itself.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
 	}
 }
 
@@ -481,6 +500,7 @@ func TestCheck(t *testing.T) {
 			c.URL, c.Mechanism, c.dial = "kafka://"+user+"@"+broker.LoginAddress(), mechanism, nil
 		}
 	}
+	until(t, "the user", func() bool { return o.sink(as("scrambled:s%20e:cret", "")).Check(t.Context()) == nil })
 	for _, test := range []struct {
 		name, field string
 		code        posthaste.Code
