@@ -120,8 +120,10 @@ func broken(t *testing.T, patches ...patch) string {
 }
 
 // Deliberately broken builds are found within a minute. Several faults are in one
-// build where they do not hide each other.
+// build where they do not hide each other. One build after the other, for a rig is
+// all that a small machine can take beside that of TestShortRun.
 func TestBrokenBuildsAreFound(t *testing.T) {
+	t.Parallel()
 	for name, build := range map[string]struct {
 		patches []patch
 		rules   []Rule
@@ -139,7 +141,6 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
 			c := short(t)
 			c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
 			c.Slack = 0 // what is lost need not be waited for
