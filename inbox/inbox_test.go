@@ -72,7 +72,9 @@ func onPostgres(t *testing.T) store {
 	}}
 }
 
-func delivery(n int) posthaste.RawDelivery { return posthaste.RawDelivery{MessageID: posthaste.MessageID(n)} }
+func delivery(n int) posthaste.RawDelivery {
+	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n)}
+}
 
 // again handles a delivery until it is done.
 func again(t *testing.T, h posthaste.Handler, d posthaste.RawDelivery) {

@@ -33,7 +33,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 	var alone []job
 	for len(jobs) > 0 {
 		n := min(len(jobs), s.target.Outstanding)
-		alone = append(alone, s.publish(ctx, s.together, jobs[:n], results)...)
+		alone = append(alone, s.publish(ctx, together, jobs[:n], results)...)
 		jobs = jobs[n:]
 	}
 	if len(alone) > 0 {
@@ -79,13 +79,13 @@ type answer struct {
 
 // publish produces jobs and answers them, but for those that it returns: they were
 // refused in company.
-func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []posthaste.SinkResult) (alone []job) {
+func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []posthaste.SinkResult) (alone []job) {
 	fail := func(err error) {
 		for i := range jobs {
 			results[jobs[i].place].Err = err
 		}
 	}
-	p, err := s.get(ctx, slot)
+	p, err := s.producers.Get(ctx, which)
 	if err != nil {
 		fail(err)
 		return nil
@@ -127,7 +127,7 @@ func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []po
 			continue
 		case <-ctx.Done():
 		}
-		p.retire()
+		p.Retire()
 		err := s.failed(ctx, "sent, and not acknowledged (are as many replicas in sync as min.insync.replicas asks for?)", nil)
 		if why := p.why(); why != nil {
 			err = s.failed(ctx, "not acknowledged", why)
@@ -163,7 +163,7 @@ func (s *Sink) eachAlone(ctx context.Context, jobs []job, results []posthaste.Si
 	for _, j := range jobs {
 		r := *j.record // the client has left its marks on the first
 		r.Context, r.Partition, r.Offset = nil, 0, 0
-		s.publish(ctx, s.alone, []job{{j.place, &r}}, results)
+		s.publish(ctx, alone, []job{{j.place, &r}}, results)
 	}
 }
 

@@ -5,25 +5,25 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+// The producers: alone is for what was refused in company, one by one.
+const (
+	together = iota
+	alone
 )
 
 // Sink produces messages to topics. It implements [posthaste.Sink].
 type Sink struct {
-	target   *target
-	together *slot
-	// alone is for what was refused in company, one by one.
-	alone     *slot
+	target    *target
+	producers *relay.Connections[*producer]
 	aloneTurn chan struct{}
-	down      atomic.Bool // whether the brokers were told to be away
-	done      chan struct{}
-	closing   sync.Once
 }
 
 var _ posthaste.Sink = (*Sink)(nil)
@@ -35,7 +35,7 @@ func New(c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{target: t, together: newSlot(), alone: newSlot(), aloneTurn: make(chan struct{}, 1), done: make(chan struct{})}, nil
+	return &Sink{target: t, producers: relay.NewConnections(2, "kafka", t.address, t.Logger, t.open), aloneTurn: make(chan struct{}, 1)}, nil
 }
 
 // Broker returns the brokers' addresses, "host:port", separated by commas.
@@ -44,17 +44,7 @@ func (s *Sink) Broker() string { return s.target.address }
 // Close ends the connections. What is being produced stays unknown, and deliveries
 // after it fail and can be retried. It may be called again.
 func (s *Sink) Close() error {
-	s.closing.Do(func() {
-		close(s.done)
-		for _, slot := range []*slot{s.together, s.alone} {
-			slot.turn <- struct{}{}
-			if slot.producer != nil {
-				slot.producer.retire()
-				slot.producer.client.Close()
-			}
-			<-slot.turn
-		}
-	})
+	s.producers.Close()
 	return nil
 }
 

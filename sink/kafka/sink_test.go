@@ -409,7 +409,7 @@ func TestTimeIsUpForOne(t *testing.T) {
 		if r := deliver(t, s, delivery(1)); r[0].Err != nil {
 			t.Fatal(r[0].Err)
 		}
-		p := s.together.producer
+		p := s.producers.Current()[together]
 		ctx, cancel := context.WithCancel(t.Context())
 		first, second := make(chan error, 1), make(chan error, 1)
 		deliverFirst := func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }
@@ -455,10 +455,9 @@ func TestBrokersAway(t *testing.T) {
 	if r := s.Deliver(short, []posthaste.RawDelivery{delivery(1)}); !errors.Is(r[0].Err, context.DeadlineExceeded) || !strings.Contains(r[0].Err.Error(), o.proxy.Address()) {
 		t.Errorf("got %v", r[0].Err)
 	}
-	s.down.Store(false)
 	done := make(chan error)
 	go func() { done <- deliver(t, s, delivery(2))[0].Err }()
-	for !s.down.Load() {
+	for !s.producers.Away() {
 		time.Sleep(time.Millisecond)
 	}
 	o.proxy.Refuse(false)
@@ -470,7 +469,7 @@ func TestBrokersAway(t *testing.T) {
 	o.proxy.Refuse(true)
 	o.proxy.CutAll()
 	go func() { done <- deliver(t, s, delivery(3))[0].Err }()
-	for s.together.producer.why() == nil {
+	for s.producers.Current()[together].why() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	o.proxy.Refuse(false)

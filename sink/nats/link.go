@@ -14,12 +14,15 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // link is a connection for as long as it lasts. It is used by several batches at
 // the same time, and is never repaired: a new one takes its place, so that what
 // was published on one is never acknowledged on another.
 type link struct {
+	relay.Users
 	conn *natsgo.Conn
 	js   jetstream.JetStream
 	// window bounds what is without an ack.
@@ -29,12 +32,10 @@ type link struct {
 	ended chan struct{} // closed at its end
 	once  sync.Once     // of that
 
-	mu      sync.Mutex
-	raw     net.Conn
-	cause   error // of its end
-	users   int   // batches that use it
-	retired bool  // it shall not be used again
-	flying  map[string]*flight
+	mu     sync.Mutex
+	raw    net.Conn
+	cause  error // of its end
+	flying map[string]*flight
 }
 
 // flight is what is in flight to a subject. A server that denies publishing says
@@ -172,39 +173,18 @@ func (l *link) end(err error) {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.cause, l.retired = err, true
+		l.cause = err
+		l.Retire()
 		close(l.ended)
 	})
 }
 
-// use says that a batch uses the link, unless it shall not be used again.
-func (l *link) use() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.retired {
-		return false
-	}
-	l.users++
-	return true
-}
-
-// release takes back use. The last one closes a link that is retired.
+// release takes back use. The last one closes a link that is retired: acks that still
+// come are for nobody.
 func (l *link) release() {
-	l.mu.Lock()
-	l.users--
-	last := l.retired && l.users == 0
-	l.mu.Unlock()
-	if last {
-		l.close()
+	if l.Leave() {
+		l.Close()
 	}
-}
-
-// retire lets those who use the link finish, and nobody use it again: acks that
-// still come are for nobody.
-func (l *link) retire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.retired = true
 }
 
 // lost is why the link has ended.
@@ -218,14 +198,14 @@ func (l *link) lost() error {
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.retired = true
+	l.Retire()
 	if l.raw != nil {
 		_ = l.raw.Close()
 	}
 }
 
-// close ends the link. What is in flight stays unknown.
-func (l *link) close() {
+// Close ends the link. What is in flight stays unknown.
+func (l *link) Close() {
 	stuck := time.AfterFunc(time.Second, l.cut)
 	defer stuck.Stop()
 	l.conn.Close()

@@ -45,7 +45,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 	}
 	for len(jobs) > 0 {
 		n := min(len(jobs), s.target.Outstanding)
-		s.publish(ctx, s.slots[s.next.Add(1)%uint64(len(s.slots))], jobs[:n], results)
+		s.publish(ctx, jobs[:n], results)
 		jobs = jobs[n:]
 	}
 	return results
@@ -151,14 +151,14 @@ func plainSubject(subject string) bool {
 	return true
 }
 
-// publish publishes jobs on a slot's link and answers them.
-func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []posthaste.SinkResult) {
+// publish publishes jobs on the link whose turn it is and answers them.
+func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.SinkResult) {
 	fail := func(jobs []job, err error) {
 		for i := range jobs {
 			results[jobs[i].place].Err = err
 		}
 	}
-	l, err := s.get(ctx, slot)
+	l, err := s.links.Get(ctx, s.links.Next(s.target.Connections))
 	if err != nil {
 		fail(jobs, err)
 		return
@@ -263,7 +263,7 @@ func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
 		}
 		return s.failed(ctx, "the connection was lost before the ack, so that it may be published twice", l.lost())
 	case <-ctx.Done():
-		l.retire()
+		l.Retire()
 		return s.failed(ctx, fmt.Sprintf("published, and not acknowledged (does a stream take subject %q?)", j.msg.Subject), nil)
 	}
 }

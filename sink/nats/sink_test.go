@@ -160,10 +160,8 @@ func TestSink(t *testing.T) {
 			Hang:            o.proxy.Hang,
 			BreakConnections: func() {
 				o.proxy.CutAll()
-				for _, slot := range s.slots {
-					if slot.link != nil {
-						<-slot.link.ended
-					}
+				for _, l := range s.links.Current() {
+					<-l.ended
 				}
 			},
 		}
@@ -387,7 +385,6 @@ func TestServerAway(t *testing.T) {
 		// What was lost with the connection is told at once.
 		wantRetried(t, r[0], away.Address())
 	}
-	s.down.Store(false)
 	done := make(chan error)
 	go func() {
 		for n := 3; n <= 5; n++ {
@@ -398,7 +395,7 @@ func TestServerAway(t *testing.T) {
 		}
 		done <- nil
 	}()
-	for !s.down.Load() {
+	for !s.links.Away() {
 		time.Sleep(time.Millisecond)
 	}
 	if err := away.Start(t.Context()); err != nil {

@@ -264,8 +264,17 @@ func (l *link) drop() {
 	l.wire.cut()
 }
 
-// close ends the link in order. What is in flight stays unknown.
-func (l *link) close() {
+// Use implements [relay.Connection].
+func (l *link) Use() bool {
+	if l.lost() == nil {
+		return true
+	}
+	l.drop()
+	return false
+}
+
+// Close ends the link in order. What is in flight stays unknown.
+func (l *link) Close() {
 	_ = l.conn.CloseDeadline(time.Now().Add(time.Second))
 	l.wire.cut()
 }

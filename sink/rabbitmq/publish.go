@@ -52,11 +52,11 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 	}
 	for len(jobs) > 0 {
 		n := min(len(jobs), s.target.Outstanding)
-		s.publish(ctx, s.slots[s.next.Add(1)%uint64(len(s.slots))], jobs[:n], results)
+		s.publish(ctx, s.links.Next(s.target.Connections), jobs[:n], results)
 		jobs = jobs[n:]
 	}
 	for i := range alone {
-		s.publish(ctx, s.alone, alone[i:i+1], results)
+		s.publish(ctx, s.target.Connections, alone[i:i+1], results)
 	}
 	return results
 }
@@ -100,14 +100,14 @@ func short(field, text string) error {
 	return nil
 }
 
-// publish publishes jobs on a slot's link and answers them.
-func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []posthaste.SinkResult) {
+// publish publishes jobs on one of the links and answers them.
+func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []posthaste.SinkResult) {
 	fail := func(jobs []job, err error) {
 		for i := range jobs {
 			results[jobs[i].place].Err = err
 		}
 	}
-	l, err := s.get(ctx, slot)
+	l, err := s.links.Get(ctx, which)
 	if err != nil {
 		fail(jobs, err)
 		return

@@ -5,27 +5,20 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // Sink publishes messages to a broker. It implements [posthaste.Sink].
 type Sink struct {
 	target *target
-	slots  []*slot
-	next   atomic.Uint64
-	alone  *slot // for what may end its channel
+	links  *relay.Connections[*link]
 	// exchanges are those that are known to be there.
 	exchanges sync.Map
-	down      atomic.Bool // whether the broker was told to be away
-	done      chan struct{}
-	closing   sync.Once
 }
 
 var _ posthaste.Sink = (*Sink)(nil)
@@ -37,11 +30,8 @@ func New(c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{target: t, alone: newSlot(), done: make(chan struct{})}
-	for range t.Connections {
-		s.slots = append(s.slots, newSlot())
-	}
-	return s, nil
+	// The last one is for what may end its channel.
+	return &Sink{target: t, links: relay.NewConnections(t.Connections+1, "rabbitmq", t.address, t.Logger, t.dial)}, nil
 }
 
 // Broker returns the broker's address, "host:port".
@@ -50,16 +40,7 @@ func (s *Sink) Broker() string { return s.target.address }
 // Close ends the connections. What is being published stays unknown, and
 // deliveries after it fail and can be retried. It may be called again.
 func (s *Sink) Close() error {
-	s.closing.Do(func() {
-		close(s.done)
-		for _, slot := range append(s.slots, s.alone) {
-			slot.turn <- struct{}{}
-			if slot.link != nil {
-				slot.link.close()
-			}
-			<-slot.turn
-		}
-	})
+	s.links.Close()
 	return nil
 }
 
@@ -73,7 +54,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	if err != nil {
 		return s.atStart(err)
 	}
-	defer l.close()
+	defer l.Close()
 	stop := context.AfterFunc(ctx, l.wire.cut)
 	defer stop()
 	exchange, static := s.target.exchange.Static()
@@ -128,65 +109,6 @@ func code(err error) int {
 		return broker.Code
 	}
 	return 0
-}
-
-// slot holds a link and opens it anew.
-type slot struct {
-	turn chan struct{} // held to look at link
-	link *link
-}
-
-func newSlot() *slot { return &slot{turn: make(chan struct{}, 1)} }
-
-// Pauses between attempts to connect.
-const (
-	firstPause = 50 * time.Millisecond
-	longPause  = 2 * time.Second
-)
-
-// get returns a link that works as far as is known, and waits for the broker as
-// long as ctx lasts.
-func (s *Sink) get(ctx context.Context, slot *slot) (*link, error) {
-	select {
-	case slot.turn <- struct{}{}:
-		defer func() { <-slot.turn }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no connection to rabbitmq at %s: %w", s.target.address, ctx.Err())
-	}
-	if slot.link != nil && slot.link.lost() == nil {
-		return slot.link, nil
-	}
-	if slot.link != nil {
-		slot.link.drop()
-		slot.link = nil
-	}
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		select {
-		case <-s.done:
-			return nil, errors.New("the relay to rabbitmq was closed")
-		default:
-		}
-		l, err := s.target.dial(ctx)
-		if err == nil {
-			slot.link = l
-			if s.down.Swap(false) {
-				s.target.Logger.Info("the broker is back", "broker", s.target.address)
-			}
-			return l, nil
-		}
-		if ctx.Err() == nil && !s.down.Swap(true) {
-			s.target.Logger.Warn("the broker cannot be used: messages wait, and it is tried again", "broker", s.target.address, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(err, ctx.Err()) {
-				return nil, err
-			}
-			return nil, fmt.Errorf("%w (waited for it: %w)", err, ctx.Err())
-		case <-s.done:
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		}
-	}
 }
 
 // hasExchange asks the broker for an exchange, on a channel of its own: the answer

@@ -137,8 +137,8 @@ func TestSink(t *testing.T) {
 			Hang:            o.proxy.Hang,
 			BreakConnections: func() {
 				o.proxy.CutAll()
-				for _, slot := range s.slots { // until it has noticed
-					for slot.link != nil && slot.link.lost() == nil {
+				for _, l := range s.links.Current() { // until it has noticed
+					for l.lost() == nil {
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -295,7 +295,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- deliver(t, s, delivery(2))[0].Err }()
-	for !s.down.Load() {
+	for !s.links.Away() {
 		time.Sleep(time.Millisecond)
 	}
 	o.proxy.Refuse(false)

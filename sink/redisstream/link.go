@@ -13,11 +13,14 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // link is a connection for as long as it lasts. It is used by several batches at
 // the same time, and is never repaired: a new one takes its place.
 type link struct {
+	relay.Users
 	conn net.Conn
 	// turn is held while a batch is written, w with it.
 	turn chan struct{}
@@ -28,10 +31,8 @@ type link struct {
 	ended  chan struct{}
 	limit  int // of a message's fields, in bytes
 
-	mu      sync.Mutex
-	cause   error // of its end
-	users   int   // batches that use it
-	retired bool  // it shall not be used again
+	mu    sync.Mutex
+	cause error // of its end
 }
 
 // call is commands that were written together, and their replies.
@@ -75,7 +76,7 @@ func (t *target) open(ctx context.Context) (*link, error) {
 		calls: make(chan *call, t.Outstanding+1), ended: make(chan struct{}), limit: defaultLimit}
 	go l.read()
 	if err := l.greet(ctx, t); err != nil {
-		l.cut()
+		l.Close()
 		return nil, err
 	}
 	return l, nil
@@ -113,7 +114,7 @@ func (l *link) greet(ctx context.Context, t *target) error {
 
 // ask writes commands and waits for their replies.
 func (l *link) ask(ctx context.Context, commands ...command) ([]reply, error) {
-	stop := context.AfterFunc(ctx, l.cut)
+	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()
 	c, err := l.send(ctx, commands)
 	if err != nil {
@@ -149,7 +150,7 @@ func (l *link) send(ctx context.Context, commands []command) (*call, error) {
 		return nil, errSlow
 	}
 	// A server that has stopped reading lets a write hang.
-	stop := context.AfterFunc(ctx, l.cut)
+	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()
 	for _, command := range commands {
 		if _, err := l.w.Write(command); err != nil {
@@ -158,7 +159,7 @@ func (l *link) send(ctx context.Context, commands []command) (*call, error) {
 	}
 	if err := l.w.Flush(); err != nil {
 		l.fail(err)
-		l.cut()
+		l.Close()
 	}
 	return c, nil
 }
@@ -182,14 +183,14 @@ func (l *link) read() {
 				err = r.fault
 			}
 			l.fail(err)
-			l.cut()
+			l.Close()
 			return
 		}
 		for i := range c.replies {
 			var err error
 			if c.replies[i], err = readReply(r, 4); err != nil {
 				l.fail(err)
-				l.cut()
+				l.Close()
 				return
 			}
 			c.got.Store(int64(i + 1))
@@ -205,7 +206,7 @@ func (l *link) fail(err error) {
 	if l.cause == nil {
 		l.cause = err
 	}
-	l.retired = true
+	l.Retire()
 }
 
 // lost is why the link has ended; nil while it has not.
@@ -217,38 +218,16 @@ func (l *link) lost() error {
 
 var errSlow = errors.New("the server is slow to reply to what was before")
 
-// use says that a batch uses the link, unless it shall not be used again.
-func (l *link) use() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.retired {
-		return false
-	}
-	l.users++
-	return true
-}
-
 // release takes back use. The last one closes a link that is retired.
 func (l *link) release() {
-	l.mu.Lock()
-	l.users--
-	last := l.retired && l.users == 0
-	l.mu.Unlock()
-	if last {
-		l.cut()
+	if l.Leave() {
+		l.Close()
 	}
 }
 
-// retire lets those who use the link finish, and nobody use it again.
-func (l *link) retire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.retired = true
-}
-
-// cut ends the link at once, also one that is stuck writing. What is in flight
+// Close ends the link at once, also one that is stuck writing. What is in flight
 // stays unknown.
-func (l *link) cut() {
-	l.retire()
+func (l *link) Close() {
+	l.Retire()
 	_ = l.conn.Close()
 }

@@ -35,7 +35,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 	}
 	for len(jobs) > 0 {
 		n := min(len(jobs), s.target.Outstanding)
-		s.publish(ctx, s.slots[s.next.Add(1)%uint64(len(s.slots))], jobs[:n], results)
+		s.publish(ctx, jobs[:n], results)
 		jobs = jobs[n:]
 	}
 	return results
@@ -89,14 +89,14 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 	return j, nil
 }
 
-// publish adds jobs by a slot's link and answers them.
-func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []posthaste.SinkResult) {
+// publish adds jobs by the link whose turn it is and answers them.
+func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.SinkResult) {
 	fail := func(jobs []job, err error) {
 		for i := range jobs {
 			results[jobs[i].place].Err = err
 		}
 	}
-	l, err := s.get(ctx, slot)
+	l, err := s.links.Get(ctx, s.links.Next(s.target.Connections))
 	if err != nil {
 		fail(jobs, err)
 		return
@@ -131,7 +131,7 @@ func (s *Sink) publish(ctx context.Context, slot *slot, jobs []job, results []po
 		case <-l.ended:
 			broken = s.failed(ctx, "the connection was lost before the reply, so that it may be added twice", l.lost())
 		case <-ctx.Done():
-			l.retire() // it may be dead
+			l.Retire() // it may be dead
 			broken = s.failed(ctx, "sent, and no reply came", nil)
 		}
 	}
@@ -174,10 +174,10 @@ func (s *Sink) added(l *link, j *job, r reply) error {
 	case r.fault == "" && r.list == nil && strings.Contains(r.text, "-"):
 		return nil
 	case r.fault == "":
-		l.retire()
+		l.Retire()
 		return fmt.Errorf("redis at %s: %w", s.target.address, r.unexpected())
 	case strings.HasPrefix(string(r.fault), "READONLY"):
-		l.retire() // another server may have this address by now
+		l.Retire() // another server may have this address by now
 	case strings.Contains(string(r.fault), "too large to be stored"):
 		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Message: fmt.Sprintf("redis at %s: %v", s.target.address, r.fault), Cause: r.fault})
 	}

@@ -5,23 +5,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // Sink adds messages to streams. It implements [posthaste.Sink].
 type Sink struct {
-	target  *target
-	slots   []*slot
-	next    atomic.Uint64
-	down    atomic.Bool // whether the server was told to be away
-	done    chan struct{}
-	closing sync.Once
+	target *target
+	links  *relay.Connections[*link]
 }
 
 var _ posthaste.Sink = (*Sink)(nil)
@@ -33,11 +26,7 @@ func New(c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{target: t, done: make(chan struct{})}
-	for range t.Connections {
-		s.slots = append(s.slots, &slot{turn: make(chan struct{}, 1)})
-	}
-	return s, nil
+	return &Sink{target: t, links: relay.NewConnections(t.Connections, "redis", t.address, t.Logger, t.dial)}, nil
 }
 
 // Broker returns the server's address, "host:port".
@@ -46,16 +35,7 @@ func (s *Sink) Broker() string { return s.target.address }
 // Close ends the connections. What is being added stays unknown, and deliveries
 // after it fail and can be retried. It may be called again.
 func (s *Sink) Close() error {
-	s.closing.Do(func() {
-		close(s.done)
-		for _, slot := range s.slots {
-			slot.turn <- struct{}{}
-			if slot.link != nil {
-				slot.link.cut()
-			}
-			<-slot.turn
-		}
-	})
+	s.links.Close()
 	return nil
 }
 
@@ -69,7 +49,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	if err != nil {
 		return s.atStart(err)
 	}
-	defer l.cut()
+	defer l.Close()
 	stream, static := s.target.stream.Static()
 	if !static {
 		stream = "posthaste" // any: the answer is not looked at
@@ -125,56 +105,4 @@ func (s *Sink) atStart(err error) error {
 		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
 	}
 	return e
-}
-
-// slot holds a link and opens it anew.
-type slot struct {
-	turn chan struct{} // held to look at link
-	link *link
-}
-
-// Pauses between attempts to connect.
-const (
-	firstPause = 50 * time.Millisecond
-	longPause  = 2 * time.Second
-)
-
-// get returns a link that works as far as is known, for the caller to release, and
-// waits for the server as long as ctx lasts.
-func (s *Sink) get(ctx context.Context, slot *slot) (*link, error) {
-	select {
-	case slot.turn <- struct{}{}:
-		defer func() { <-slot.turn }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no connection to redis at %s: %w", s.target.address, ctx.Err())
-	}
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		select {
-		case <-s.done:
-			return nil, errors.New("the relay to redis was closed")
-		default:
-		}
-		if slot.link != nil && slot.link.use() {
-			return slot.link, nil
-		}
-		var err error
-		if slot.link, err = s.target.dial(ctx); err == nil {
-			if s.down.Swap(false) {
-				s.target.Logger.Info("the server is back", "server", s.target.address)
-			}
-			continue
-		}
-		if ctx.Err() == nil && !s.down.Swap(true) {
-			s.target.Logger.Warn("the server cannot be used: messages wait, and it is tried again", "server", s.target.address, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(err, ctx.Err()) {
-				return nil, err
-			}
-			return nil, fmt.Errorf("%w (waited for it: %w)", err, ctx.Err())
-		case <-s.done:
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		}
-	}
 }

@@ -146,10 +146,8 @@ func TestSink(t *testing.T) {
 			Hang:            o.proxy.Hang,
 			BreakConnections: func() {
 				o.proxy.CutAll()
-				for _, slot := range s.slots {
-					if slot.link != nil {
-						<-slot.link.ended
-					}
+				for _, l := range s.links.Current() {
+					<-l.ended
 				}
 			},
 		}
@@ -351,20 +349,17 @@ func TestServerAway(t *testing.T) {
 		t.Error(r[0].Err)
 	}
 	r.Kill()
-	for _, slot := range s.slots {
-		if slot.link != nil {
-			<-slot.link.ended
-		}
+	for _, l := range s.links.Current() {
+		<-l.ended
 	}
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if got := s.Deliver(short, []posthaste.RawDelivery{delivery(2)})[0].Err; !errors.Is(got, context.DeadlineExceeded) || !strings.Contains(got.Error(), r.Address()) {
 		t.Errorf("got %v", got)
 	}
-	s.down.Store(false)
 	done := make(chan error)
 	go func() { done <- deliver(t, s, delivery(3))[0].Err }()
-	for !s.down.Load() {
+	for !s.links.Away() {
 		time.Sleep(time.Millisecond)
 	}
 	if err := r.Start(t.Context()); err != nil {
@@ -394,7 +389,7 @@ func TestTimeIsUpForOne(t *testing.T) {
 	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }()
 	<-reached
 	go func() { second <- deliver(t, s, delivery(3))[0].Err }()
-	for len(s.slots[0].link.calls) < 2 {
+	for len(s.links.Current()[0].calls) < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

@@ -176,8 +176,7 @@ func (l *link) copy(to, from net.Conn) {
 		default:
 		}
 		time.Sleep(time.Duration(l.proxy.delay.Load()))
-		l.proxy.hold.RLock()
-		l.proxy.hold.RUnlock() //nolint:staticcheck // only waits
+		l.proxy.wait()
 		if n > 0 && from == l.server && l.silenced.Load() {
 			l.client.Close()
 			l.server.Close()
@@ -193,4 +192,10 @@ func (l *link) copy(to, from net.Conn) {
 			return
 		}
 	}
+}
+
+// wait waits while everything is held.
+func (p *Proxy) wait() {
+	p.hold.RLock()
+	defer p.hold.RUnlock()
 }
