@@ -18,7 +18,7 @@ import (
 
 // hot names the statements whose plans must not depend on statistics, by words
 // that stand in no other statement. File order is the golden's.
-var hot = []struct{ name, words string }{
+var hot = []hotStatement{
 	{"cursor_of: where a reader stands", "order by reader, seq desc limit 1"},
 	{"fresh_slice", "select array_agg(x.xid), array_agg(x.pos)"},
 	{"due_slice, part 1: what became visible", "select e.xid, e.pos, e.due_at, e.for_subscription, e.losses from unnest(v_lo, v_hi)"},
@@ -48,18 +48,21 @@ var hot = []struct{ name, words string }{
 	{"count_up: due entries", "count(*) filter (where e.message_id is null) as first"},
 }
 
+type hotStatement struct{ name, words string }
+
 // planner is a session that tells the plans of all statements it runs, also
 // those inside functions.
 type planner struct {
 	*session
+	hot   []hotStatement
 	mu    sync.Mutex
 	plans map[string]string // of hot statements, by name
 	mixed []string
 }
 
-func newPlanner(t testing.TB, url string) *planner {
+func newPlanner(t testing.TB, url string, hot []hotStatement) *planner {
 	t.Helper()
-	p := &planner{plans: map[string]string{}}
+	p := &planner{hot: hot, plans: map[string]string{}}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +97,7 @@ func (p *planner) notice(message string) {
 		return
 	}
 	text := spaces.ReplaceAllString(said.Query, " ")
-	for _, h := range hot {
+	for _, h := range p.hot {
 		if strings.Contains(text, h.words) {
 			var shape strings.Builder
 			said.Plan.write(&shape, "  ")
@@ -203,25 +206,12 @@ func TestGoldenPlans(t *testing.T) {
 	url := testpg.New(t)
 	s := begin(t, url)
 	var number int64
-	shapes := map[string]string{}
+	shapes := shapes{hot: hot, of: map[string]string{}}
 	compare := func(state string) {
 		t.Helper()
-		p := newPlanner(t, url)
+		p := newPlanner(t, url, hot)
 		p.use(&number)
-		for _, name := range p.mixed {
-			t.Errorf("%s: %s has several plans", state, name)
-		}
-		for _, h := range hot {
-			shape, ok := p.plans[h.name]
-			switch was, seen := shapes[h.name]; {
-			case !ok:
-				t.Errorf("%s: %s was not run: are its words %q still in it?", state, h.name, h.words)
-			case seen && was != shape:
-				t.Errorf("%s: the plan of %s is not that of an empty log, which is\n%sbut\n%s", state, h.name, was, shape)
-			default:
-				shapes[h.name] = shape
-			}
-		}
+		shapes.compare(state, p)
 	}
 	compare("empty")
 	fill(s, 1000)
@@ -238,16 +228,41 @@ func TestGoldenPlans(t *testing.T) {
 	s.exec(`insert into posthaste.entries select * from public.kept`)
 	compare("misleading statistics")
 
-	var names []string
-	for _, h := range hot {
-		names = append(names, h.name)
+	golden(t, "plans/postgresql-"+testpg.Version(t)+".txt", shapes.write("The plans of the hot statements, the same whatever the statistics say. _N is a\nslot's number. Written by go test ./sql -run Golden -update.\n"))
+}
+
+// shapes are the plans of hot statements as they were first seen, by name.
+type shapes struct {
+	hot []hotStatement
+	of  map[string]string
+}
+
+// compare finds fault with plans that are not as they were.
+func (s shapes) compare(state string, p *planner) {
+	p.t.Helper()
+	for _, name := range p.mixed {
+		p.t.Errorf("%s: %s has several plans", state, name)
 	}
+	for _, h := range s.hot {
+		shape, ok := p.plans[h.name]
+		switch was, seen := s.of[h.name]; {
+		case !ok:
+			p.t.Errorf("%s: %s was not run: are its words %q still in it?", state, h.name, h.words)
+		case seen && was != shape:
+			p.t.Errorf("%s: the plan of %s is not that of an empty log, which is\n%sbut\n%s", state, h.name, was, shape)
+		default:
+			s.of[h.name] = shape
+		}
+	}
+}
+
+func (s shapes) write(title string) string {
 	var b strings.Builder
-	b.WriteString("The plans of the hot statements, the same whatever the statistics say. _N is a\nslot's number. Written by go test ./sql -run Golden -update.\n")
-	for _, name := range names {
-		fmt.Fprintf(&b, "\n%s\n%s", name, shapes[name])
+	b.WriteString(title)
+	for _, h := range s.hot {
+		fmt.Fprintf(&b, "\n%s\n%s", h.name, s.of[h.name])
 	}
-	golden(t, "plans/postgresql-"+testpg.Version(t)+".txt", b.String())
+	return b.String()
 }
 
 // What a claim touches does not grow with the backlog, and hardly with the

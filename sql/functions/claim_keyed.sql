@@ -13,8 +13,10 @@
 -- none of the holder's claims there is open. Receivers count as one holder, and get
 -- one unsettled message of a key.
 -- Of a fair queue what lies beyond the claim is looked through for other keys.
+-- Keys that may have something to hand out stand in line: a claim takes the first of
+-- them, and writes nothing for the others, however many they are.
 -- Locks: the lane's readers, ascending. Inserts: claims, leases, parked,
--- settlements, entries, cancelled. Updates: keys, ahead.
+-- settlements, entries, cancelled, ahead, ahead_keys. Updates: keys, ahead_keys.
 create or replace function posthaste.claim_keyed(q posthaste.queue_settings, p_subscription int, p_lane int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_wait boolean,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out other bigint)
@@ -33,7 +35,14 @@ declare
   e record;
   d record;
   v_keys text[];
+  v_came text[] := '{}';
   v_more text[] := '{}';
+  v_counts bigint[] := '{}';
+  v_turn bigint;
+  v_line boolean;
+  v_waits boolean;
+  v_most int := p_max + 16; -- of the keys in line some may turn out to have nothing
+  a posthaste.ahead;
   v_busy bigint[];
   v_wrote boolean := false;
   v_complete boolean := true;
@@ -54,7 +63,10 @@ begin
   s := posthaste.snapshot_now();
   t := clock_timestamp();
   -- What lies ahead comes first: beside that a claim parks no more than a slice.
-  v_stop := case when not exists (select from posthaste.ahead z where z.subscriber = v_subscriber and z.lane = p_lane and not z.complete) then t + interval '50 milliseconds' else t end;
+  if q.fair then
+    select * into a from posthaste.ahead z where z.subscriber = v_subscriber and z.lane = p_lane order by z.subscriber desc, z.lane desc, z.id desc limit 1;
+  end if;
+  v_stop := case when coalesce(a.complete, true) then t + interval '50 milliseconds' else t end;
   live := posthaste.live_slots();
   w := posthaste.cursor_of(v_reader + 1, live);
   t := greatest(t, w.t1);
@@ -76,33 +88,46 @@ begin
     w := e.w;
     v_complete := e.complete;
     d := posthaste.lane_apply(v_subscriber, p_lane, e.events, e.xids, e.poss, w.sifted is not null);
-    v_keys := d.keys;
+    v_came := d.keys;
     w.sifted := w.sifted + d.sifted;
-    v_wrote := cardinality(v_keys) > 0 or e.walked > 64 or not e.complete;
+    v_wrote := cardinality(v_came) > 0 or e.walked > 64 or not e.complete;
   end if;
-  if q.key_concurrency is not null or cardinality(v_keys) > 0 or exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.waits) then
+  select exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.waits), posthaste.has_line(v_subscriber, p_lane, w.turns)
+    into v_waits, v_line;
+  if v_line then
+    d := posthaste.line_of(v_subscriber, p_lane, w.turns, v_most);
+    w.turns := d.turns;
+    v_keys := d.keys;
+    v_line := cardinality(v_keys) >= v_most;
+  end if;
+  w.turns := coalesce(w.turns, array[0, 0, 0]);
+  v_turn := w.turns[3];
+  if q.key_concurrency is not null or v_waits or cardinality(v_keys) > 0 or cardinality(v_came) > 0 then
     v_busy := posthaste.lane_busy(o.open, s);
   end if;
   -- Keys that wait for a run to end, where one has ended since the last claim.
   if v_busy is not null and w.busy is not null then
-    v_keys := v_keys || array(
+    v_came := v_came || array(
       select z.key
         from (select x.hash, count(*) as n from unnest(w.busy) x (hash) group by 1) b
         left join (select x.hash, count(*) as n from unnest(v_busy) x (hash) group by 1) y on y.hash = b.hash
-       cross join lateral (select z.key from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.hash = b.hash and z.waits) z
-       where b.n > coalesce(y.n, 0) and z.key <> all (v_keys));
+       cross join lateral (select z.key from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.hash = b.hash and z.waits offset 0) z
+       where b.n > coalesce(y.n, 0) and z.key not in (select x from unnest(v_came) x));
   end if;
+  v_keys := v_keys || array(select x from unnest(v_came) x where x not in (select y from unnest(v_keys) y));
 
   -- While both have something, each gets about half of a claim; of a claim of one,
   -- every other.
   v_first := case when p_max > 1 then (p_max + 1) / 2 when random() < 0.5 then 1 else 0 end;
-  for v_turn in 1..2 loop
+  for v_round in 1..2 loop
     exit when handed = p_max or handed > 0 and made[1].alone;
-    if cardinality(v_keys) > 0 and (v_turn = 2 or v_first > 0) then
-      d := posthaste.let_go(q, v_reader, 2 * w.seq + v_turn, v_keys, v_busy, case v_turn when 1 then v_first else p_max - handed end, handed > 0,
+    -- Not while there are events to read: an earlier message of a key may have come back.
+    if v_complete and cardinality(v_keys) > 0 and (v_round = 2 or v_first > 0) then
+      d := posthaste.let_go(q, v_reader, 2 * w.seq + v_round, v_keys, v_busy, v_turn, case v_round when 1 then v_first else p_max - handed end, handed > 0,
         p_holder, p_number, p_until, p_single, p_alone, t, live);
       v_keys := d.keys;
       v_busy := d.busy;
+      v_turn := d.turn;
       wants_idle := wants_idle or d.wants_idle;
       v_wrote := true;
       if (d.made).places > 0 then
@@ -111,7 +136,7 @@ begin
         v_let_go := v_let_go + (d.made).places;
       end if;
     end if;
-    exit when v_turn = 2 or handed > 0 and made[1].alone;
+    exit when v_round = 2 or handed > 0 and made[1].alone;
     continue when not v_complete;
     c := posthaste.cursor_of(v_reader, live);
     v_sifts := v_filter is not null
@@ -121,11 +146,12 @@ begin
     while handed < p_max or q.fair loop
       d := posthaste.pass_log(q, c, v_busy, p_max - handed, least(4096, case when q.fair and handed = p_max then 1024 when q.fair then 4096 else 4 * (p_max - handed) + 64 end),
         not (v_sifts or q.key_concurrency is not null or q.fair or q.key_rate is not null)
-          and not exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane),
+          and not exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.lane >= 0),
         v_sifts, v_filter, p_holder, p_number, p_until, p_single, s, t, live);
       c := d.c;
       v_busy := d.busy;
       v_more := v_more || d.again;
+      v_counts := v_counts || d.counts;
       if (d.made).places > 0 then
         made := made || d.made;
         handed := handed + (d.made).places - coalesce(bit_count((d.made).withheld), 0);
@@ -140,30 +166,34 @@ begin
     end if;
     v_keys := v_keys || array(select distinct x from unnest(v_more) x where x not in (select y from unnest(v_keys) y));
   end loop;
-  if q.fair and v_rest and not c.ended then
-    v_more := posthaste.read_ahead(q, c, v_filter, s, t, live);
-    -- Those found now and the others by turns: neither a stream of new keys nor many
-    -- old ones keep the rest waiting.
-    v_keys := array(select x.key
-                      from (select u.key, 2 * u.i as place from unnest(v_more) with ordinality u (key, i)
-                            union all
-                            select u.key, 2 * row_number() over (order by u.i) + 1 from unnest(v_keys) with ordinality u (key, i)
-                             where u.key not in (select y from unnest(v_more) y)) x
-                     order by x.place);
-  elsif q.fair and c.ended then
-    delete from posthaste.ahead z where z.subscriber = v_subscriber and z.lane = p_lane;
-    if found then
-      delete from posthaste.ahead_keys z where z.subscriber = v_subscriber and z.lane = p_lane;
+  -- Who came up and had no turn yet, or was found in the log.
+  if cardinality(v_came) > 0 or cardinality(v_more) > 0 then
+    select array_agg(x.key order by x.i) as keys, array_agg(x.n order by x.i) as counts into d
+      from (select u.key, min(u.i) as i, sum(u.n)::bigint as n
+              from (select x.key, x.i, 0 as n from unnest(v_came) with ordinality x (key, i)
+                    union all
+                    select x.key, cardinality(v_came) + x.i, x.n from unnest(v_more, v_counts) with ordinality x (key, n, i)) u
+             group by u.key) x
+     where q.fair and x.n > 0 or x.key in (select y from unnest(v_keys) y);
+    if d.keys is not null then
+      v_turn := posthaste.line_up(v_subscriber, d.keys, d.counts, v_turn);
+      v_wrote := true;
     end if;
   end if;
-  -- Behind all others' events, so that keys take turns.
-  if cardinality(v_keys) > 0 then
-    perform posthaste.lane_event(v_subscriber, p_lane, jsonb_agg(jsonb_build_object('key', x.key) order by x.i), t)
-       from (select u.key, u.i from unnest(v_keys) with ordinality u (key, i)) x group by (x.i - 1) / 256;
-    v_wrote := true;
-    if handed = 0 and not wants_idle then
+  if q.fair and v_rest and not c.ended then
+    d := posthaste.read_ahead(q, c, a, v_turn, v_filter, s, live);
+    v_wrote := v_wrote or d.turn > v_turn;
+    if d.turn > v_turn and handed = 0 then
       next_due := t;
     end if;
+    v_turn := d.turn;
+  elsif q.fair and c.ended and a.reading is not null then
+    insert into posthaste.ahead (subscriber, lane, id, base0, base1, s0, s1, last_xid, last_pos, parked, complete)
+    values (v_subscriber, p_lane, a.id + 1, c.s0, c.s1, c.s0, c.s1, '0', 0, 0, true);
+  end if;
+  w.turns := array[w.turns[1], w.turns[2], v_turn];
+  if handed = 0 and (not v_complete or not wants_idle and (cardinality(v_keys) > 0 or v_line)) then
+    next_due := t;
   end if;
   if handed = 0 and v_busy <> '{}' and exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.waits) then
     -- Whoever settles wakes the sleepers if it sees that a key waits; it may not.

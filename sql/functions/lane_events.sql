@@ -22,8 +22,8 @@ declare
   v_hi bigint[];
   v_before int;
   v_new boolean := false;
+  v_stories jsonb[] := '{}';
 begin
-  events := '[]';
   xids := '{}';
   poss := '{}';
   walked := 0;
@@ -35,7 +35,7 @@ begin
       else
         if v_new then
           complete := true;
-          return;
+          exit;
         end if;
         w.part := 1;
         w.s0 := w.s1;
@@ -71,7 +71,7 @@ begin
         continue when v.due_at > w.t1 or v.for_subscription <> p_subscription
           or exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = w.reader >> 10);
         if v.attempt = 0 then
-          events := events || v.story;
+          v_stories := v_stories || v.story;
         else
           xids := xids || v.xid;
           poss := poss || v.pos;
@@ -93,7 +93,7 @@ begin
         continue when not v.before or v.for_subscription <> p_subscription
           or exists (select from posthaste.cancelled x where x.pos = v.pos and x.subscriber = w.reader >> 10);
         if v.attempt = 0 then
-          events := events || v.story;
+          v_stories := v_stories || v.story;
         else
           xids := xids || v.xid;
           poss := poss || v.pos;
@@ -103,4 +103,7 @@ begin
     w.ended := walked - v_before < 4096;
     exit when walked >= 16384;
   end loop;
+  -- Put together once: adding to a jsonb copies all of it.
+  events := coalesce((select jsonb_agg(o.object order by s.i, o.i)
+                        from unnest(v_stories) with ordinality s (story, i) cross join lateral jsonb_array_elements(s.story) with ordinality o (object, i)), '[]');
 end $$;

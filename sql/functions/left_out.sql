@@ -8,7 +8,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
   return (
-    select array_agg(case when exists (select from posthaste.cancelled x where x.pos = u.pos and x.subscriber = p_subscriber and x.xid is not null) then 'cancelled'
+    select array_agg(case when (select x.xid from posthaste.cancelled x where x.pos = u.pos and x.subscriber = p_subscriber limit 1) is not null then 'cancelled'
                           when p_filter is not null and not (
                             select posthaste.passes(p_filter, e.kind, e.headers) from posthaste.entries e
                              where e.queue_id = p_queue and e.lane = p_lane and e.ord is not null and e.due_at is null

@@ -2,17 +2,20 @@
 -- in their order, and claims what it appended in the same step.
 -- Arguments: the queue; the log's reader; the number of the
 -- claim that is made, above those before it; the keys to look at; hashes of the keys of
--- what is in flight; how many; whether something was handed out before by this
+-- what is in flight; the last number given in the lane's line; how many; whether something was handed out before by this
 -- claim; holder, number, until, single, alone as in posthaste.claim_lane; the time;
 -- the live slots.
--- Returns: the keys to be looked at again; the hashes with those added that were
--- let go; the claim (places 0: nothing); whether one waits to run alone.
+-- Returns: the keys to be looked at again: those it did not come to, and those that had
+-- a turn; the hashes with those added that were
+-- let go; the last number given; the claim (places 0: nothing); whether one waits to run alone.
+-- Whoever had a turn and has more goes to the end of the line, and whoever has
+-- nothing to hand out leaves it.
 -- A key lets go what it may: of an ordered queue only from its first message on, and
 -- nothing while that waits for its time; no more than its free places and tokens.
 -- Called under the lane's lock, which is why only claims let go: a settle cannot
 -- know what is being parked at the same time.
 -- Deletes: parked. Updates: keys. Inserts: entries, claims, leases.
-create or replace function posthaste.let_go(q posthaste.queue_settings, p_reader bigint, p_seq bigint, inout keys text[], inout busy bigint[],
+create or replace function posthaste.let_go(q posthaste.queue_settings, p_reader bigint, p_seq bigint, inout keys text[], inout busy bigint[], inout turn bigint,
   p_limit int, p_before boolean, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, t timestamptz, l posthaste.live,
   out made posthaste.claims, out wants_idle boolean)
 language plpgsql volatile
@@ -52,12 +55,15 @@ begin
       continue;
     end if;
     select * into k from posthaste.keys z where z.subscriber = v_subscriber and z.key = v_key;
-    continue when k.key is null or not k.blocked or k.paused_at is not null or k.stopped_by is not null;
+    if k.key is null or not k.blocked or k.paused_at is not null or k.stopped_by is not null then
+      update posthaste.keys z set turn = null where z.subscriber = v_subscriber and z.key = v_key and z.turn is not null;
+      continue;
+    end if;
     v_room := p_limit - cardinality(v_picked);
     v_bound := 'limit';
     v_tokens := null;
     if q.fair then
-      v_room := least(v_room, v_share);
+      v_room := least(v_room, case when k.early > 0 then greatest(v_share, (p_limit + 1) / 2) else v_share end);
     end if;
     if q.key_concurrency is not null and v_key <> '' then
       v_n := q.key_concurrency - coalesce(cardinality(array_positions(busy, k.hash)), 0);
@@ -123,10 +129,12 @@ begin
       end if;
       update posthaste.keys z
          set blocked = v_low_ord is not null, low_ord = coalesce(v_low_ord, '0'), low_id = coalesce(v_low_id, 0), waits = v_ready and v_bound = 'busy', wake_at = k.wake_at,
+             turn = case when v_ready and v_bound = 'limit' then let_go.turn + 1 end,
              tokens = case when v_tokens is not null then v_tokens - v_n else z.tokens end, tokens_at = case when v_tokens is not null then t else z.tokens_at end
        where z.subscriber = v_subscriber and z.key = v_key;
     end if;
     if v_ready and v_bound = 'limit' then
+      turn := turn + 1;
       v_served := v_served || v_key;
     end if;
     if q.key_concurrency is not null or q.ordered then
@@ -145,8 +153,14 @@ begin
   made.seq := p_seq - 1;
   made.total := 0;
   with gone as (
-    delete from posthaste.parked p using unnest(v_picked, v_ords, v_ids) with ordinality u (key, ord, id, n)
-     where p.subscriber = v_subscriber and p.key = u.key and p.ord = u.ord and p.message_id = u.id
+    -- Each by its key: as a join this may walk over all that is parked.
+    delete from posthaste.parked p
+     using (select u.n, y.ctid from unnest(v_picked, v_ords, v_ids) with ordinality u (key, ord, id, n)
+             cross join lateral (select x.ctid from posthaste.parked x
+                                  where x.subscriber = v_subscriber and x.key = u.key
+                                    and (x.ord, x.message_id) >= (u.ord, u.id) and (x.ord, x.message_id) <= (u.ord, u.id)
+                                  order by x.ord, x.message_id limit 1) y) u
+     where p.ctid = u.ctid
     returning u.n, p.*
   ), again as (
     insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,

@@ -28,6 +28,7 @@ begin
       w := posthaste.cursor_of(v_reader + 1, l);
       if not c.ended and cardinality((posthaste.ordered_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, l)).poss) > 0
          or cardinality((posthaste.ordered_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l)).poss) > 0
+         or posthaste.has_line(v_reader >> 10, v_lane, w.turns)
          -- A key waits for a run to end, and one has ended.
          or exists (select from posthaste.keys z where z.subscriber = v_reader >> 10 and z.lane = v_lane and z.waits)
             and cardinality(w.busy) > cardinality(posthaste.lane_busy(w.open, s)) then

@@ -56,6 +56,7 @@ begin
   perform posthaste.forget_history();
   perform posthaste.forget_erased();
   perform posthaste.forget_limits();
+  perform posthaste.forget_ahead();
   begin
     r := posthaste.reclaim();
   exception when lock_not_available then

@@ -2,11 +2,13 @@
 -- Arguments: the queue; the slice of the log that they are in, as a claim; the live
 -- slots; keys, orders and positions of its entries, and why each may not start
 -- (null: it may, and is not parked); the time.
--- Returns: keys to be looked at soon again: they only had their share, or, where
+-- Returns: keys to be looked at soon again, and how many of each were parked: they only
+-- had their share, or, where
 -- messages need not wait for one another, stand behind one that waits for its time.
 -- Called under the lane's lock. Inserts: parked, entries (events). Updates: keys.
-create or replace function posthaste.park(q posthaste.queue_settings, c posthaste.claims, l posthaste.live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamptz)
-returns text[] language plpgsql volatile
+create or replace function posthaste.park(q posthaste.queue_settings, c posthaste.claims, l posthaste.live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamptz,
+  out again text[], out counts bigint[])
+language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
@@ -35,12 +37,15 @@ begin
     where u.why is not null;
   if 'tokens' = any (p_why) then
     for k in update posthaste.keys z
+                -- Each by its key: as a join this may walk over all keys.
                 set wake_at = t + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - posthaste.key_tokens(z.tokens, z.tokens_at, q.key_rate, q.key_burst, t), 0) / q.key_rate)
-              where z.subscriber = v_subscriber and (z.wake_at is null or z.wake_at <= t)
-                and z.key in (select u.key from unnest(p_keys, p_why) u (key, why) where u.why = 'tokens')
+               from (select y.ctid from (select distinct u.key from unnest(p_keys, p_why) u (key, why) where u.why = 'tokens') x
+                      cross join lateral (select y.ctid from posthaste.keys y where y.subscriber = v_subscriber and y.key = x.key limit 1) y) u
+              where z.ctid = u.ctid and (z.wake_at is null or z.wake_at <= t)
              returning z.key, z.wake_at loop
       perform posthaste.lane_event(v_subscriber, v_lane, jsonb_build_array(jsonb_build_object('key', k.key)), k.wake_at);
     end loop;
   end if;
-  return array(select distinct coalesce(u.key, '') from unnest(p_keys, p_why) u (key, why) where u.why = 'share' or u.why = 'behind' and not q.ordered);
+  select array_agg(x.key), array_agg(x.n) into again, counts
+    from (select coalesce(u.key, '') as key, count(*) as n from unnest(p_keys, p_why) u (key, why) where u.why = 'share' or u.why = 'behind' and not q.ordered group by 1) x;
 end $$;

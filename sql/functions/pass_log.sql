@@ -6,8 +6,8 @@
 -- reader, and its subscription's filter; holder, number, until and single as in
 -- posthaste.claim_lane; the snapshot, the time, the live slots.
 -- Returns: the cursor moved on; the claim that was made, if something was handed
--- out; the hashes with those added that were; keys to be looked at again; whether
--- the log is used up.
+-- out; the hashes with those added that were; keys to be looked at again, and how many
+-- of each were parked; whether the log is used up.
 -- A key whose messages are parked, that is paused or stopped, has no free place or
 -- no token, parks what is reached of it. Of a fair queue each key gets an equal part
 -- of a claim.
@@ -15,9 +15,9 @@
 -- Updates: keys.
 create or replace function posthaste.pass_log(q posthaste.queue_settings, inout c posthaste.claims, inout busy bigint[], p_wanted int, p_look int, p_all boolean, p_sifts boolean, p_filter jsonb,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, s pg_snapshot, t timestamptz, l posthaste.live,
-  out made posthaste.claims, out again text[], out drained boolean)
+  out made posthaste.claims, out again text[], out counts bigint[], out drained boolean)
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_nestloop = off as $$
 #variable_conflict use_variable
 declare
   v_subscriber bigint := c.reader >> 10;
@@ -25,6 +25,7 @@ declare
   v_look int := case when p_all then p_wanted else p_look end;
   v_share int;
   f record;
+  p record;
   n int := 0;
   v_handed int;
   v_hashes bigint[];
@@ -34,6 +35,7 @@ declare
 begin
   made := null;
   again := '{}';
+  counts := '{}';
   c.withheld := null;
   c.keys := case when q.concurrency is not null then '{}'::bigint[] end;
   c.part := 4;
@@ -73,7 +75,8 @@ begin
                         when v_share < e.nth then 'share' end as why
               from (select u.key, u.out, posthaste.key_hash(u.key) as hash, u.i, row_number() over (partition by u.key, u.out order by u.i) as nth
                       from unnest(f.keys, v_out) with ordinality u (key, out, i)) e
-              left join posthaste.keys z on z.subscriber = v_subscriber and z.key = e.key
+              -- The nested loop is the only way here, and would be slow below.
+              left join lateral (select y.* from posthaste.keys y where y.subscriber = v_subscriber and y.key = e.key limit 1) z on true
               left join (select x as hash, count(*) as n from unnest(busy) x group by 1) b on b.hash = e.hash) x;
     -- The slice ends with the last that is handed out. Where none is, all are passed.
     select max(x.i), max(x.nth) into v_last, v_handed
@@ -87,8 +90,10 @@ begin
       c.first_pos := f.poss[1];
       c.last_xid := f.ords[v_last];
       c.last_pos := f.poss[v_last];
-      again := posthaste.park(q, c, l, f.keys[:v_last], f.ords[:v_last], f.poss[:v_last],
+      p := posthaste.park(q, c, l, f.keys[:v_last], f.ords[:v_last], f.poss[:v_last],
         array(select case when u.out is null then u.why end from unnest(v_why, v_out) with ordinality u (why, out, i) where u.i <= v_last order by u.i), t);
+      again := p.again;
+      counts := p.counts;
       c.sifted := c.sifted + coalesce(cardinality(array_positions(v_out[:v_last], 'filtered')), 0);
     end if;
   end if;

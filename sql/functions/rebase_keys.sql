@@ -29,7 +29,7 @@ begin
       update posthaste.keys z set stopped_by = null where z.subscriber = r.subscriber and z.key = r.key and z.stopped_by = r.go;
     end if;
   end loop;
-  update posthaste.keys set blocked = false, low_ord = '0', low_id = 0, waits = false, wake_at = null;
+  update posthaste.keys set blocked = false, low_ord = '0', low_id = 0, waits = false, wake_at = null, turn = null;
   perform posthaste.block_keys(x.subscriber, x.lane, array_agg(x.key), array_agg(v_first), array_agg(x.id))
      from (select p.subscriber, p.lane, p.key, min(p.message_id) as id from posthaste.parked p group by 1, 2, 3) x
     group by x.subscriber, x.lane;

@@ -34,7 +34,7 @@ begin
   )
   select count(*) + 0 * (select count(*) from events) into v_gone from gone;
   if p_ids is null then
-    update posthaste.keys k set blocked = false, low_ord = '0', low_id = 0, waits = false where k.subscriber = p_subscriber and k.blocked;
+    update posthaste.keys k set blocked = false, low_ord = '0', low_id = 0, waits = false, turn = null where k.subscriber = p_subscriber and k.blocked;
     delete from posthaste.keys k where k.subscriber = p_subscriber and k.paused_at is null and k.stopped_by is null and k.tokens is null;
   elsif v_gone > 0 then
     perform posthaste.ring((p_subscriber >> 10)::int);

@@ -23,9 +23,11 @@ view actions
   details jsonb
   queue_id integer
 sequence actions_id_seq bigint start 1 increment 1 cache 1
-table ahead with (fillfactor=50)
+table ahead
   subscriber bigint not null
   lane smallint not null
+  id bigint not null
+  reading bigint
   base0 pg_snapshot not null
   base1 pg_snapshot not null
   s0 pg_snapshot not null
@@ -34,16 +36,17 @@ table ahead with (fillfactor=50)
   last_pos bigint not null
   parked bigint not null
   complete boolean not null
-  constraint ahead_pkey PRIMARY KEY (subscriber, lane)
-  index UNIQUE INDEX ahead_pkey ON posthaste.ahead USING btree (subscriber, lane)
+  constraint ahead_pkey PRIMARY KEY (subscriber, lane, id)
+  index UNIQUE INDEX ahead_pkey ON posthaste.ahead USING btree (subscriber, lane, id)
 table ahead_keys with (fillfactor=70)
   subscriber bigint not null
   lane smallint not null
+  reading bigint not null
   key text not null
   parked bigint not null
   left_in_log boolean not null
-  constraint ahead_keys_pkey PRIMARY KEY (subscriber, lane, key)
-  index UNIQUE INDEX ahead_keys_pkey ON posthaste.ahead_keys USING btree (subscriber, lane, key)
+  constraint ahead_keys_pkey PRIMARY KEY (subscriber, lane, reading, key)
+  index UNIQUE INDEX ahead_keys_pkey ON posthaste.ahead_keys USING btree (subscriber, lane, reading, key)
 table applied
   only_row boolean not null default true
   hash text not null default ''::text
@@ -103,6 +106,7 @@ partitioned table claims partition by LIST (slot)
   keys bigint[]
   open bigint[]
   busy bigint[]
+  turns bigint[]
   constraint claims_pkey PRIMARY KEY (slot, id)
   index INDEX claims_holder ON ONLY posthaste.claims USING btree (holder, number) WHERE (holder IS NOT NULL)
   index INDEX claims_reader ON ONLY posthaste.claims USING btree (reader, seq)
@@ -137,6 +141,7 @@ leaf claims_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) 
   keys bigint[] -- 16
   open bigint[] -- 16
   busy bigint[] -- 16
+  turns bigint[] -- 16
   constraint claims_N_pkey PRIMARY KEY (slot, id) -- 16
   index INDEX claims_N_holder_number_idx ON posthaste.claims_N USING btree (holder, number) WHERE (holder IS NOT NULL) -- 16
   index INDEX claims_N_reader_seq_idx ON posthaste.claims_N USING btree (reader, seq) -- 16
@@ -457,10 +462,14 @@ table keys with (fillfactor=50)
   stopped_by bigint
   tokens double precision
   tokens_at timestamp with time zone
+  turn bigint
+  early smallint not null default 0
   constraint keys_pkey PRIMARY KEY (subscriber, key)
-  index INDEX keys_lane ON posthaste.keys USING btree (subscriber, lane, hash)
+  index INDEX keys_lane ON posthaste.keys USING btree (subscriber, lane) WHERE (lane >= 0)
   index INDEX keys_paused ON posthaste.keys USING btree (subscriber, key) WHERE (paused_at IS NOT NULL)
   index INDEX keys_tokens ON posthaste.keys USING btree (subscriber, tokens_at) WHERE ((tokens IS NOT NULL) AND (NOT blocked) AND (paused_at IS NULL) AND (stopped_by IS NULL))
+  index INDEX keys_turn ON posthaste.keys USING btree (subscriber, lane, turn) WHERE ((turn IS NOT NULL) AND (early = 0))
+  index INDEX keys_turn_early ON posthaste.keys USING btree (subscriber, lane, turn) WHERE ((turn IS NOT NULL) AND (early > 0))
   index INDEX keys_waits ON posthaste.keys USING btree (subscriber, lane, hash) WHERE waits
   index UNIQUE INDEX keys_pkey ON posthaste.keys USING btree (subscriber, key)
 table lane_wishes
@@ -932,6 +941,7 @@ function find_subscription(p_queue text, p_subscription text, OUT queue_id integ
 function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[], p_terms jsonb[] DEFAULT NULL::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function forget_ahead() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_erased() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -942,6 +952,7 @@ function found_terms(p_terms text) returns jsonb language plpgsql immutable cost
 function free_number(p_queue integer) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function has_line(p_subscriber bigint, p_lane integer, p_turns bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
 function head_of(e entries) returns head language sql immutable parallel safe cost 100
 function history_ids(p_queues integer[], p_reference text, p_key text, p_term text, p_before bigint, p_max integer) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function history_of(p_ids bigint[]) returns SETOF history language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -974,8 +985,10 @@ function late_done(c claims, p_late bit varying) returns void language plpgsql v
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function left_out(p_queue integer, p_lane integer, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
-function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], INOUT turn bigint, p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function limit_queue(name text, limits jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function line_of(p_subscriber bigint, p_lane integer, INOUT turns bigint[], p_max integer, OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off
+function line_up(p_subscriber bigint, p_keys text[], p_counts bigint[], INOUT turn bigint) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off
 function list_actions(in_queue text DEFAULT NULL::text, of_message bigint DEFAULT NULL::bigint, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(id bigint, at timestamp with time zone, by text, action text, queue text, message_id bigint, details jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function list_dead_letters(filter jsonb DEFAULT '{}'::jsonb, ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100, with_key text DEFAULT NULL::text) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1007,12 +1020,12 @@ function option_wait(p_options jsonb, p_name text) returns double precision lang
 function ord_now() returns xid8 language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ordered_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_ord xid8, p_pos bigint, p_max integer, l live, OUT ords xid8[], OUT poss bigint[], OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function other_heads(p_id bigint) returns head[] language sql stable cost 100 set search_path=pg_catalog, pg_temp
-function park(q queue_settings, c claims, l live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamp with time zone) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function park(q queue_settings, c claims, l live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamp with time zone, OUT again text[], OUT counts bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function park_ahead(p_subscriber bigint, p_lane integer, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function parked_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function parked_newest(p_queues integer[], p_key text, p_before bigint, p_max integer, OUT message_ids bigint[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off, max_parallel_workers_per_gather=0
 function part_lanes(p_queue integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wanted integer, p_look integer, p_all boolean, p_sifts boolean, p_filter jsonb, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, s pg_snapshot, t timestamp with time zone, l live, OUT made claims, OUT again text[], OUT drained boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wanted integer, p_look integer, p_all boolean, p_sifts boolean, p_filter jsonb, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, s pg_snapshot, t timestamp with time zone, l live, OUT made claims, OUT again text[], OUT counts bigint[], OUT drained boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_mergejoin=off, enable_nestloop=off
 function passes(p_filter jsonb, p_kind text, p_headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function patience() returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function pause_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1023,7 +1036,7 @@ function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscript
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
-function read_ahead(q queue_settings, c claims, p_filter jsonb, s pg_snapshot, t timestamp with time zone, l live) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_mergejoin=off, jit=off
+function read_ahead(q queue_settings, c claims, INOUT a ahead, INOUT turn bigint, p_filter jsonb, s pg_snapshot, l live) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function reader_key(queue_id integer, subscription integer, lane integer, track integer) returns bigint language sql immutable parallel safe cost 100
 function rebase(same_ids boolean DEFAULT false, by text DEFAULT SESSION_USER) returns TABLE(rebased boolean, waiting bigint, again bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function rebase_append() returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off, enable_nestloop=off
@@ -1189,6 +1202,7 @@ grant EXECUTE on function find_subscription(text,text) to posthaste_admin
 grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[],jsonb[]) to posthaste_admin
 grant EXECUTE on function first_priority(integer,integer) to posthaste_admin
 grant EXECUTE on function first_snapshot() to posthaste_admin
+grant EXECUTE on function forget_ahead() to posthaste_admin
 grant EXECUTE on function forget_buckets() to posthaste_admin
 grant EXECUTE on function forget_cancelled() to posthaste_admin
 grant EXECUTE on function forget_erased() to posthaste_admin
@@ -1199,6 +1213,7 @@ grant EXECUTE on function found_terms(text) to posthaste_admin
 grant EXECUTE on function free_number(integer) to posthaste_admin
 grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
+grant EXECUTE on function has_line(bigint,integer,bigint[]) to posthaste_admin
 grant EXECUTE on function head_of(entries) to posthaste_admin
 grant EXECUTE on function history_ids(integer[],text,text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function history_of(bigint[]) to posthaste_admin
@@ -1233,8 +1248,10 @@ grant EXECUTE on function late_done(claims,bit varying) to posthaste_admin
 grant EXECUTE on function later_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function leases_ended(bigint) to posthaste_admin
 grant EXECUTE on function left_out(integer,integer,bigint,jsonb,xid8[],bigint[]) to posthaste_admin
-grant EXECUTE on function let_go(queue_settings,bigint,bigint,text[],bigint[],integer,boolean,bigint,bigint,timestamp with time zone,boolean,boolean,timestamp with time zone,live) to posthaste_admin
+grant EXECUTE on function let_go(queue_settings,bigint,bigint,text[],bigint[],bigint,integer,boolean,bigint,bigint,timestamp with time zone,boolean,boolean,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function limit_queue(text,jsonb,text) to posthaste_admin
+grant EXECUTE on function line_of(bigint,integer,bigint[],integer) to posthaste_admin
+grant EXECUTE on function line_up(bigint,text[],bigint[],bigint) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function list_dead_letters(jsonb,bigint[],bigint,integer) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text) to posthaste_admin
@@ -1286,7 +1303,7 @@ grant EXECUTE on function purge(text,text) to posthaste_admin
 grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean,boolean) to posthaste_admin
 grant EXECUTE on function queue_limits(jsonb,queue_settings) to posthaste_admin
 grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
-grant EXECUTE on function read_ahead(queue_settings,claims,jsonb,pg_snapshot,timestamp with time zone,live) to posthaste_admin
+grant EXECUTE on function read_ahead(queue_settings,claims,ahead,bigint,jsonb,pg_snapshot,live) to posthaste_admin
 grant EXECUTE on function reader_key(integer,integer,integer,integer) to posthaste_admin
 grant EXECUTE on function rebase(boolean,text) to posthaste_admin
 grant EXECUTE on function rebase_append() to posthaste_admin
