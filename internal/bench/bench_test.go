@@ -22,7 +22,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 	}{
 		{"flight", Options{}, posthaste.Invalid, []string{`"flight"`, "flow, single, latency"}},
 		{"", Options{}, posthaste.Invalid, []string{"there is no bench scenario"}},
-		{"relay", Options{}, posthaste.Unsupported, []string{`"relay" is not supported yet`}},
+		{"relay", Options{QueueType: "stream"}, posthaste.Invalid, []string{"queue type", "quorum"}},
 		{"redis", Options{}, posthaste.Unsupported, []string{`"redis" is not supported yet`}},
 		{"pipeline", Options{}, posthaste.Unsupported, []string{`"pipeline" is not supported yet`}},
 		{"flow", Options{Duration: time.Millisecond, Batch: -1}, posthaste.Invalid, []string{"duration", "batch"}},
@@ -185,12 +185,13 @@ func TestTable(t *testing.T) {
 func TestJSONHasItsFixedNames(t *testing.T) {
 	t.Parallel()
 	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{},
-		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}}
+		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}}
 	has := encode(t, &r)
 	// Two embedded structs with the same name would both lose it silently.
 	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
 		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
-		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb variants`) {
+		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb variants
+		broker_ceiling_per_second confirm_p50_ms`) {
 		if _, ok := has[name]; !ok {
 			t.Errorf("%q is missing", name)
 		}

@@ -148,6 +148,18 @@ func TestBenchOrdered(t *testing.T) {
 	}
 }
 
+func TestOR7Relay(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "relay", Options{QueueType: "quorum"})
+	trafficFigures(t, r)
+	aboveKnown(t, "ratio", r.Ratio)
+	above(t, "the ceiling", r.CeilingPerSecond)
+	above(t, "from commit to confirm", r.ConfirmP50)
+	if r.QueueType != "quorum" || strings.Contains(r.Reason, "were settled") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestBenchTelemetry(t *testing.T) {
 	t.Parallel()
 	r := smoke(t, "telemetry", Options{Batch: 100})
