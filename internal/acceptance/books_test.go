@@ -298,9 +298,16 @@ func (b *books) drain(idle time.Duration) string {
 		  from effects e join sent m on m.id = e.id where m.queue = 'ordered') x where x.seq <> coalesce(x.before, 0) + 1`); wrong != "" {
 		return "out of their key's order: " + wrong
 	}
+	var left string
+	b.Cleanup(func() {
+		if b.Failed() {
+			b.Log("the counters that were not zero:", left)
+		}
+	})
 	b.until("counters at zero", func() bool {
 		b.exec(`select posthaste.maintain()`)
-		return ask[bool](b, `select coalesce(bool_and(depth = 0 and in_flight = 0), true) from posthaste.queues`)
+		left = ask[string](b, `select coalesce(string_agg(q::text, ' '), '') from posthaste.queues q where depth <> 0 or in_flight <> 0`)
+		return left == ""
 	})
 	return ""
 }
