@@ -84,7 +84,9 @@ func TestDoctorFindings(t *testing.T) {
 		s.well(t, "plans")
 	}
 
-	// An upgrade was not finished.
+	// An upgrade was not finished. The database was made a while ago on a busy machine.
+	s.exec(`update posthaste.counted set at = at - interval '20 minutes'`)
+	s.exec(`select posthaste.maintain()`)
 	s.well(t, "workers")
 	old, young := s.register(), get[int64](s, `select posthaste.worker_register('young', '2.0', '1 hour')`)
 	s.exec(`update posthaste.registrations set version = '1.0' where id = $1`, old)

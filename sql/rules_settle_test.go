@@ -187,7 +187,7 @@ func TestRuleSinglesSettleAscending(t *testing.T) {
 		return ""
 	}, without("order",
 		patch{file: "settle_singles.sql", old: "from unnest(p_deliveries) with ordinality u (id, n) order by u.id, u.n) x;", new: "from unnest(p_deliveries) with ordinality u (id, n) order by u.id, u.n) x; v_ids := p_deliveries;"},
-		patch{file: "settle_singles.sql", old: " order by u.id) filter", new: ") filter", times: 3},
+		patch{file: "settle_singles.sql", old: " order by u.id) filter", new: ") filter", times: 4},
 		patch{file: "settle.sql", old: "if p_deliveries[i] <= p_deliveries[i - 1] then", new: "if false then"},
 		patch{file: "settle.sql", old: "order by k.claim\n", new: "order by array_position(array(select d >> 12 from unnest(p_deliveries) d), k.claim)\n"}))
 }

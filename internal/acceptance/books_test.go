@@ -228,7 +228,16 @@ func (b *books) busy() (stop func() error) {
 	}
 }
 
-// until waits for a number of rows of a statement to be at least n.
+// still waits until nothing runs in the database any more: a server goes on with what
+// somebody asked for who has gone.
+func (b *books) still() {
+	b.Helper()
+	b.until("nothing runs any more", func() bool {
+		return ask[int](b, `select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'`) == 0
+	})
+}
+
+// until waits for a condition.
 func (b *books) until(what string, f func() bool) {
 	b.Helper()
 	for !f() {

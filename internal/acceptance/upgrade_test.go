@@ -44,6 +44,7 @@ func TestBK3_PgUpgradeIsConfirmed(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
+	b.still()
 	in := ask[int](b, `select count(*) from posthaste.entries`)
 	b.Close()
 
