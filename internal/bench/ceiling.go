@@ -142,11 +142,7 @@ func (s *stopwatch) await(ctx context.Context, id int64, since time.Time) error 
 	}
 }
 
-// percentile is the value below which a share of them lies, in milliseconds.
-func (s *stopwatch) percentile(share float64) float64 {
-	sorted := slices.Sorted(slices.Values(s.took))
-	if len(sorted) == 0 {
-		return 0
-	}
-	return float64(sorted[min(len(sorted)-1, int(share*float64(len(sorted))))].Microseconds()) / 1000
+// percentile is that of the samples, in milliseconds.
+func (s *stopwatch) percentile(q float64) float64 {
+	return percentile(slices.Sorted(slices.Values(s.took)), q).Seconds() * 1000
 }

@@ -11,15 +11,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
 const (
 	relayQueue = "posthaste-bench-relay"
-	// RelayBatch and RelayConcurrency are what `posthaste relay` does where nothing
-	// is said.
-	relayBatch, relayConcurrency = 500, 4
 	// Shares of the duration.
 	relayCeiling, relayLatency = 0.45, 0.2
 	// relayRate is how many messages a second are sent for the latency.
@@ -37,7 +35,7 @@ type timedSink struct {
 // Deliver implements [posthaste.Sink].
 func (s timedSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
 	results := s.Sink.Deliver(ctx, batch)
-	if len(batch) < relayBatch/10 { // throughput is measured otherwise
+	if len(batch) < relay.DefaultBatch/10 { // throughput is measured otherwise
 		for i := range results {
 			if results[i].Err == nil {
 				s.watch.confirm(int64(batch[i].MessageID))
@@ -109,7 +107,7 @@ func relayed(ctx context.Context, r *run) (err error) {
 	defer sink.Close()
 	watch := &stopwatch{}
 	w := worker.New(t.settled, worker.Config{Logger: quiet(r.o.Log)})
-	worker.HandleSink(w, t.queue, timedSink{sink, watch}, worker.BatchSize(relayBatch), worker.Concurrency(relayConcurrency))
+	worker.HandleSink(w, t.queue, timedSink{sink, watch}, worker.BatchSize(relay.DefaultBatch), worker.Concurrency(relay.DefaultConcurrency))
 	own := cost{meter: r.server.meter}
 	end := own.span()
 	began := time.Since(epoch)

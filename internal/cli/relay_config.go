@@ -14,6 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // relayTarget is the part of a relay that is the same for all brokers.
@@ -27,12 +28,6 @@ type relayTarget struct {
 	// Concurrency is how many batches are on their way at the same time.
 	Concurrency int `yaml:"concurrency"`
 }
-
-// What a relay does where nothing is said: see docs/performance.md.
-const (
-	relayBatch       = 500
-	relayConcurrency = 4
-)
 
 // relayConfig is a relay that is understood, with the place where each of its
 // parts was said.
@@ -131,7 +126,7 @@ func setRelays(queues []string, broker string, set []string) ([]relayConfig, err
 
 // readRelay understands one relay.
 func readRelay(node *yaml.Node, broker string, place func(field string) string) (relayConfig, error) {
-	c := relayConfig{relayTarget: relayTarget{Broker: broker, Batch: relayBatch, Concurrency: relayConcurrency}, place: place}
+	c := relayConfig{relayTarget: relayTarget{Broker: broker, Batch: relay.DefaultBatch, Concurrency: relay.DefaultConcurrency}, place: place}
 	if node.Kind != yaml.MappingNode {
 		return c, c.fault("queue", "a relay is a list of keys and values", "such as queue: orders")
 	}

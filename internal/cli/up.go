@@ -34,6 +34,7 @@ type up struct {
 	postgresBin  string
 	smtpListen   string
 	broker       string
+	relays       []relayConfig // by broker
 	// delivers is the mail server that mails really go to, "" for the catcher.
 	delivers string
 }
@@ -102,7 +103,7 @@ func (a *app) up(ctx context.Context, u up) error {
 		return err
 	}
 	if u.broker != "" {
-		if _, err := easyRelay(u.broker); err != nil {
+		if u.relays, err = easyRelay(u.broker); err != nil {
 			return misuse(err)
 		}
 	}
@@ -204,11 +205,7 @@ func (a *app) startRelay(ctx context.Context, u *up, r *running) error {
 	if err := r.engine.QueueCreate(ctx, relayQueue, posthaste.QueueOptions{}); err != nil && posthaste.CodeOf(err) != posthaste.Conflict {
 		return err
 	}
-	configs, err := easyRelay(u.broker)
-	if err != nil {
-		return err
-	}
-	relays, closeSinks, err := openRelays(configs, a.log)
+	relays, closeSinks, err := openRelays(u.relays, a.log)
 	if err != nil {
 		return err
 	}

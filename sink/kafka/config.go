@@ -117,17 +117,11 @@ func parse(c Config) (*target, error) {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the brokers' URL cannot be used: " + err.Error(),
 			Hint: "kafka://user:password@host:9092,host2:9092 or kafkas://, with special characters percent-encoded"}
 	}
-	for _, n := range []struct {
-		field     string
-		to        *int
-		by, limit int
-	}{{"outstanding", &c.Outstanding, 10_000, 1_000_000}, {"max_message_bytes", &c.MaxMessageBytes, 1_000_012, 64 << 20}} {
-		if *n.to == 0 {
-			*n.to = n.by
-		}
-		if *n.to < 1 || *n.to > n.limit {
-			return nil, posthaste.Invalidf(n.field, "%s must be 1 to %d, and is %d", n.field, n.limit, *n.to)
-		}
+	if err := relay.Bounded("outstanding", &c.Outstanding, 10_000, 1_000_000); err != nil {
+		return nil, err
+	}
+	if err := relay.Bounded("max_message_bytes", &c.MaxMessageBytes, 1_000_012, 64<<20); err != nil {
+		return nil, err
 	}
 	if c.DialTimeout == 0 {
 		c.DialTimeout = 10 * time.Second

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // job is a message on its way.
@@ -186,12 +187,5 @@ func (s *Sink) answered(r *kgo.Record, err error) error {
 
 // failed says what happened, why, and whether the time was up.
 func (s *Sink) failed(ctx context.Context, what string, cause error) error {
-	text := fmt.Sprintf("kafka at %s: %s", s.target.address, what)
-	if cause != nil && !errors.Is(cause, ctx.Err()) {
-		text += ": " + cause.Error()
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s: %w", text, err)
-	}
-	return errors.New(text)
+	return relay.Failed(ctx, fmt.Sprintf("kafka at %s: %s", s.target.address, what), cause)
 }

@@ -127,17 +127,11 @@ func parse(c Config) (*target, error) {
 	if c.InboxPrefix != "" && !plainSubject(c.InboxPrefix) {
 		return nil, posthaste.Invalidf("inbox_prefix", "inbox_prefix %q is no subject: tokens separated by dots, without spaces and wildcards", c.InboxPrefix)
 	}
-	for field, n := range map[string]*int{"connections": &c.Connections, "outstanding": &c.Outstanding} {
-		limit, by := 100, 2
-		if field == "outstanding" {
-			limit, by = 1<<16, 4096
-		}
-		if *n == 0 {
-			*n = by
-		}
-		if *n < 1 || *n > limit {
-			return nil, posthaste.Invalidf(field, "%s must be 1 to %d, and is %d", field, limit, *n)
-		}
+	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
+		return nil, err
+	}
+	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
+		return nil, err
 	}
 	if c.DialTimeout == 0 {
 		c.DialTimeout = 10 * time.Second

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // HeaderContentType is the header of a message's content type.
@@ -294,12 +295,5 @@ func (s *Sink) refused(ctx context.Context, j *job, err error) error {
 
 // failed says what happened, why, and whether the time was up.
 func (s *Sink) failed(ctx context.Context, what string, cause error) error {
-	text := fmt.Sprintf("nats at %s: %s", s.target.address, what)
-	if cause != nil && !errors.Is(cause, ctx.Err()) {
-		text += ": " + cause.Error()
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s: %w", text, err)
-	}
-	return errors.New(text)
+	return relay.Failed(ctx, fmt.Sprintf("nats at %s: %s", s.target.address, what), cause)
 }

@@ -31,6 +31,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strconv"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -104,17 +105,11 @@ func parse(c Config) (*target, error) {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the broker's URL cannot be used: " + reason(err),
 			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded"}
 	}
-	for field, n := range map[string]*int{"connections": &c.Connections, "outstanding": &c.Outstanding} {
-		limit, by := 100, 2
-		if field == "outstanding" {
-			limit, by = 1<<16, 4096
-		}
-		if *n == 0 {
-			*n = by
-		}
-		if *n < 1 || *n > limit {
-			return nil, posthaste.Invalidf(field, "%s must be 1 to %d, and is %d", field, limit, *n)
-		}
+	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
+		return nil, err
+	}
+	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
+		return nil, err
 	}
 	if c.DialTimeout == 0 {
 		c.DialTimeout = 10 * time.Second
@@ -140,7 +135,7 @@ func parse(c Config) (*target, error) {
 		}
 		c.TLS.MinVersion = max(c.TLS.MinVersion, tls.VersionTLS12)
 	}
-	t := &target{Config: c, address: net.JoinHostPort(uri.Host, itoa(uri.Port))}
+	t := &target{Config: c, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))}
 	if t.exchange, err = relay.Compile("exchange", c.Exchange); err != nil {
 		return nil, err
 	}

@@ -1,11 +1,11 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,8 +14,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/semaphore"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // link is a connection with one channel, for as long as it lasts. It is used by
 // several batches at the same time, and is never repaired: a new one takes its place.
@@ -155,7 +153,7 @@ func (l *link) watch(t *target, blockings <-chan amqp.Blocking) {
 		l.mu.Lock()
 		switch {
 		case b.Active && l.blocked == "":
-			l.blocked, l.opened = orElse(b.Reason, "no reason given"), make(chan struct{})
+			l.blocked, l.opened = cmp.Or(b.Reason, "no reason given"), make(chan struct{})
 			t.Logger.Warn("the broker blocks publishers: messages wait until it has room", "broker", t.address, "reason", l.blocked)
 		case !b.Active && l.blocked != "":
 			l.blocked = ""
@@ -304,13 +302,6 @@ func words(err error) string {
 		return strings.TrimSpace(fmt.Sprintf("%d %s", broker.Code, broker.Reason))
 	}
 	return err.Error()
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // wire is the network connection below: many small writes become few.

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 const (
@@ -100,16 +101,18 @@ func short(field, text string) error {
 	return nil
 }
 
+// answer gives jobs one answer.
+func answer(jobs []job, results []posthaste.SinkResult, err error) {
+	for i := range jobs {
+		results[jobs[i].place].Err = err
+	}
+}
+
 // publish publishes jobs on one of the links and answers them.
 func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []posthaste.SinkResult) {
-	fail := func(jobs []job, err error) {
-		for i := range jobs {
-			results[jobs[i].place].Err = err
-		}
-	}
 	l, err := s.links.Get(ctx, which)
 	if err != nil {
-		fail(jobs, err)
+		answer(jobs, results, err)
 		return
 	}
 	if jobs, err = s.routed(ctx, l, jobs, results); err == nil {
@@ -141,9 +144,7 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.address, words(err))
 		case err != nil && code(err) == 0:
 			err = s.failed(ctx, "the connection was lost before anything was published", l.lost())
-			for i := range jobs {
-				results[jobs[i].place].Err = err
-			}
+			answer(jobs, results, err)
 			return nil, err
 		default: // there, or hidden from this user
 			s.exchanges.Store(name, true)
@@ -169,23 +170,18 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 	if len(jobs) == 0 {
 		return nil
 	}
-	unsent := func(jobs []job, err error) {
-		for i := range jobs {
-			results[jobs[i].place].Err = err
-		}
-	}
 	if err := l.ready(ctx); err != nil {
-		unsent(jobs, s.failed(ctx, "nothing was published", err))
+		answer(jobs, results, s.failed(ctx, "nothing was published", err))
 		return l.lost()
 	}
 	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
-		unsent(jobs, s.failed(ctx, "nothing was published, for the broker is slow to confirm what was before", nil))
+		answer(jobs, results, s.failed(ctx, "nothing was published, for the broker is slow to confirm what was before", nil))
 		return nil
 	}
 	written := s.send(ctx, l, jobs)
 	if written == 0 && l.lost() == nil {
 		l.window.Release(int64(len(jobs)))
-		unsent(jobs, s.failed(ctx, "nothing was published", nil))
+		answer(jobs, results, s.failed(ctx, "nothing was published", nil))
 		return nil
 	}
 	// Errors before the confirms: they say that the link has ended.
@@ -194,7 +190,7 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 		j := &jobs[i]
 		if i >= written {
 			broken = s.failed(ctx, "the connection was lost before it was published", l.lost())
-			unsent(jobs[i:], broken)
+			answer(jobs[i:], results, broken)
 			break
 		}
 		if err := s.confirmed(ctx, l, j); err != nil {
@@ -299,12 +295,8 @@ func (l *link) blocking() error {
 
 // failed says what happened, why, and whether the time was up.
 func (s *Sink) failed(ctx context.Context, what string, cause error) error {
-	text := fmt.Sprintf("rabbitmq at %s: %s", s.target.address, what)
-	if cause != nil && !errors.Is(cause, ctx.Err()) {
-		text += ": " + words(cause)
+	if cause != nil {
+		cause = &said{words(cause), cause}
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s: %w", text, err)
-	}
-	return errors.New(text)
+	return relay.Failed(ctx, fmt.Sprintf("rabbitmq at %s: %s", s.target.address, what), cause)
 }

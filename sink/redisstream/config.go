@@ -110,17 +110,11 @@ func parse(c Config) (*target, error) {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
 			Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded"}
 	}
-	for field, n := range map[string]*int{"connections": &c.Connections, "outstanding": &c.Outstanding} {
-		limit, by := 100, 2
-		if field == "outstanding" {
-			limit, by = 1<<16, 4096
-		}
-		if *n == 0 {
-			*n = by
-		}
-		if *n < 1 || *n > limit {
-			return nil, posthaste.Invalidf(field, "%s must be 1 to %d, and is %d", field, limit, *n)
-		}
+	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
+		return nil, err
+	}
+	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
+		return nil, err
 	}
 	if c.MaxLen < 0 {
 		return nil, posthaste.Invalidf("max_len", "max_len must be 0 (no limit) or more, and is %d", c.MaxLen)

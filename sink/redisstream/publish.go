@@ -2,13 +2,13 @@ package redisstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // job is a message on its way.
@@ -200,12 +200,5 @@ func (s *Sink) replicated(replies []reply, place int, broken error) error {
 
 // failed says what happened, why, and whether the time was up.
 func (s *Sink) failed(ctx context.Context, what string, cause error) error {
-	text := fmt.Sprintf("redis at %s: %s", s.target.address, what)
-	if cause != nil && !errors.Is(cause, ctx.Err()) {
-		text += ": " + cause.Error()
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s: %w", text, err)
-	}
-	return errors.New(text)
+	return relay.Failed(ctx, fmt.Sprintf("redis at %s: %s", s.target.address, what), cause)
 }
