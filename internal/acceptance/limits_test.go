@@ -49,7 +49,9 @@ func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Durat
 		n := 0.0
 		for j := i; j < len(all); j++ {
 			n += float64(all[j].n)
-			if span := all[j].at - all[i].at; n > rate*(span+0.02+stalled.Seconds())+burst { // tokens are counted a little earlier
+			// A claim counts its tokens before it writes its time, and a busy machine
+			// runs others in between.
+			if span := all[j].at - all[i].at; n > rate*(span+0.1+stalled.Seconds())+burst {
 				s.Fatalf("%.0f were handed out within %.3f s, %.1f may be", n, span, rate*span+burst)
 			}
 		}
