@@ -20,6 +20,7 @@ const (
 	EventClock     EventKind = "clock"     // upkeep found the store's clock set back
 	EventError     EventKind = "error"     // a background task failed and will be tried again
 	EventBatch     EventKind = "batch"     // a sink or batch handler was called with Count messages, and all of them are settled
+	EventTaken     EventKind = "taken"     // a source took Count messages from a broker into Queue, but for Failed that were refused and put aside
 )
 
 // Event is one thing that happened in this process.
@@ -38,9 +39,13 @@ type Event struct {
 	// Claim, Settle and Total are of an EventBatch: how long its subscription's
 	// latest claim took, how long it took from the handler's return until the last
 	// of its messages was settled, and both with Duration between them. Failed
-	// counts its messages that did not end as done.
+	// counts its messages that did not end as done. Of an EventTaken they are how
+	// long it waited for the broker, how long it took to send the messages
+	// (Duration), to acknowledge them, and all of that.
 	Claim, Settle, Total time.Duration
 	Failed               int
+	// Broker is the address of the broker that an EventTaken tells of.
+	Broker string
 	// Task names the background task of an EventError.
 	Task string
 	Err  error

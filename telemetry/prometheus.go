@@ -18,8 +18,8 @@ import (
 type Prometheus struct {
 	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
 	rescued, lost, clock, ticked, missed        prometheus.Counter
-	durations, steps                            durations
-	batches                                     *prometheus.CounterVec
+	durations, steps, takes                     durations
+	batches, taken                              *prometheus.CounterVec
 }
 
 // NewPrometheus returns a collector to be registered by the caller.
@@ -51,6 +51,11 @@ func NewPrometheus() *Prometheus {
 		},
 		batches: vec("posthaste_batch_messages_total", "Messages of calls with several messages, as of sinks and relays. The calls are counted by posthaste_batch_duration_seconds.", "queue", "subscription"),
 	}
+	p.takes = durations{
+		desc:   prometheus.NewDesc("posthaste_source_duration_seconds", "How long the steps of taking messages from a broker took, in seconds: read (which waits for them), send, acknowledge, total.", []string{"queue", "broker", "step"}, nil),
+		series: map[[3]string]*histogram{},
+	}
+	p.taken = vec("posthaste_source_messages_total", "Messages that sources took from a broker, by what became of them: sent into the queue, or refused and put aside.", "queue", "broker", "result")
 	for _, task := range tasks {
 		p.errors.WithLabelValues(task)
 	}
@@ -92,6 +97,12 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		for step, took := range map[string]time.Duration{"claim": e.Claim, "handle": e.Duration, "settle": e.Settle, "total": e.Total} {
 			p.steps.observe([3]string{e.Queue, e.Subscription, step}, took.Seconds(), 1)
 		}
+	case posthaste.EventTaken:
+		p.taken.WithLabelValues(e.Queue, e.Broker, "sent").Add(float64(e.Count - e.Failed))
+		p.taken.WithLabelValues(e.Queue, e.Broker, "refused").Add(float64(e.Failed))
+		for step, took := range map[string]time.Duration{"read": e.Claim, "send": e.Duration, "acknowledge": e.Settle, "total": e.Total} {
+			p.takes.observe([3]string{e.Queue, e.Broker, step}, took.Seconds(), 1)
+		}
 	case posthaste.EventDuplicate:
 		p.duplicates.WithLabelValues(e.Queue, e.Subscription).Add(count)
 	case posthaste.EventWoken:
@@ -111,7 +122,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 }
 
 func (p *Prometheus) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations, &p.steps, p.batches}
+	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations, &p.steps, p.batches, &p.takes, p.taken}
 }
 
 // Describe implements [prometheus.Collector].

@@ -52,6 +52,10 @@ func (t slogTelemetry) Event(ctx context.Context, e posthaste.Event) {
 	if e.Kind == posthaste.EventBatch {
 		attrs = append(attrs, slog.Int("failed", e.Failed), slog.Duration("claim", e.Claim), slog.Duration("settle", e.Settle), slog.Duration("total", e.Total))
 	}
+	if e.Kind == posthaste.EventTaken {
+		attrs = append(attrs, slog.Int("refused", e.Failed), slog.Duration("read", e.Claim), slog.Duration("acknowledge", e.Settle), slog.Duration("total", e.Total))
+	}
+	text("broker", e.Broker)
 	text("task", e.Task)
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))

@@ -41,8 +41,11 @@ var rooms = []room{
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},
 	{name: "sink/smtp", may: []string{".", "email"}},
+	{name: "sink/rabbitmq", may: []string{".", "relay", "internal/rabbit"}},
 	{name: "sink/*", may: []string{".", "relay"}},
-	{name: "source/*", may: []string{"."}},
+	{name: "source", may: []string{".", "relay"}},
+	{name: "source/rabbitmq", may: []string{".", "relay", "source", "internal/rabbit"}},
+	{name: "source/*", may: []string{".", "relay", "source"}},
 	{name: "inbox", may: []string{"."}},
 	{name: "server", may: []string{".", "email", "internal/wire"}},
 	{name: "telemetry", may: []string{"."}},
@@ -54,7 +57,7 @@ var rooms = []room{
 	{name: "examples/*", may: []string{".", "postgres", "worker"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
-	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source/*", "inbox", "server", "telemetry", "telemetry/tracing",
+	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing",
 		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.

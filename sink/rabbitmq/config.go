@@ -27,16 +27,13 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"crypto/tls"
-	"errors"
 	"log/slog"
-	"net"
-	"strconv"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/rabbit"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -86,7 +83,7 @@ type Config struct {
 // target is a checked Config.
 type target struct {
 	Config
-	address    string // host:port
+	broker     *rabbit.Broker
 	exchange   *relay.Template
 	routingKey *relay.Template
 	mapper     *relay.Mapper
@@ -100,46 +97,24 @@ const eventPrefix = "cloudEvents:"
 // parse checks the config and fills in defaults. Errors never hold the URL, for
 // it may hold a password.
 func parse(c Config) (*target, error) {
-	uri, err := amqp.ParseURI(c.URL)
+	t := &target{Config: c, broker: &rabbit.Broker{URL: c.URL, TLS: c.TLS, DialTimeout: c.DialTimeout, Heartbeat: c.Heartbeat, Name: cmp.Or(c.Name, "posthaste relay")}}
+	err := t.broker.Check()
 	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the broker's URL cannot be used: " + reason(err),
-			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded"}
-	}
-	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
 		return nil, err
 	}
-	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
+	if err := relay.Bounded("connections", &t.Connections, 2, 100); err != nil {
 		return nil, err
 	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = 10 * time.Second
+	if err := relay.Bounded("outstanding", &t.Outstanding, 4096, 1<<16); err != nil {
+		return nil, err
 	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = 10 * time.Second
+	if t.Logger == nil {
+		t.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.RoutingKey == "" {
-		c.RoutingKey = "{{.Queue}}"
-	}
-	if c.Name == "" {
-		c.Name = "posthaste relay"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if uri.Scheme == "amqps" {
-		if c.TLS = c.TLS.Clone(); c.TLS == nil {
-			c.TLS = &tls.Config{}
-		}
-		if c.TLS.ServerName == "" {
-			c.TLS.ServerName = uri.Host
-		}
-		c.TLS.MinVersion = max(c.TLS.MinVersion, tls.VersionTLS12)
-	}
-	t := &target{Config: c, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))}
 	if t.exchange, err = relay.Compile("exchange", c.Exchange); err != nil {
 		return nil, err
 	}
-	if t.routingKey, err = relay.Compile("routing_key", c.RoutingKey); err != nil {
+	if t.routingKey, err = relay.Compile("routing_key", cmp.Or(c.RoutingKey, "{{.Queue}}")); err != nil {
 		return nil, err
 	}
 	if t.mapper, err = relay.NewMapper(c.Mapping, eventPrefix); err != nil {
@@ -158,12 +133,4 @@ func parse(c Config) (*target, error) {
 		return nil, posthaste.Invalidf("declare", "declare must be classic or quorum, and is %q", c.Declare)
 	}
 	return t, nil
-}
-
-// reason is what is wrong with a URL, without it.
-func reason(err error) string {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		err = e
-	}
-	return err.Error()
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,60 +50,21 @@ type flight struct {
 
 // dial opens a link. The context bounds it.
 func (t *target) dial(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.DialTimeout)
-	defer cancel()
 	l := &link{
 		window: semaphore.NewWeighted(int64(t.Outstanding)), turn: make(chan struct{}, 1),
 		flying: map[route]*flight{}, returns: make(chan amqp.Return, t.Outstanding),
 	}
-	done := make(chan error, 1)
-	var raw net.Conn
-	var opened sync.Mutex
-	go func() {
-		conn, err := amqp.DialConfig(t.URL, amqp.Config{
-			Heartbeat: t.Heartbeat, TLSClientConfig: t.TLS, Properties: amqp.Table{"connection_name": t.Name, "product": "posthaste"},
-			Dial: func(network, address string) (net.Conn, error) {
-				c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-				if err != nil {
-					return nil, err
-				}
-				if deadline, ok := ctx.Deadline(); ok {
-					_ = c.SetDeadline(deadline) // the library lifts it when the connection is open
-				}
-				opened.Lock()
-				defer opened.Unlock()
-				if err := ctx.Err(); err != nil {
-					c.Close()
-					return nil, err
-				}
-				l.wire = &wire{Conn: c}
-				raw = c
-				return l.wire, nil
-			},
-		})
-		if err == nil {
-			l.conn = conn
-			err = l.open(t)
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			if l.wire != nil {
-				l.wire.cut()
-			}
-			return nil, &said{fmt.Sprintf("rabbitmq at %s: %s", t.address, words(err)), err}
-		}
-		return l, nil
-	case <-ctx.Done():
-		opened.Lock()
-		defer opened.Unlock()
-		if raw != nil {
-			raw.Close()
-		}
-		return nil, fmt.Errorf("rabbitmq at %s does not answer: %w", t.address, ctx.Err())
+	err := t.broker.Dial(ctx, func(c net.Conn) net.Conn {
+		l.wire = &wire{Conn: c}
+		return l.wire
+	}, func(conn *amqp.Connection) error {
+		l.conn = conn
+		return l.open(t)
+	})
+	if err != nil {
+		return nil, err
 	}
+	return l, nil
 }
 
 // open makes the channel, and declares what shall be there.
@@ -154,11 +114,11 @@ func (l *link) watch(t *target, blockings <-chan amqp.Blocking) {
 		switch {
 		case b.Active && l.blocked == "":
 			l.blocked, l.opened = cmp.Or(b.Reason, "no reason given"), make(chan struct{})
-			t.Logger.Warn("the broker blocks publishers: messages wait until it has room", "broker", t.address, "reason", l.blocked)
+			t.Logger.Warn("the broker blocks publishers: messages wait until it has room", "broker", t.broker.Address(), "reason", l.blocked)
 		case !b.Active && l.blocked != "":
 			l.blocked = ""
 			close(l.opened)
-			t.Logger.Info("the broker takes messages again", "broker", t.address)
+			t.Logger.Info("the broker takes messages again", "broker", t.broker.Address())
 		}
 		l.mu.Unlock()
 	}
@@ -275,33 +235,6 @@ func (l *link) Use() bool {
 func (l *link) Close() {
 	_ = l.conn.CloseDeadline(time.Now().Add(time.Second))
 	l.wire.cut()
-}
-
-// said is an error with a text for people.
-type said struct {
-	text  string
-	cause error
-}
-
-// Error implements error.
-func (e *said) Error() string { return e.text }
-
-// Unwrap returns the error of the library.
-func (e *said) Unwrap() error { return e.cause }
-
-// words is an error as a person reads it: the broker's own words where there are any.
-func words(err error) string {
-	var broker *amqp.Error
-	if errors.As(err, &broker) {
-		switch {
-		case errors.Is(broker, amqp.ErrCredentials):
-			return "the broker refuses user or password (403 ACCESS_REFUSED)"
-		case errors.Is(broker, amqp.ErrVhost):
-			return "there is no such vhost, or the user may not use it"
-		}
-		return strings.TrimSpace(fmt.Sprintf("%d %s", broker.Code, broker.Reason))
-	}
-	return err.Error()
 }
 
 // wire is the network connection below: many small writes become few.

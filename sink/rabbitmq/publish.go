@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/rabbit"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -137,12 +138,12 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 		err := l.hasExchange(name)
 		stop()
 		switch {
-		case code(err) == amqp.NotFound:
+		case rabbit.Code(err) == amqp.NotFound:
 			if missing == nil {
 				missing = map[string]error{}
 			}
-			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.address, words(err))
-		case err != nil && code(err) == 0:
+			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.broker.Address(), rabbit.Words(err))
+		case err != nil && rabbit.Code(err) == 0:
 			err = s.failed(ctx, "the connection was lost before anything was published", l.lost())
 			answer(jobs, results, err)
 			return nil, err
@@ -267,17 +268,17 @@ func (s *Sink) confirmed(ctx context.Context, l *link, j *job) error {
 	}
 	switch {
 	case returned != "":
-		return fmt.Errorf("rabbitmq at %s: %s: no queue gets what is published to exchange %q with routing key %q; bind one", s.target.address, returned, j.route.exchange, j.route.key)
+		return fmt.Errorf("rabbitmq at %s: %s: no queue gets what is published to exchange %q with routing key %q; bind one", s.target.broker.Address(), returned, j.route.exchange, j.route.key)
 	case j.confirm == nil || j.confirm.Acked():
 		return nil
 	}
 	lost := l.lost()
 	switch {
 	case lost == nil:
-		return fmt.Errorf("rabbitmq at %s refused the message (basic.nack): a queue is full and rejects, or could not store it", s.target.address)
-	case code(lost) == amqp.PreconditionFailed && len(j.msg.Body) > large:
-		return posthaste.Permanent(&unknownError{fmt.Errorf("rabbitmq at %s: %s", s.target.address, words(lost))})
-	case code(lost) == amqp.NotFound:
+		return fmt.Errorf("rabbitmq at %s refused the message (basic.nack): a queue is full and rejects, or could not store it", s.target.broker.Address())
+	case rabbit.Code(lost) == amqp.PreconditionFailed && len(j.msg.Body) > large:
+		return posthaste.Permanent(&unknownError{fmt.Errorf("rabbitmq at %s: %s", s.target.broker.Address(), rabbit.Words(lost))})
+	case rabbit.Code(lost) == amqp.NotFound:
 		s.exchanges.Clear()
 	}
 	return &unknownError{s.failed(ctx, "the connection was lost before the confirm, so that it may be published twice", lost)}
@@ -296,7 +297,7 @@ func (l *link) blocking() error {
 // failed says what happened, why, and whether the time was up.
 func (s *Sink) failed(ctx context.Context, what string, cause error) error {
 	if cause != nil {
-		cause = &said{words(cause), cause}
+		cause = rabbit.Worded(cause)
 	}
-	return relay.Failed(ctx, fmt.Sprintf("rabbitmq at %s: %s", s.target.address, what), cause)
+	return relay.Failed(ctx, fmt.Sprintf("rabbitmq at %s: %s", s.target.broker.Address(), what), cause)
 }

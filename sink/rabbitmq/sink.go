@@ -2,14 +2,13 @@ package rabbitmq
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/rabbit"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -31,11 +30,11 @@ func New(c Config) (*Sink, error) {
 		return nil, err
 	}
 	// The last one is for what may end its channel.
-	return &Sink{target: t, links: relay.NewConnections(t.Connections+1, "rabbitmq", t.address, t.Logger, t.dial)}, nil
+	return &Sink{target: t, links: relay.NewConnections(t.Connections+1, "rabbitmq", t.broker.Address(), t.Logger, t.dial)}, nil
 }
 
 // Broker returns the broker's address, "host:port".
-func (s *Sink) Broker() string { return s.target.address }
+func (s *Sink) Broker() string { return s.target.broker.Address() }
 
 // Close ends the connections. What is being published stays unknown, and
 // deliveries after it fail and can be retried. It may be called again.
@@ -63,7 +62,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	}
 	if exchange != "" {
 		if err := l.hasExchange(exchange); err != nil {
-			return &posthaste.Error{Code: posthaste.Invalid, Field: "exchange", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.address, words(err)),
+			return &posthaste.Error{Code: posthaste.Invalid, Field: "exchange", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.broker.Address(), rabbit.Words(err)),
 				Hint: "declare the exchange and bind a queue to it, or name one that is there"}
 		}
 		return nil
@@ -76,8 +75,8 @@ func (s *Sink) Check(ctx context.Context) error {
 	if err == nil {
 		_, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	}
-	if code(err) == amqp.NotFound {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "routing_key", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.address, words(err)),
+	if rabbit.Code(err) == amqp.NotFound {
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "routing_key", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.broker.Address(), rabbit.Words(err)),
 			Hint: "declare the queue, let the relay make it (declare: quorum), or name an exchange"}
 	}
 	return nil
@@ -85,30 +84,12 @@ func (s *Sink) Check(ctx context.Context) error {
 
 // atStart says whether an error of dialing is one of the configuration.
 func (s *Sink) atStart(err error) error {
-	var authority *tls.CertificateVerificationError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
-	switch {
-	case errors.Is(err, amqp.ErrCredentials):
-		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the broker"
-	case errors.Is(err, amqp.ErrVhost), code(err) == amqp.NotAllowed:
-		e.Hint = "check the vhost, which is the URL's path, and the user's permissions on it"
-	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
-	case s.target.declare != "" && code(err) != 0:
-		e.Field, e.Hint = "declare", "declare the queue yourself, or give the user the permission to configure it"
-	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the broker, or check host and port in its URL"}
+	e := s.target.broker.AtStart(err)
+	if e.Code == posthaste.Unavailable && s.target.declare != "" && rabbit.Code(err) != 0 {
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "declare", Message: e.Message, Cause: err,
+			Hint: "declare the queue yourself, or give the user the permission to configure it"}
 	}
 	return e
-}
-
-// code is the broker's code in an error; 0 if it is none of the broker's.
-func code(err error) int {
-	var broker *amqp.Error
-	if errors.As(err, &broker) && broker.Server {
-		return broker.Code
-	}
-	return 0
 }
 
 // hasExchange asks the broker for an exchange, on a channel of its own: the answer

@@ -1,0 +1,295 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/relay"
+	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/source"
+	"github.com/posthaste-mq/posthaste/source/sourcetest"
+)
+
+// server is shared by tests that use names of their own in it and do not stop it.
+var server *devbroker.RabbitMQ
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "posthaste-rabbitmq-")
+	if err == nil {
+		server, err = devbroker.StartRabbitMQ(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	server.Stop()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// place is a queue of the broker.
+type place struct {
+	name  string
+	ch    *amqp.Channel
+	proxy *faultproxy.Proxy
+	aside []relay.Incoming
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	conn, err := amqp.Dial(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	p := &place{name: strings.ReplaceAll(t.Name(), "/", "-")}
+	if p.ch, err = conn.Channel(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = p.ch.QueueDeclare(p.name, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	if p.proxy, err = faultproxy.New(server.Address(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.proxy.Close)
+	return p
+}
+
+func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*Config)) *source.Source {
+	t.Helper()
+	config := Config{Config: c, URL: "amqp://guest:guest@" + p.proxy.Address() + "/", FromQueue: p.name}
+	if change != nil {
+		change(&config)
+	}
+	s, err := New(ledger, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// publish publishes messages, and waits for the confirms.
+func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+	t.Helper()
+	var confirms []*amqp.DeferredConfirmation
+	for _, m := range messages {
+		headers := amqp.Table{"posthaste-key": m.Key}
+		for name, value := range m.Headers {
+			headers[name] = value
+		}
+		confirm, err := p.ch.PublishWithDeferredConfirm("", p.name, true, false, amqp.Publishing{MessageId: m.MessageID, ContentType: m.ContentType, Type: m.Kind, Body: m.Payload, Headers: headers, DeliveryMode: amqp.Persistent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		confirms = append(confirms, confirm)
+	}
+	for _, c := range confirms {
+		if !c.Wait() {
+			t.Fatal("not confirmed")
+		}
+	}
+}
+
+func (p *place) left(t *testing.T) int {
+	t.Helper()
+	q, err := p.ch.QueueDeclarePassive(p.name, true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.Messages
+}
+
+// refused takes what was put aside so far.
+func (p *place) refused(t *testing.T) []relay.Incoming {
+	t.Helper()
+	for {
+		d, ok, err := p.ch.Get(p.name+".refused", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return p.aside
+		}
+		m := relay.Incoming{MessageID: d.MessageId, ContentType: d.ContentType, Payload: d.Body, Headers: map[string]string{}}
+		for name, value := range d.Headers {
+			m.Headers[name] = text(value)
+		}
+		p.aside = append(p.aside, m)
+	}
+}
+
+func engine(t *testing.T) posthaste.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), testpg.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestSource(t *testing.T) {
+	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {
+		p := newPlace(t)
+		return sourcetest.Fixture{
+			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+				return p.source(t, ledger, c, nil)
+			},
+			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+				s, err := sink.New(sink.Config{URL: server.URL(), RoutingKey: p.name, Mapping: m})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				return s
+			},
+		}
+	})
+}
+
+// The broker hands over no more than it may.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for n := range 50 {
+		p.publish(t, relay.Incoming{MessageID: fmt.Sprint(n)})
+	}
+	b := &broker{Config: Config{FromQueue: p.name, Prefetch: 7, Refused: p.name + ".refused"}}
+	b.rabbit.URL = server.URL()
+	if err := b.rabbit.Check(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []source.Arrival
+	for len(got) < 7 {
+		more, err := s.Read(ctx, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, more...)
+	}
+	if left := p.left(t); left != 43 || len(got) != 7 {
+		t.Errorf("%d were handed over, %d are left", len(got), left)
+	}
+	// One by one, as beside what is refused, and then all of them.
+	if err := s.Acknowledge(ctx, got[1:3]); err != nil {
+		t.Fatal(err)
+	}
+	for len(got) < 9 {
+		more, err := s.Read(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, more...)
+	}
+	if err := s.Acknowledge(ctx, append(got[:1:1], got[3:]...)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	for p.left(t) != 50-9 {
+		if ctx.Err() != nil {
+			t.Fatalf("%d are left", p.left(t))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// What others than relays publish.
+func TestForeignMessage(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("i", 300)
+	a := arrival(amqp.Delivery{MessageId: long, Exchange: "events", RoutingKey: "order.placed", CorrelationId: "c-1", Body: []byte("x"),
+		Headers: amqp.Table{"n": int32(7), "b": true, "t": time.Unix(1e9, 0), "l": []any{"a", int64(1)}, "raw": []byte{255}, "nil": nil}})
+	m := a.Message
+	if a.Err != nil || m.Kind != "order.placed" || m.ContentType != posthaste.ContentTypeBytes || !strings.HasPrefix(m.DedupeKey, "sha256:") || len(m.DedupeKey) != 71 {
+		t.Errorf("%v, %+v", a.Err, m)
+	}
+	want := map[string]string{"n": "7", "b": "true", "t": "2001-09-09T01:46:40Z", "l": `["a",1]`, "raw": "/w==", "nil": "", "correlation-id": "c-1"}
+	if fmt.Sprint(m.Headers) != fmt.Sprint(want) {
+		t.Errorf("headers %v", m.Headers)
+	}
+	if a := arrival(amqp.Delivery{ContentType: "application/cloudevents+json", Body: []byte("no")}); posthaste.CodeOf(a.Err) != posthaste.Invalid {
+		t.Errorf("no event: %v", a.Err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	at := func(user, path string) func(*Config) {
+		return func(c *Config) { c.URL = "amqp://" + user + "@" + server.Address() + path }
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*Config)
+	}{
+		{"as it is", "", "", nil},
+		{"password", "url", posthaste.Invalid, at("guest:wrong", "/")},
+		{"vhost", "url", posthaste.Invalid, at("guest:guest", "/nowhere")},
+		{"queue of the broker", "from_queue", posthaste.Invalid, func(c *Config) { c.FromQueue = "nowhere" }},
+		{"queue of the ledger", "queue", posthaste.Invalid, func(c *Config) { c.Queue = "nowhere" }},
+		{"refused", "refused", posthaste.Invalid, func(c *Config) { c.Refused = "amq.refused" }},
+		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "amqp://127.0.0.1:1/" }},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err := p.source(t, e, source.Config{Queue: "orders"}, test.change).Check(ctx)
+		cancel()
+		var fault *posthaste.Error
+		if test.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		} else if !errors.As(err, &fault) || fault.Code != test.code || fault.Field != test.field || fault.Hint == "" || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for field, change := range map[string]func(*Config){
+		"url":           func(c *Config) { c.URL = "http://secret@x" },
+		"queue":         func(c *Config) { c.Queue = "No" },
+		"from_queue":    func(c *Config) { c.FromQueue = "" },
+		"refused":       func(c *Config) { c.Refused = c.FromQueue },
+		"prefetch":      func(c *Config) { c.Prefetch = 70_000 },
+		"batch":         func(c *Config) { c.Batch = -1 },
+		"dedupe_window": func(c *Config) { c.DedupeWindow = -1 },
+		"grace":         func(c *Config) { c.Grace = -1 },
+	} {
+		c := Config{URL: "amqp://localhost", FromQueue: "in", Config: source.Config{Queue: "orders"}}
+		change(&c)
+		_, err := New(nil, c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/memory"
+)
+
+// place is a broker in memory: it keeps what was not acknowledged, and hands that out
+// again to the next session.
+type place struct {
+	mu    sync.Mutex
+	kept  []string
+	eager bool // acknowledges what it hands over: the twin
+}
+
+func (p *place) Kind() string                { return "memory" }
+func (p *place) Address() string             { return "here" }
+func (p *place) Check(context.Context) error { return nil }
+
+func (p *place) Open(context.Context) (Session, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &session{place: p, waiting: slices.Clone(p.kept)}, nil
+}
+
+type session struct {
+	*place
+	waiting []string
+}
+
+func (s *session) Read(ctx context.Context, most int) (all []Arrival, err error) {
+	for len(all) < most && len(s.waiting) > 0 {
+		id := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		all = append(all, Arrival{Message: posthaste.Message{DedupeKey: id, Payload: []byte(id)}, Token: id})
+	}
+	if len(all) == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if s.eager {
+		return all, s.Acknowledge(ctx, all)
+	}
+	return all, nil
+}
+
+func (s *session) Acknowledge(_ context.Context, arrived []Arrival) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range arrived {
+		s.kept = slices.DeleteFunc(s.kept, func(id string) bool { return id == a.Token })
+	}
+	return nil
+}
+
+func (s *session) Refuse(context.Context, Arrival, map[string]string) error { return nil }
+func (s *session) Use() bool                                                { return true }
+func (s *session) Close()                                                   {}
+
+// ledger fails until it is steady, with nothing stored or with the answer lost by turns.
+type ledger struct {
+	*memory.Engine
+	mu     sync.Mutex
+	sends  int
+	failed chan struct{} // one for each failure
+	steady bool
+}
+
+func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sends++; l.steady {
+		return l.Engine.Send(ctx, messages...)
+	}
+	if l.sends%5 == 0 {
+		_, _ = l.Engine.Send(ctx, messages...)
+	}
+	l.failed <- struct{}{}
+	return nil, &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the answer was lost"}
+}
+
+// events keeps what it is told.
+type events struct {
+	mu  sync.Mutex
+	all []posthaste.Event
+}
+
+func (t *events) Event(_ context.Context, e posthaste.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = append(t.all, e)
+}
+
+// Sources end while the ledger fails. What was not committed is taken in by the next
+// one, and nothing twice; acknowledged before the commit it would be lost.
+func TestAcknowledgedAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	const n = 100
+	for _, eager := range []bool{false, true} {
+		p := &place{eager: eager}
+		for i := range n {
+			p.kept = append(p.kept, fmt.Sprint(i))
+		}
+		l := &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000)}
+		if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		told := &events{}
+		run := func(until func() bool) {
+			s, err := New(l, Config{Queue: "orders", Batch: 7, Telemetry: told}, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- s.Run(ctx) }()
+			for !until() {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			run(func() bool { <-l.failed; return true })
+		}
+		l.mu.Lock()
+		l.steady = true
+		l.mu.Unlock()
+		run(func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.kept) == 0 })
+		infos, err := l.Queues(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, count := infos[0].Subscriptions[0].Depth, 0
+		for _, e := range told.all {
+			if count += e.Count; e.Kind != posthaste.EventTaken || e.Queue != "orders" || e.Failed != 0 || e.Total < e.Duration {
+				t.Errorf("told of %+v", e)
+			}
+		}
+		switch {
+		case !eager && (stored != n || count != n):
+			t.Errorf("%d of %d messages are in the ledger, and %d were told of", stored, n, count)
+		case eager && stored == n:
+			t.Error("the twin that acknowledges before the commit loses nothing: this test sees nothing")
+		}
+	}
+}
+
+// What was sent and is not counted yet stands against the room, and nothing for good:
+// neither what was in the queue already nor what others send.
+func TestRoomBetweenCounts(t *testing.T) {
+	var info posthaste.QueueInfo
+	r := room{queue: "q", most: 100, ledger: counts{&info}}
+	count := func(depth, total int64, again bool) {
+		t.Helper()
+		at := r.at
+		if again {
+			at = at.Add(time.Second)
+		}
+		info.Subscriptions = []posthaste.SubscriptionInfo{{Depth: depth, Sent: total, CountedAt: at}}
+		if err := r.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := func(want int64) {
+		t.Helper()
+		if got := r.free(); got != want {
+			t.Errorf("%d are free, want %d", got, want)
+		}
+	}
+	count(10, 1000, true)
+	free(90)
+	r.sent += 50
+	free(40)
+	count(30, 1020, true) // 20 of ours are counted
+	free(40)
+	count(40, 1050, true)
+	free(60)
+	count(45, 1060, true) // 10 by others
+	free(55)
+	r.sent += 20 // which were there already: they will never be counted
+	free(35)
+	count(45, 1060, true)
+	free(35)
+	count(45, 1060, false)
+	free(35)
+	count(45, 1060, true)
+	free(35)
+	count(45, 1060, true)
+	free(55)
+}
+
+// counts is a ledger that has these counts.
+type counts struct{ info *posthaste.QueueInfo }
+
+func (c counts) Send(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) {
+	return nil, nil
+}
+func (c counts) Queues(context.Context, ...string) ([]posthaste.QueueInfo, error) {
+	return []posthaste.QueueInfo{*c.info}, nil
+}
+func (c counts) Maintain(context.Context) (posthaste.MaintainReply, error) {
+	return posthaste.MaintainReply{}, nil
+}

@@ -1,0 +1,416 @@
+// Package sourcetest holds what every source must do, with the real broker and a
+// real ledger.
+package sourcetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/source"
+)
+
+// Fixture is a place at a broker that belongs to one test.
+type Fixture struct {
+	// Source makes a source that takes messages from the place.
+	Source func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source
+	// Publish publishes messages there, in order.
+	Publish func(t *testing.T, messages ...relay.Incoming)
+	// Sink makes a sink that publishes there.
+	Sink func(t *testing.T, m relay.Mapping) posthaste.Sink
+	// Left is how many messages the broker still keeps for the source, once none
+	// runs.
+	Left func(t *testing.T) int
+	// Refused is what was put aside.
+	Refused func(t *testing.T) []relay.Incoming
+	// Cut ends the connections of sources; Refuse keeps new ones away, or no longer.
+	Cut    func()
+	Refuse func(on bool)
+}
+
+// Run runs the suite. engine makes an empty ledger.
+func Run(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture func(t *testing.T) Fixture) {
+	for _, test := range []struct {
+		name string
+		run  func(b *bench)
+	}{
+		{"takes in", takesIn}, {"acknowledgement lost", ackLost}, {"database away", databaseAway}, {"broker away", brokerAway},
+		{"refused beside good ones", refusedBeside}, {"room", room}, {"chunks", chunks}, {"round trip", roundTrip},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			e := engine(t)
+			b := &bench{T: t, Fixture: fixture(t), ledger: &ledger{Engine: e}}
+			b.must(e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 100_000}))
+			test.run(b)
+		})
+	}
+}
+
+// bench is where one test is done.
+type bench struct {
+	*testing.T
+	Fixture
+	ledger *ledger
+}
+
+// ledger is an engine that can be disturbed.
+type ledger struct {
+	posthaste.Engine
+	sends, looks, sent atomic.Int64
+	mu                 sync.Mutex
+	away               bool
+	after              func() // called once after a commit
+}
+
+func (l *ledger) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+// Send implements [source.Ledger].
+func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	l.sends.Add(1)
+	l.mu.Lock()
+	away, after := l.away, l.after
+	if l.after = nil; away {
+		l.after = after
+	}
+	l.mu.Unlock()
+	if away {
+		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "it is away"}
+	}
+	ids, err := l.Engine.Send(ctx, messages...)
+	if err == nil {
+		l.sent.Add(int64(len(messages)))
+		if after != nil {
+			after()
+		}
+	}
+	return ids, err
+}
+
+// Queues implements [source.Ledger].
+func (l *ledger) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	l.looks.Add(1)
+	return l.Engine.Queues(ctx, names...)
+}
+
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// until waits for what must come to be.
+func (b *bench) until(what string, met func() bool) {
+	b.Helper()
+	for end := time.Now().Add(3 * time.Minute); !met(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+// start runs a source until stop is called.
+func (b *bench) start(change func(*source.Config)) (stop func()) {
+	b.Helper()
+	c := source.Config{Queue: "orders"}
+	if change != nil {
+		change(&c)
+	}
+	s := b.Source(b.T, b.ledger, c)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(stop)
+	return stop
+}
+
+// taken receives messages of the ledger until there are n, settles them, and looks
+// that there are no more.
+func (b *bench) taken(n int) (all []posthaste.RawDelivery) {
+	b.Helper()
+	receive := func() bool {
+		r, err := b.ledger.Receive(b.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1000, Lease: time.Hour})
+		b.must(err)
+		var settle []posthaste.Settlement
+		for _, d := range r.Deliveries {
+			settle = append(settle, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+		}
+		if len(settle) > 0 {
+			_, err = b.ledger.Settle(b.Context(), settle)
+			b.must(err)
+		}
+		all = append(all, r.Deliveries...)
+		return len(all) >= n
+	}
+	b.until(fmt.Sprintf("%d messages are in the ledger", n), receive)
+	if receive(); len(all) != n {
+		b.Errorf("the ledger has %d messages, want %d", len(all), n)
+	}
+	return all
+}
+
+// empty says that the broker keeps nothing any more.
+func (b *bench) left(n int) {
+	b.Helper()
+	got := 0
+	b.until(fmt.Sprintf("the broker keeps %d messages", n), func() bool { got = b.Left(b.T); return got == n })
+}
+
+func message(n int) relay.Incoming {
+	return relay.Incoming{MessageID: fmt.Sprint("m-", n), ContentType: "application/octet-stream", Kind: "order.placed", Key: fmt.Sprint("customer-", n%7),
+		Payload: []byte(fmt.Sprint(n)), Headers: map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tenant": "acme"}}
+}
+
+func messages(from, n int) (all []relay.Incoming) {
+	for i := range n {
+		all = append(all, message(from+i))
+	}
+	return all
+}
+
+// numbers are the payloads, which are numbers.
+func numbers(all []posthaste.RawDelivery) (list []string) {
+	for _, d := range all {
+		list = append(list, string(d.Payload))
+	}
+	return list
+}
+
+func takesIn(b *bench) {
+	const n = 300
+	b.Publish(b.T, messages(0, n)...)
+	s := b.Source(b.T, b.ledger, source.Config{Queue: "orders"})
+	b.must(s.Check(b.Context()))
+	stop := b.start(func(c *source.Config) { c.Batch = 100 })
+	for i, d := range b.taken(n) {
+		want := message(i)
+		if string(d.Payload) != string(want.Payload) || d.Kind != want.Kind || d.Key != want.Key || d.ContentType != want.ContentType || !maps.Equal(d.Headers, want.Headers) {
+			b.Fatalf("message %d is %+v", i, d)
+		}
+	}
+	b.Publish(b.T, append(messages(n, 10), messages(0, 10)...)...) // the last ten are known
+	b.taken(10)
+	stop()
+	b.left(0)
+	if sends := b.ledger.sends.Load(); sends > n+20 {
+		b.Errorf("%d sends", sends)
+	}
+}
+
+// The connection is gone between the commit and the acknowledgement: the messages
+// come again, and are in the ledger once.
+func ackLost(b *bench) {
+	const n = 50
+	b.Publish(b.T, messages(0, n)...)
+	b.ledger.after = b.Cut
+	stop := b.start(nil)
+	b.until("they have come again", func() bool { return b.ledger.sent.Load() > n })
+	b.taken(n)
+	stop()
+	b.left(0)
+}
+
+func databaseAway(b *bench) {
+	const n = 20
+	b.ledger.away = true
+	b.Publish(b.T, messages(0, n)...)
+	stop := b.start(nil)
+	b.until("it is tried again", func() bool { return b.ledger.sends.Load() >= 3 })
+	stop()
+	b.left(n) // all was given back
+	b.start(nil)
+	tried := b.ledger.sends.Load()
+	b.until("it is tried again", func() bool { return b.ledger.sends.Load() >= tried+2 })
+	b.ledger.set(func() { b.ledger.away = false })
+	b.taken(n)
+}
+
+func brokerAway(b *bench) {
+	b.Refuse(true)
+	stop := b.start(nil)
+	b.Publish(b.T, messages(0, 10)...)
+	b.Refuse(false)
+	b.taken(10)
+	b.Refuse(true)
+	b.Cut()
+	b.Publish(b.T, messages(10, 10)...)
+	b.Refuse(false)
+	b.taken(10)
+	stop()
+	b.left(0)
+}
+
+// What the ledger refuses is put aside as it came, with the reason, and its
+// neighbours are taken in, once.
+func refusedBeside(b *bench) {
+	all := messages(0, 20)
+	all[7].Key = strings.Repeat("k", 300)
+	all[13].Payload = bytes.Repeat([]byte("x"), 150_000)
+	all[14].ContentType, all[14].Payload = posthaste.ContentTypeJSON, []byte("{")
+	b.Publish(b.T, all...)
+	stop := b.start(nil)
+	var want []string
+	for i := range all {
+		if i != 7 && i != 13 && i != 14 {
+			want = append(want, fmt.Sprint(i))
+		}
+	}
+	if got := numbers(b.taken(17)); !slices.Equal(got, want) {
+		b.Errorf("the ledger has %v", got)
+	}
+	var aside []relay.Incoming
+	b.until("three are put aside", func() bool { aside = b.Refused(b.T); return len(aside) >= 3 })
+	for i, of := range []int{7, 13, 14} {
+		got, code, word := aside[i], []string{"too_large", "too_large", "invalid"}[i], []string{"key", "payload", "JSON"}[i]
+		if got.MessageID != all[of].MessageID || !bytes.Equal(got.Payload, all[of].Payload) || got.Headers["tenant"] != "acme" || got.ContentType != all[of].ContentType ||
+			got.Headers[source.HeaderRefusedCode] != code || !strings.Contains(got.Headers[source.HeaderRefused], word) {
+			b.Errorf("put aside %d: id %q, %d bytes, headers %v", of, got.MessageID, len(got.Payload), got.Headers)
+		}
+	}
+	stop()
+	b.left(0)
+}
+
+// No more wait in the ledger than may, and it goes on when there is room.
+func room(b *bench) {
+	const n, most = 300, 50
+	b.Publish(b.T, messages(0, n)...)
+	stop := b.start(func(c *source.Config) { c.MaxWaiting, c.Batch = most, 20 })
+	b.until("the queue is full", func() bool { return b.ledger.sent.Load() >= most })
+	looks := b.ledger.looks.Load()
+	b.until("it looks for room again", func() bool { return b.ledger.looks.Load() > looks+3 })
+	if sent := b.ledger.sent.Load(); sent > most {
+		b.Errorf("%d messages wait, %d may", sent, most)
+	}
+	got := 0
+	for got < n {
+		r, err := b.ledger.Receive(b.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 30, Lease: time.Hour})
+		b.must(err)
+		got += len(r.Deliveries)
+		if sent := b.ledger.sent.Load(); sent > int64(got+most) {
+			b.Fatalf("%d are taken in, of which %d are handed out: %d may wait", sent, got, most)
+		}
+		if len(r.Deliveries) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	stop()
+	b.left(0)
+}
+
+// A message of several: they are in the ledger together, each with an id of its own,
+// and one that cannot be unpacked harms no other.
+func chunks(b *bench) {
+	c := relay.Incoming{MessageID: "chunk-1", ContentType: "text/plain", Payload: []byte("a b c")}
+	bad, worse, none, large := c, c, c, c
+	bad.MessageID, bad.Payload = "chunk-2", []byte("error")
+	worse.MessageID, worse.Payload = "chunk-3", []byte("panic")
+	none.MessageID, none.Payload = "chunk-4", []byte("")
+	large.MessageID, large.Payload = "chunk-5", []byte("d LARGE e")
+	last := c
+	last.MessageID, last.Payload = "chunk-6", []byte("f g")
+	b.Publish(b.T, c, bad, worse, none, large, c, last)
+	stop := b.start(func(c *source.Config) {
+		c.Batch = 4
+		c.Unpack = func(_ context.Context, m posthaste.Message) (all []posthaste.Message, err error) {
+			text := string(m.Payload.([]byte))
+			switch text {
+			case "error":
+				return nil, errors.New("this is no chunk")
+			case "panic":
+				panic(text)
+			}
+			for _, field := range strings.Fields(text) {
+				one := m
+				if one.Payload = []byte(field); field == "LARGE" {
+					one.Payload = bytes.Repeat([]byte("x"), 150_000)
+				}
+				all = append(all, one)
+			}
+			return all, nil
+		}
+	})
+	if got := numbers(b.taken(5)); !slices.Equal(got, []string{"a", "b", "c", "f", "g"}) {
+		b.Errorf("the ledger has %v", got)
+	}
+	var aside []relay.Incoming
+	b.until("three are put aside", func() bool { aside = b.Refused(b.T); return len(aside) >= 3 })
+	reasons := map[string]string{}
+	for _, a := range aside {
+		reasons[a.MessageID] = a.Headers[source.HeaderRefused]
+	}
+	for id, word := range map[string]string{"chunk-2": "this is no chunk", "chunk-3": "panic", "chunk-5": "payload"} {
+		if !strings.Contains(reasons[id], word) {
+			b.Errorf("%s was put aside for %q", id, reasons[id])
+		}
+	}
+	stop()
+	b.left(0)
+}
+
+// What is relayed out and taken in is the same; as a CloudEvent its attributes come
+// besides.
+func roundTrip(b *bench) {
+	stop := b.start(nil)
+	for i, m := range []relay.Mapping{{}, {CloudEvents: &relay.CloudEvents{Source: "/shop", Mode: relay.Binary}}, {CloudEvents: &relay.CloudEvents{Source: "/shop", Mode: relay.Structured}}} {
+		m.MessageID = fmt.Sprint("shop-", i, "-{{.MessageID}}")
+		sink := b.Sink(b.T, m)
+		sent := []posthaste.RawDelivery{
+			{MessageID: 1, Queue: "outbox", Attempt: 1, Kind: "order.placed", Key: "customer-7", Reference: "A-7", ContentType: "application/octet-stream", Payload: []byte{0, 1, 255},
+				Headers: map[string]string{"tenant": "acme", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "größe": "ä"}, CreatedAt: time.Unix(1e9, 0)},
+			{MessageID: 2, Queue: "outbox", Attempt: 3, Kind: "order.placed", ContentType: posthaste.ContentTypeJSON, Payload: []byte(`{"n": [1, null]}`), CreatedAt: time.Unix(1e9, 0)},
+			{MessageID: 3, Queue: "outbox", Attempt: 1, Kind: strings.Repeat("ü", 100), Key: strings.Repeat("k", 255), ContentType: "text/plain", Payload: []byte("ä"), CreatedAt: time.Unix(1e9, 0)},
+		}
+		for n := range sent { // one by one, for their order
+			if r := sink.Deliver(b.Context(), sent[n:n+1]); r[0].Err != nil {
+				b.Fatal(r[0].Err)
+			}
+		}
+		for n, d := range b.taken(len(sent)) {
+			want := sent[n]
+			event := map[string]string{}
+			maps.DeleteFunc(d.Headers, func(name, value string) bool {
+				if attribute, ok := strings.CutPrefix(name, relay.HeaderEvent); ok {
+					event[attribute] = value
+				}
+				return strings.HasPrefix(name, relay.HeaderEvent)
+			})
+			if len(event) > 0 != (i > 0) || i > 0 && (event["source"] != "/shop" || event["type"] != want.Kind || event["specversion"] != "1.0") {
+				b.Errorf("message %d, mapping %d: the event says %v", n, i, event)
+			}
+			if d.Kind != want.Kind || d.Key != want.Key || d.Reference != want.Reference || d.ContentType != want.ContentType || !bytes.Equal(compact(d), compact(want)) || !maps.Equal(d.Headers, want.Headers) {
+				b.Errorf("message %d, mapping %d: got %+v, want %+v", n, i, d, want)
+			}
+		}
+	}
+	stop()
+}
+
+// compact is a payload as far as it has to stay the same: JSON may lose its spaces.
+func compact(d posthaste.RawDelivery) []byte {
+	if d.ContentType == posthaste.ContentTypeJSON {
+		return bytes.ReplaceAll(d.Payload, []byte(" "), nil)
+	}
+	return d.Payload
+}

@@ -1,0 +1,186 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+// maxBytes is about how many bytes of payload one send carries.
+const maxBytes = 8 << 20
+
+// unit is one message of the broker, and what is sent of it: all or nothing.
+type unit struct {
+	Arrival
+	messages []posthaste.Message
+	bytes    int
+	stored   bool // its messages are committed
+}
+
+// take takes a batch in: sends, acknowledges, and puts aside what was refused. With an
+// error the session shall not be used again; what was stored is acknowledged if that
+// is still possible.
+func (s *Source) take(ctx, work context.Context, session Session, arrived []Arrival, e *posthaste.Event) error {
+	begun := time.Now()
+	units := make([]unit, len(arrived))
+	for i, a := range arrived {
+		if units[i] = s.unpack(work, a); work.Err() != nil {
+			return work.Err()
+		}
+	}
+	failed := s.store(ctx, work, units)
+	e.Duration = time.Since(begun)
+
+	stored := make([]Arrival, 0, len(units))
+	for i := range units {
+		if units[i].stored {
+			stored = append(stored, units[i].Arrival)
+		}
+	}
+	acknowledging := time.Now()
+	if len(stored) > 0 {
+		if err := session.Acknowledge(work, stored); err != nil {
+			return errors.Join(fmt.Errorf("acknowledging %d messages, which may come again: %w", len(stored), err), failed)
+		}
+	}
+	for i := range units {
+		if units[i].Err == nil {
+			continue
+		}
+		if err := s.refuse(work, session, &units[i]); err != nil {
+			return errors.Join(err, failed)
+		}
+		e.Failed++
+	}
+	e.Settle, e.Total = time.Since(acknowledging), time.Since(begun)+e.Claim
+	return failed
+}
+
+// refuse puts a message aside, and acknowledges it then.
+func (s *Source) refuse(ctx context.Context, session Session, u *unit) error {
+	reason := u.Err.Error()
+	if len(reason) > 1000 {
+		reason = reason[:1000]
+	}
+	headers := map[string]string{HeaderRefused: reason, HeaderRefusedCode: string(posthaste.CodeOf(u.Err))}
+	if err := session.Refuse(ctx, u.Arrival, headers); err != nil {
+		return fmt.Errorf("a message was refused (%s) and cannot be put aside: %w", reason, err)
+	}
+	s.Logger.Error("a message was refused, and put aside at the broker", "broker", s.broker.Address(), "id", u.Message.DedupeKey, "error", reason)
+	if err := session.Acknowledge(ctx, []Arrival{u.Arrival}); err != nil {
+		return fmt.Errorf("acknowledging a message that was put aside, which may come again: %w", err)
+	}
+	return nil
+}
+
+// unpack says what is sent of a message of the broker.
+func (s *Source) unpack(ctx context.Context, a Arrival) (u unit) {
+	u.Arrival = a
+	if a.Err != nil {
+		return u
+	}
+	u.messages = []posthaste.Message{a.Message}
+	if s.Unpack != nil {
+		if u.messages, u.Err = s.unpacked(ctx, a.Message); u.Err != nil {
+			return u
+		}
+	}
+	whole := a.Message.DedupeKey
+	for i := range u.messages {
+		m := &u.messages[i]
+		if m.Queue != "" && m.Queue != s.Queue {
+			u.Err = posthaste.Invalidf("queue", "message %d of %d that were unpacked is for queue %q, and this source takes them into %q", i+1, len(u.messages), m.Queue, s.Queue)
+			return u
+		}
+		m.Queue = s.Queue
+		if s.Unpack != nil && whole != "" && (m.DedupeKey == "" || m.DedupeKey == whole) {
+			m.DedupeKey = relay.DedupeKey(whole + "/" + strconv.Itoa(i))
+		}
+		if m.DedupeKey != "" && m.DedupeWindow == 0 {
+			m.DedupeWindow = s.DedupeWindow
+		}
+		if p, ok := m.Payload.([]byte); ok {
+			u.bytes += len(p)
+		}
+	}
+	return u
+}
+
+// unpacked calls Unpack.
+func (s *Source) unpacked(ctx context.Context, m posthaste.Message) (messages []posthaste.Message, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = posthaste.Invalidf("payload", "unpacking it: panic: %v", p)
+		}
+	}()
+	if messages, err = s.Unpack(ctx, m); err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "payload", Message: "unpacking it: " + err.Error(), Cause: err}
+	}
+	return messages, nil
+}
+
+// store sends units, and says of each that it is stored, or in Err why it is refused.
+// The rest, after an error, is neither.
+func (s *Source) store(ctx, work context.Context, units []unit) error {
+	var sending []*unit
+	for i := range units {
+		if units[i].Err == nil {
+			sending = append(sending, &units[i])
+		}
+	}
+	for len(sending) > 0 {
+		n, count, bytes := 0, 0, 0
+		for n < len(sending) && (n == 0 || count+len(sending[n].messages) <= s.Batch && bytes+sending[n].bytes <= maxBytes) {
+			count += len(sending[n].messages)
+			bytes += sending[n].bytes
+			n++
+		}
+		if err := s.send(ctx, work, sending[:n], time.Now()); err != nil {
+			return err
+		}
+		sending = sending[n:]
+	}
+	return nil
+}
+
+// send sends units in one transaction; where one of them is refused, in halves, until
+// it is alone. What fails otherwise is tried again, until ctx ends or a minute is over.
+// That is safe also where the outcome is unknown, for their dedupe keys are the same.
+func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time) error {
+	var messages []posthaste.Message
+	for _, u := range units {
+		messages = append(messages, u.messages...)
+	}
+	for pause := firstPause; len(messages) > 0; pause = min(2*pause, longPause) {
+		_, err := s.ledger.Send(work, messages...)
+		if err == nil {
+			s.told(nil)
+			break
+		}
+		if refused(err) {
+			if len(units) == 1 {
+				units[0].Err = err
+				return nil
+			}
+			half := len(units) / 2
+			if err := s.send(ctx, work, units[:half], begun); err != nil {
+				return err
+			}
+			return s.send(ctx, work, units[half:], begun)
+		}
+		if s.told(err); ctx.Err() != nil || time.Since(begun) > held {
+			return fmt.Errorf("the database does not take the messages: %w", err)
+		}
+		wait(ctx, pause)
+	}
+	s.room.sent += int64(len(messages))
+	for _, u := range units {
+		u.stored = true
+	}
+	return nil
+}
