@@ -13,9 +13,9 @@ var administering = []test{
 	{name: "QueueDrop", run: queueDrop},
 	{name: "DeadLetters", run: deadLetters},
 	{name: "DeadLettersByFilter", run: deadLettersByFilter},
-	{name: "Erase", run: erase},
-	{name: "Messages", run: messages},
-	{name: "Retention", run: retention, needsStory: true},
+	{name: "Erase", run: erase, needsSearch: true},
+	{name: "Messages", run: messages, needsSearch: true},
+	{name: "Retention", run: retention, needsStory: true, needsSearch: true},
 	{name: "Maintain", run: maintain},
 }
 

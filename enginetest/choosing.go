@@ -16,10 +16,10 @@ var choosing = []test{
 	{name: "DS5_RetriesOfEveryPriority", run: retriesOfEveryPriority},
 	{name: "DedupeKeySendsOnce", run: dedupeKeySendsOnce},
 	{name: "DedupeKeyAtOnce", run: dedupeKeyAtOnce},
-	{name: "RequestsThatComeAgain", run: requestsThatComeAgain},
+	{name: "RequestsThatComeAgain", run: requestsThatComeAgain, needsIdempotency: true},
 	{name: "PausedQueues", run: pausedQueues},
-	{name: "DS6_AtMostOnce", run: atMostOnce},
-	{name: "DS6_ReceivedAtMostOnce", run: receivedAtMostOnce},
+	{name: "DS6_AtMostOnce", run: atMostOnce, needsAtMostOnce: true},
+	{name: "DS6_ReceivedAtMostOnce", run: receivedAtMostOnce, needsAtMostOnce: true},
 }
 
 // sendOf sends n messages of a priority whose payloads are that.

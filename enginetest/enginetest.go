@@ -25,6 +25,43 @@ type Capabilities struct {
 	NoLimits bool
 	// NoOrder: there are no ordered queues.
 	NoOrder bool
+	// NoSearch: messages are found by id alone, and nothing is erased by a term.
+	NoSearch bool
+	// NoWithdrawing: messages cannot be cancelled, moved or purged.
+	NoWithdrawing bool
+	// NoIdempotency: requests that come again are not recognised.
+	NoIdempotency bool
+	// NoAtMostOnce: there are no queues that hand out at most once.
+	NoAtMostOnce bool
+	// NoTokens: there are no tokens of the HTTP API.
+	NoTokens bool
+	// NoSchedules: there are no schedules.
+	NoSchedules bool
+}
+
+// lacks says why a test is skipped, or "" if it is not.
+func (can Capabilities) lacks(c test) string {
+	for _, x := range []struct {
+		needs, lacks bool
+		why          string
+	}{
+		{c.needsSubscriptions, can.NoSubscriptions, "a queue has one subscription"},
+		{c.needsStory, can.NoStory, "it does not tell attempts"},
+		{c.needsCron, can.NoCron || can.NoSchedules, "it has no cron lines"},
+		{c.needsLimits, can.NoLimits, "queues have no limits"},
+		{c.needsOrder, can.NoOrder, "it has no ordered queues"},
+		{c.needsSearch, can.NoSearch, "messages are found by id alone"},
+		{c.needsWithdrawing, can.NoWithdrawing, "messages cannot be withdrawn"},
+		{c.needsIdempotency, can.NoIdempotency, "it does not recognise requests that come again"},
+		{c.needsAtMostOnce, can.NoAtMostOnce, "no queue hands out at most once"},
+		{c.needsTokens, can.NoTokens, "it has no tokens"},
+		{c.needsSchedules, can.NoSchedules, "it has no schedules"},
+	} {
+		if x.needs && x.lacks {
+			return x.why
+		}
+	}
+	return ""
 }
 
 // Run runs the whole suite. open returns an empty engine (or one whose queues
@@ -40,20 +77,8 @@ func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.E
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				if c.needsSubscriptions && can.NoSubscriptions {
-					t.Skip("the engine declares that a queue has one subscription")
-				}
-				if c.needsStory && can.NoStory {
-					t.Skip("the engine declares that it does not tell attempts")
-				}
-				if c.needsCron && can.NoCron {
-					t.Skip("the engine declares that it has no cron lines")
-				}
-				if c.needsLimits && can.NoLimits {
-					t.Skip("the engine declares that queues have no limits")
-				}
-				if c.needsOrder && can.NoOrder {
-					t.Skip("the engine declares that it has no ordered queues")
+				if why := can.lacks(c); why != "" {
+					t.Skip("the engine declares: " + why)
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 				t.Cleanup(cancel)
@@ -72,6 +97,13 @@ type test struct {
 	needsSubscriptions bool
 	needsLimits        bool
 	needsOrder         bool
+	// needsSearch: it looks for messages by more than their id.
+	needsSearch      bool
+	needsWithdrawing bool
+	needsIdempotency bool
+	needsAtMostOnce  bool
+	needsTokens      bool
+	needsSchedules   bool
 }
 
 // suite is one test's engine with the steps that tests share.

@@ -10,10 +10,10 @@ import (
 )
 
 var scheduling = []test{
-	{name: "Schedules", run: schedules},
-	{name: "ScheduleCron", run: scheduleCron, needsCron: true},
-	{name: "ScheduleBadInput", run: scheduleBadInput},
-	{name: "Ticks", run: ticks},
+	{name: "Schedules", run: schedules, needsSchedules: true},
+	{name: "ScheduleCron", run: scheduleCron, needsCron: true, needsSchedules: true},
+	{name: "ScheduleBadInput", run: scheduleBadInput, needsSchedules: true},
+	{name: "Ticks", run: ticks, needsSchedules: true},
 }
 
 func (s *suite) scheduleOf(name string) posthaste.ScheduleInfo {

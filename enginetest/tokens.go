@@ -9,9 +9,9 @@ import (
 )
 
 var tokens = []test{
-	{name: "Tokens", run: tokenLife},
-	{name: "TokensRefused", run: tokensRefused},
-	{name: "TokensExpire", run: tokensExpire},
+	{name: "Tokens", run: tokenLife, needsTokens: true},
+	{name: "TokensRefused", run: tokensRefused, needsTokens: true},
+	{name: "TokensExpire", run: tokensExpire, needsTokens: true},
 	{name: "DeliveryQueues", run: deliveryQueues},
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 var withdrawing = []test{
-	{name: "Cancel", run: cancel},
-	{name: "Reschedule", run: reschedule},
-	{name: "Purge", run: purge},
+	{name: "Cancel", run: cancel, needsWithdrawing: true},
+	{name: "Reschedule", run: reschedule, needsWithdrawing: true},
+	{name: "Purge", run: purge, needsWithdrawing: true},
 	{name: "LastSubscription", run: lastSubscription},
 	{name: "Subscriptions", run: subscriptions, needsSubscriptions: true},
 	{name: "Filter", run: filter, needsSubscriptions: true},

@@ -1,0 +1,84 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// record is an action as it is stored.
+type record struct {
+	By      string              `json:"by"`
+	Action  string              `json:"action"`
+	Queue   string              `json:"queue,omitempty"`
+	Message posthaste.MessageID `json:"message,omitzero"`
+	Details json.RawMessage     `json:"details,omitempty"`
+}
+
+// record records actions that were done. A queue and the list are in different
+// slots of a cluster: who dies in between has done it without a record.
+func (e *Engine) record(ctx context.Context, actions ...record) error {
+	if len(actions) == 0 {
+		return nil
+	}
+	var args []any
+	for _, a := range actions {
+		a.By = cmp.Or(a.By, "redis")
+		text, err := json.Marshal(a)
+		if err != nil {
+			return err
+		}
+		args = append(args, text)
+	}
+	_, err := actScript.run(ctx, e.client, []string{e.keys.actions()}, args...)
+	return err
+}
+
+// Actions implements [posthaste.Admin]. The last 10,000 are kept.
+func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
+	limit, err := limited(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	const page = 1000
+	var found []posthaste.Action
+	for from := int64(0); ; from += page {
+		rows, err := e.client.LRange(ctx, e.keys.actions(), from, from+page-1).Result()
+		if err != nil {
+			return nil, readError(err)
+		}
+		for _, row := range rows {
+			head, text, _ := strings.Cut(row, " ")
+			n, err := strconv.ParseInt(head, 10, 64)
+			var r record
+			if err == nil {
+				err = json.Unmarshal([]byte(text), &r)
+			}
+			if err != nil {
+				return nil, unexpected("an action", row)
+			}
+			if (f.Before != 0 && n >= f.Before) || (f.Queue != "" && f.Queue != r.Queue) || (f.MessageID != 0 && f.MessageID != r.Message) {
+				continue
+			}
+			found = append(found, posthaste.Action{ID: n, At: at(n), By: r.By, Action: r.Action, Queue: r.Queue, MessageID: r.Message, Details: r.Details})
+			if len(found) == limit {
+				return found, nil
+			}
+		}
+		if len(rows) < page {
+			return found, nil
+		}
+	}
+}
+
+// limited is the limit of a listing, 100 if none is given.
+func limited(limit int) (int, error) {
+	if limit < 0 || limit > 1000 {
+		return 0, posthaste.Invalidf("limit", "limit must be at most 1000, got %d", limit)
+	}
+	return cmp.Or(limit, 100), nil
+}

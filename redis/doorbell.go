@@ -1,0 +1,163 @@
+package redis
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const (
+	// lookAnyway bounds a sleep: should a ring ever get lost, so long.
+	lookAnyway = 30 * time.Second
+	// armedFor is how long a queue remembers that somebody sleeps.
+	armedFor = 4 * lookAnyway
+	// subscribing bounds the wait for Redis to confirm that it will pass rings on.
+	subscribing = 5 * time.Second
+	// pinging is how often the connection that is silent is tried.
+	pinging = 5 * time.Second
+)
+
+// doorbell listens over one connection for all queues. A queue rings only if
+// somebody said before that he falls asleep: sending to one whose workers are busy
+// costs no message.
+type doorbell struct {
+	e      *Engine
+	pubsub *goredis.PubSub
+	closed chan struct{}
+	once   sync.Once
+
+	mu    sync.Mutex
+	lines map[string]*line // by channel
+}
+
+// line is what a process hears of one queue.
+type line struct {
+	rung      chan struct{} // holds one ring
+	confirmed chan struct{} // closed once Redis passes rings on
+	confirm   sync.Once
+}
+
+// Doorbell implements [posthaste.Engine].
+func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b := &doorbell{e: e, closed: make(chan struct{}), lines: map[string]*line{}, pubsub: e.client.Subscribe(context.WithoutCancel(ctx))}
+	go b.listen(b.pubsub.ChannelWithSubscriptions(goredis.WithChannelHealthCheckInterval(pinging)))
+	return b, nil
+}
+
+// listen ends when the doorbell is closed. After a connection was lost each queue
+// is subscribed to anew, which counts as a ring: something may have been sent meanwhile.
+func (b *doorbell) listen(heard <-chan any) {
+	for event := range heard {
+		switch m := event.(type) {
+		case *goredis.Subscription:
+			if strings.HasSuffix(m.Kind, "unsubscribe") {
+				continue
+			}
+			if l := b.line(m.Channel); l != nil {
+				l.confirm.Do(func() { close(l.confirmed) })
+				l.ring()
+			}
+		case *goredis.Message:
+			if l := b.line(m.Channel); l != nil {
+				l.ring()
+			}
+		}
+	}
+}
+
+func (l *line) ring() {
+	select {
+	case l.rung <- struct{}{}:
+	default:
+	}
+}
+
+func (b *doorbell) line(channel string) *line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lines[channel]
+}
+
+// open is the line of a queue, subscribed to.
+func (b *doorbell) open(ctx context.Context, queue string) (*line, error) {
+	channel := b.e.keys.bell(queue)
+	b.mu.Lock()
+	l := b.lines[channel]
+	if l == nil {
+		l = &line{rung: make(chan struct{}, 1), confirmed: make(chan struct{})}
+		b.lines[channel] = l
+		b.mu.Unlock()
+		// Where that fails it is tried again with the next connection.
+		_ = b.pubsub.Subscribe(ctx, channel)
+	} else {
+		b.mu.Unlock()
+	}
+	late := time.NewTimer(subscribing)
+	defer late.Stop()
+	select {
+	case <-l.confirmed:
+		return l, nil
+	case <-late.C:
+		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "Redis did not confirm the subscription to the doorbell", Hint: "try again"}
+	case <-b.closed:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Sleep implements [posthaste.Doorbell].
+func (b *doorbell) Sleep(ctx context.Context, queue string, look func(context.Context) (posthaste.LookReply, error)) error {
+	l, err := b.open(ctx, queue)
+	if err != nil || l == nil {
+		return err
+	}
+	select {
+	case <-l.rung: // of the time before
+	default:
+	}
+	if err := b.e.client.Set(ctx, b.e.keys.of(queue, "asleep"), 1, armedFor).Err(); err != nil {
+		return readError(err)
+	}
+	found, err := look(ctx)
+	if err != nil || found.Found {
+		return err
+	}
+	wait := lookAnyway
+	if found.NextDue >= 0 {
+		wait = min(wait, found.NextDue)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-l.rung:
+	case <-timer.C:
+	case <-b.closed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Wake implements [posthaste.Doorbell].
+func (b *doorbell) Wake(queue string) {
+	if l := b.line(b.e.keys.bell(queue)); l != nil {
+		l.ring()
+	}
+}
+
+// Close implements [posthaste.Doorbell].
+func (b *doorbell) Close() {
+	b.once.Do(func() {
+		close(b.closed)
+		_ = b.pubsub.Close()
+	})
+}

@@ -1,0 +1,70 @@
+package redis
+
+import "fmt"
+
+// keys builds the names of all keys; no other file, and no script, does. Those of
+// one queue share a hash tag, and so a slot of a cluster. Prefixes hold neither
+// braces nor colons, and names of queues hold neither, so that no two meet.
+type keys struct{ prefix string }
+
+// layout tells which layout the keys have.
+func (k keys) layout() string { return k.global("layout") }
+
+// queues is a hash: the name of a queue to what there is to know of it.
+func (k keys) queues() string { return k.global("queues") }
+
+// beats is a sorted set: workers by when their lease ends.
+func (k keys) beats() string { return k.global("beats") }
+
+// workers is a hash: a worker to its name, version and times.
+func (k keys) workers() string { return k.global("workers") }
+
+// actions is a list of what operators did, newest first.
+func (k keys) actions() string { return k.global("actions") }
+
+func (k keys) global(what string) string { return "{" + k.prefix + "}:" + what }
+
+func (k keys) of(queue, what string) string { return "{" + k.prefix + ":" + queue + "}:" + what }
+
+// bell is the channel on which a queue rings. In a cluster every server passes it on,
+// so that a process listens over one connection.
+func (k keys) bell(queue string) string { return k.of(queue, "bell") }
+
+// once remembers one dedupe key of the queue with this number, until it expires.
+func (k keys) once(queue string, number int64, key string) string {
+	return k.of(queue, fmt.Sprintf("once:%d:%s", number, key))
+}
+
+// The keys of a queue, in the order in which every script of one queue gets them.
+// The scripts name them by their places (scripts/keys.lua).
+var ofQueue = []string{
+	"meta",   // hash: the queue's number, the last id, since when it is paused, totals
+	"msg",    // hash: message to its content; immutable until it is removed
+	"st",     // hash: message to its state, of all but those that wait for or are in their first attempt
+	"run",    // hash: delivery to its holder ("worker:number" or "T" and when it was received) and, after "/", its message where that differs
+	"due",    // sorted set: priority:message by when it may be handed out; first attempts held back, retries, what was lost once or released
+	"alone",  // sorted set: the same of those that must run alone
+	"ready0", // list: messages that wait for their first attempt, in the order of sending
+	"ready1",
+	"ready2",
+	"ready3",
+	"stale",  // set: messages that are still in a ready list, and must not be handed out from it
+	"leases", // sorted set: workers that claimed, by when their lease ends
+	"names",  // hash: those workers to their names, and "#worker" to the last number they claimed with
+	"claims", // sorted set: holders "worker:number" by worker
+	"claim",  // hash: holder to when it claimed what
+	"open",   // hash: holder to how many of its deliveries are not settled
+	"timed",  // sorted set: received deliveries by when their lease ends
+	"dead",   // sorted set: dead letters by id
+	"past",   // list: "time:message" of settled messages that are kept, oldest first
+	"asleep", // string: somebody sleeps and wants the bell to be rung
+}
+
+// queue are all keys of a queue, and its bell.
+func (k keys) queue(name string) []string {
+	all := make([]string, 0, len(ofQueue)+1)
+	for _, what := range ofQueue {
+		all = append(all, k.of(name, what))
+	}
+	return append(all, k.bell(name))
+}

@@ -1,0 +1,133 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// told is all that is known of a message.
+type told struct {
+	posthaste.MessageInfo
+	state *state
+}
+
+// tell looks messages of one queue up; nil where one is not known.
+func (e *Engine) tell(ctx context.Context, name string, places []string) ([]*told, error) {
+	reply, q, err := e.on(ctx, tellScript, name, func(q *queue) []any {
+		args := []any{q.numberArg}
+		for _, p := range places {
+			args = append(args, p)
+		}
+		return args
+	})
+	if err != nil {
+		return nil, readError(err)
+	}
+	all, err := list("tell", reply, 5*len(places))
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*told, len(places))
+	for i, p := range places {
+		f := all[5*i : 5*i+5]
+		if str(f[0]) != "1" {
+			continue
+		}
+		if found[i], err = q.told(p, str(f[1]), str(f[2]), str(f[3]), str(f[4])); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (q *queue) told(place, text, packedState, due, running string) (*told, error) {
+	n, err := id(place, q.number)
+	if err != nil {
+		return nil, err
+	}
+	t := &told{state: &state{Attempt: 1}, MessageInfo: posthaste.MessageInfo{ID: posthaste.MessageID(n), Queue: q.name, CreatedAt: at(n >> numberBits)}}
+	if text != "" {
+		c, err := decodeContent(text)
+		if err != nil {
+			return nil, err
+		}
+		t.Key, t.Kind, t.Headers, t.Reference, t.Terms, t.ContentType, t.Payload = c.key, c.kind, c.headers, c.reference, c.terms, c.contentType, c.payload
+	}
+	if packedState != "" {
+		if err := unpack(packedState, t.state); err != nil {
+			return nil, err
+		}
+		if len(t.Terms) == 0 {
+			t.Terms = t.state.Terms
+		}
+	}
+	standing := posthaste.MessageState{Subscription: posthaste.DefaultSubscription, State: posthaste.State(t.state.State), Attempts: t.state.story()}
+	dueAt, isDue := parseMicros(due)
+	if isDue {
+		standing.DueAt = at(dueAt)
+	}
+	switch {
+	case running != "":
+		var r struct {
+			At     int64  `codec:"t"`
+			Worker string `codec:"w"`
+		}
+		if err := unpack(running, &r); err != nil {
+			return nil, err
+		}
+		standing.State = posthaste.StateRunning
+		standing.Attempts = append(standing.Attempts, posthaste.Attempt{Attempt: t.state.Attempt, Worker: r.Worker, ClaimedAt: at(r.At)})
+	case standing.State != "" && standing.State != "waits":
+	case t.state.Attempt > 1:
+		standing.State = posthaste.StateRetrying
+	case isDue:
+		standing.State = posthaste.StateScheduled
+	default:
+		standing.State = posthaste.StateReady
+	}
+	t.Subscriptions = []posthaste.MessageState{standing}
+	return t, nil
+}
+
+// Message implements [posthaste.Admin].
+func (e *Engine) Message(ctx context.Context, wanted posthaste.MessageID) (posthaste.MessageInfo, error) {
+	unknown := &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: fmt.Sprintf("there is no message %d (any more)", wanted)}
+	queues, err := e.numbered(ctx, []int64{int64(wanted)})
+	if err != nil {
+		return posthaste.MessageInfo{}, err
+	}
+	q := queues[number(int64(wanted))]
+	if q == nil {
+		return posthaste.MessageInfo{}, unknown
+	}
+	found, err := e.tell(ctx, q.name, []string{place(int64(wanted))})
+	if err != nil {
+		return posthaste.MessageInfo{}, err
+	}
+	if found[0] == nil || found[0].ID != wanted {
+		return posthaste.MessageInfo{}, unknown
+	}
+	return found[0].MessageInfo, nil
+}
+
+// places are those of ids of one queue, by its name.
+func (e *Engine) places(ctx context.Context, ids []posthaste.MessageID) (map[string][]string, error) {
+	all := make([]int64, len(ids))
+	for i := range ids {
+		all[i] = int64(ids[i])
+	}
+	queues, err := e.numbered(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string][]string{}
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(all))) {
+		if q := queues[number(n)]; q != nil && n > 0 {
+			byName[q.name] = append(byName[q.name], place(n))
+		}
+	}
+	return byName, nil
+}

@@ -1,0 +1,134 @@
+package redis
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// What this engine does not do yet. Each is refused by its name.
+
+// SendIdempotent implements [posthaste.Engine].
+func (e *Engine) SendIdempotent(context.Context, posthaste.Idempotency, ...posthaste.Message) ([]posthaste.MessageID, error) {
+	return nil, unsupported("Idempotency-Key", "requests that may come again")
+}
+
+// QueueLimit implements [posthaste.Admin].
+func (e *Engine) QueueLimit(_ context.Context, _, _ string, limits posthaste.QueueLimits) error {
+	if limits == (posthaste.QueueLimits{}) {
+		return nil // it has none
+	}
+	return unsupported("limits", "limits")
+}
+
+// KeyPause implements [posthaste.Admin].
+func (e *Engine) KeyPause(context.Context, string, string, string) error {
+	return unsupported("key", "queues that look at keys")
+}
+
+// KeyResume implements [posthaste.Admin].
+func (e *Engine) KeyResume(context.Context, string, string, string) error {
+	return unsupported("key", "queues that look at keys")
+}
+
+// Messages implements [posthaste.Admin].
+func (e *Engine) Messages(_ context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+	if _, err := limited(f.Limit); err != nil {
+		return nil, 0, err
+	}
+	return nil, 0, unsupported("filter", "searching messages")
+}
+
+// Erase implements [posthaste.Admin].
+func (e *Engine) Erase(context.Context, string, string, posthaste.MessageID) ([]posthaste.Erasure, posthaste.MessageID, error) {
+	return nil, 0, unsupported("term", "erasing by a term")
+}
+
+const tokens = "tokens of the HTTP API"
+
+// TokenAdd implements [posthaste.Tokens].
+func (e *Engine) TokenAdd(context.Context, string, posthaste.Token) (string, error) {
+	return "", unsupported("name", tokens)
+}
+
+// TokenDrop implements [posthaste.Tokens].
+func (e *Engine) TokenDrop(context.Context, string, string) error { return unsupported("name", tokens) }
+
+// Tokens implements [posthaste.Tokens].
+func (e *Engine) Tokens(context.Context) ([]posthaste.Token, error) {
+	return nil, unsupported("name", tokens)
+}
+
+// TokensInForce implements [posthaste.Tokens].
+func (e *Engine) TokensInForce(context.Context, ...string) ([]posthaste.Token, bool, error) {
+	return nil, false, unsupported("name", tokens)
+}
+
+const schedules = "schedules"
+
+// SchedulePut implements [posthaste.Scheduling].
+func (e *Engine) SchedulePut(context.Context, posthaste.Schedule) (time.Time, error) {
+	return time.Time{}, unsupported("name", schedules)
+}
+
+// ScheduleDrop implements [posthaste.Scheduling].
+func (e *Engine) ScheduleDrop(context.Context, string) error { return unsupported("name", schedules) }
+
+// SchedulePause implements [posthaste.Scheduling].
+func (e *Engine) SchedulePause(context.Context, string) error { return unsupported("name", schedules) }
+
+// ScheduleResume implements [posthaste.Scheduling].
+func (e *Engine) ScheduleResume(context.Context, string) (time.Time, error) {
+	return time.Time{}, unsupported("name", schedules)
+}
+
+// Schedules implements [posthaste.Scheduling].
+func (e *Engine) Schedules(context.Context, ...string) ([]posthaste.ScheduleInfo, error) {
+	return nil, unsupported("name", schedules)
+}
+
+// Tick implements [posthaste.Scheduling]: there is none that ticks.
+func (e *Engine) Tick(context.Context) (posthaste.TickReply, error) {
+	return posthaste.TickReply{}, nil
+}
+
+const subscriptions = "more than one subscription of a queue"
+
+// QueueSubscribe implements [posthaste.Subscriptions].
+func (e *Engine) QueueSubscribe(ctx context.Context, _, name, subscription string, o posthaste.SubscriptionOptions) error {
+	if _, err := e.queue(ctx, name); err != nil {
+		return err
+	}
+	if subscription == posthaste.DefaultSubscription && reflect.DeepEqual(o, posthaste.SubscriptionOptions{}) {
+		return nil // it is there
+	}
+	return unsupported("subscription", subscriptions)
+}
+
+// QueueUnsubscribe implements [posthaste.Subscriptions].
+func (e *Engine) QueueUnsubscribe(ctx context.Context, _, name, subscription string) error {
+	if _, err := e.queue(ctx, name); err != nil {
+		return err
+	}
+	if err := subscribed(posthaste.QueueRef{Queue: name, Subscription: subscription}); err != nil {
+		return err
+	}
+	return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + name, Hint: "drop the queue, if that is meant"}
+}
+
+// Cancel implements [posthaste.Withdrawing].
+func (e *Engine) Cancel(context.Context, string, posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+	return nil, unsupported("id", "taking messages back")
+}
+
+// Reschedule implements [posthaste.Withdrawing].
+func (e *Engine) Reschedule(context.Context, string, posthaste.MessageID, time.Time) ([]posthaste.Withdrawal, error) {
+	return nil, unsupported("id", "moving messages to another time")
+}
+
+// QueuePurge implements [posthaste.Withdrawing].
+func (e *Engine) QueuePurge(context.Context, string, string) ([]posthaste.Purged, error) {
+	return nil, unsupported("queue", "purging queues")
+}

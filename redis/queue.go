@@ -1,0 +1,319 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// queue is a queue as the registry has it. Its options never change.
+type queue struct {
+	name      string
+	number    int64
+	created   int64
+	options   posthaste.QueueOptions
+	keys      []string
+	numberArg string
+	rules     string
+}
+
+// rules are the options that scripts need, as ended.lua names them.
+type rules struct {
+	MaxAttempts   int   `codec:"n"`
+	BackoffBase   int64 `codec:"b"`
+	BackoffMax    int64 `codec:"m"`
+	Keep          int   `codec:"k"`
+	Retention     int64 `codec:"r"`
+	RetainPayload bool  `codec:"p"`
+}
+
+func (e *Engine) newQueue(name, value string) (*queue, error) {
+	fields := strings.SplitN(value, " ", 3)
+	if len(fields) != 3 {
+		return nil, unexpected("what queue "+name+" is", value)
+	}
+	q := &queue{name: name, numberArg: fields[0], keys: e.keys.queue(name)}
+	var err error
+	if q.number, err = strconv.ParseInt(fields[0], 10, 64); err != nil || q.number < 1 || q.number > maxQueues {
+		return nil, unexpected("what queue "+name+" is", value)
+	}
+	if q.created, err = strconv.ParseInt(fields[1], 10, 64); err == nil {
+		err = json.Unmarshal([]byte(fields[2]), &q.options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what Redis has of queue %s: %w", name, err)
+	}
+	o := q.options
+	q.rules = packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
+		Keep: e.keep, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload})
+	return q, nil
+}
+
+// queues reads the registry anew.
+func (e *Engine) queues(ctx context.Context) (map[string]*queue, error) {
+	values, err := e.client.HGetAll(ctx, e.keys.queues()).Result()
+	if err != nil {
+		return nil, readError(err)
+	}
+	byName, byNo := map[string]*queue{}, map[int64]*queue{}
+	for name, value := range values {
+		if strings.HasPrefix(name, "#") || strings.HasPrefix(value, "-") { // being dropped
+			continue
+		}
+		q, err := e.newQueue(name, value)
+		if err != nil {
+			return nil, err
+		}
+		byName[name], byNo[q.number] = q, q
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.byName, e.byNo = byName, byNo
+	return byName, nil
+}
+
+// queue finds a queue, in the registry if it is not known.
+func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
+	e.mu.RLock()
+	q := e.byName[name]
+	e.mu.RUnlock()
+	if q == nil {
+		if err := posthaste.CheckName("queue", name); err != nil {
+			return nil, err
+		}
+		all, err := e.queues(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if q = all[name]; q == nil {
+			return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name),
+				Hint: "make it first, or check its name"}
+		}
+	}
+	return q, nil
+}
+
+// numbered finds the queues of ids, nil for those of none. It reads the registry
+// at most once.
+func (e *Engine) numbered(ctx context.Context, ids []int64) (map[int64]*queue, error) {
+	found, missing := map[int64]*queue{}, false
+	e.mu.RLock()
+	for _, id := range ids {
+		q := e.byNo[number(id)]
+		found[number(id)] = q
+		missing = missing || q == nil && number(id) != 0
+	}
+	e.mu.RUnlock()
+	if !missing {
+		return found, nil
+	}
+	if _, err := e.queues(ctx); err != nil {
+		return nil, err
+	}
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for n := range found {
+		found[n] = e.byNo[n]
+	}
+	return found, nil
+}
+
+// on runs a script of one queue. Where the queue's keys are not those of the queue
+// that was meant, it looks whether that was dropped or is still to be made.
+func (e *Engine) on(ctx context.Context, s script, name string, args func(*queue) []any) (any, *queue, error) {
+	for range 3 {
+		q, err := e.queue(ctx, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		reply, err := s.run(ctx, e.client, q.keys, args(q)...)
+		if err != nil || reply != "gone" {
+			return reply, q, err
+		}
+		if err := e.remake(ctx, q); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "queue " + name + " is being dropped and made anew", Hint: "try again"}
+}
+
+// remake makes a queue's keys if the registry says that there is such a queue:
+// who made it may not have come so far.
+func (e *Engine) remake(ctx context.Context, q *queue) error {
+	all, err := e.queues(ctx)
+	if err != nil {
+		return err
+	}
+	if now := all[q.name]; now != nil && now.number == q.number {
+		_, err = makeScript.run(ctx, e.client, q.keys, q.numberArg)
+	}
+	return readError(err)
+}
+
+// subscribed refuses subscriptions other than the one that a queue is born with.
+func subscribed(ref posthaste.QueueRef) error {
+	if cmp.Or(ref.Subscription, posthaste.DefaultSubscription) != posthaste.DefaultSubscription {
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: fmt.Sprintf("queue %q has no subscription %q", ref.Queue, ref.Subscription)}
+	}
+	return nil
+}
+
+func checkOptions(o *posthaste.QueueOptions) error {
+	switch {
+	case o.Ordered || o.StopOnDead:
+		return unsupported("ordered", "ordered queues")
+	case o.Fair:
+		return unsupported("fair", "fair queues")
+	case o.Limits != (posthaste.QueueLimits{}):
+		return unsupported("limits", "limits")
+	case o.Mode == posthaste.AtMostOnce:
+		return unsupported("mode", "queues that hand out at most once")
+	}
+	o.Mode = cmp.Or(o.Mode, posthaste.AtLeastOnce)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 20)
+	o.BackoffBase = cmp.Or(o.BackoffBase, time.Second)
+	o.BackoffMax = cmp.Or(o.BackoffMax, time.Hour)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.MaxPayload = cmp.Or(o.MaxPayload, 1<<20)
+	o.Lanes = cmp.Or(o.Lanes, 1)
+	for _, c := range []struct {
+		field string
+		ok    bool
+		want  string
+	}{
+		{"max_attempts", o.MaxAttempts >= 1 && o.MaxAttempts <= 1000, "1 to 1,000"},
+		{"backoff", o.BackoffBase > 0 && o.BackoffMax >= o.BackoffBase && o.BackoffMax <= 365*24*time.Hour, "above zero, its bound not below its base and at most 365 days"},
+		{"timeout", o.Timeout > 0, "above zero"},
+		{"max_payload", o.MaxPayload > 0 && o.MaxPayload <= posthaste.MaxPayloadBytes, "1 byte to 32 MiB"},
+		{"lanes", o.Lanes >= 1 && o.Lanes <= 64, "1 to 64"},
+		{"mode", o.Mode == posthaste.AtLeastOnce, "at_least_once"},
+		{"retention", o.Retention >= 0 && o.Retention <= 36500*24*time.Hour, "0 to 36,500 days"},
+		{"retain_payload", !o.RetainPayload || o.Retention > 0, "off unless retention is above zero"},
+	} {
+		if !c.ok {
+			return posthaste.Invalidf(c.field, "%s must be %s", c.field, c.want)
+		}
+	}
+	return nil
+}
+
+// QueueCreate implements [posthaste.Admin].
+func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
+	if err := posthaste.CheckName("name", name); err != nil {
+		return err
+	}
+	if err := checkOptions(&o); err != nil {
+		return err
+	}
+	options, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	reply, err := enrollScript.run(ctx, e.client, []string{e.keys.queues()}, name, options, maxQueues)
+	if err != nil {
+		return writeError(err)
+	}
+	switch reply {
+	case "exists":
+		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists already, or is being dropped"}
+	case "full":
+		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues, and no more are possible", maxQueues), Hint: "drop some"}
+	}
+	_, err = makeScript.run(ctx, e.client, e.keys.queue(name), fmt.Sprint(reply))
+	return readError(err) // whoever uses it first makes up for what was not done
+}
+
+// QueueDrop implements [posthaste.Admin].
+func (e *Engine) QueueDrop(ctx context.Context, name string) error {
+	registry := []string{e.keys.queues()}
+	reply, err := dropScript.run(ctx, e.client, registry, name, "")
+	if err == nil && reply == int64(0) {
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
+	}
+	if err == nil {
+		all := e.keys.queue(name)
+		err = e.client.Unlink(ctx, all[:len(all)-1]...).Err()
+	}
+	if err == nil {
+		_, err = dropScript.run(ctx, e.client, registry, name, "1")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if q := e.byName[name]; q != nil {
+		delete(e.byName, name)
+		delete(e.byNo, q.number)
+	}
+	return readError(err)
+}
+
+// QueuePause implements [posthaste.Admin].
+func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
+	return e.pause(ctx, by, name, "pause", "1")
+}
+
+// QueueResume implements [posthaste.Admin].
+func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
+	return e.pause(ctx, by, name, "resume", "")
+}
+
+func (e *Engine) pause(ctx context.Context, by, name, action, paused string) error {
+	reply, _, err := e.on(ctx, pauseScript, name, func(q *queue) []any { return []any{q.numberArg, paused} })
+	if err == nil && reply == int64(1) {
+		err = e.record(ctx, record{By: by, Action: action, Queue: name})
+	}
+	return readError(err)
+}
+
+// Queues implements [posthaste.Admin]. Its counts are as of now; per second nothing
+// is counted.
+func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	all, err := e.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var infos []posthaste.QueueInfo
+	for name := range all {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		info, err := e.count(ctx, name)
+		if posthaste.CodeOf(err) == posthaste.NotFound {
+			continue // dropped meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b posthaste.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos, nil
+}
+
+func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueInfo, err error) {
+	reply, q, err := e.on(ctx, countScript, name, func(q *queue) []any { return []any{q.numberArg} })
+	if err != nil {
+		return info, readError(err)
+	}
+	all, err := list("count", reply, 11)
+	if err != nil {
+		return info, err
+	}
+	n := make([]int64, len(all))
+	for i := range all {
+		n[i], _ = parseMicros(str(all[i]))
+	}
+	info = posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: at(q.created)}
+	if str(all[3]) != "" {
+		info.PausedAt = at(n[3])
+	}
+	info.Subscriptions = []posthaste.SubscriptionInfo{{Name: posthaste.DefaultSubscription, Depth: n[0], InFlight: n[1], Dead: n[2],
+		Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10])}}
+	return info, nil
+}

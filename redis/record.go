@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ugorji/go/codec"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// content is what a message bears. It is stored as one string: its priority as a
+// digit, the length of what follows without the payload (4 bytes), key, kind,
+// reference, content type, headers and terms, each with its length, and the
+// payload. Scripts read its first five bytes only.
+type content struct {
+	priority                          int
+	key, kind, reference, contentType string
+	headers                           map[string]string
+	terms                             []string
+	payload                           []byte
+}
+
+func (c *content) encode() []byte {
+	b := make([]byte, 5, 64+len(c.payload))
+	b[0] = byte('0' + c.priority)
+	word := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	word(c.key)
+	word(c.kind)
+	word(c.reference)
+	if c.contentType == posthaste.ContentTypeJSON {
+		word("")
+	} else {
+		word(c.contentType)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.headers)))
+	for _, name := range slices.Sorted(maps.Keys(c.headers)) {
+		word(name)
+		word(c.headers[name])
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.terms)))
+	for _, term := range c.terms {
+		word(term)
+	}
+	binary.BigEndian.PutUint32(b[1:5], uint32(len(b)-5))
+	return append(b, c.payload...)
+}
+
+var errContent = errors.New("a message is not as this version stores it")
+
+func decodeContent(s string) (c content, err error) {
+	if len(s) < 5 || s[0] < '0' || s[0] > '0'+posthaste.MaxPriority {
+		return c, errContent
+	}
+	n := int(binary.BigEndian.Uint32([]byte(s[1:5])))
+	if len(s) < 5+n {
+		return c, errContent
+	}
+	c.priority = int(s[0] - '0')
+	meta := []byte(s[5 : 5+n])
+	c.payload = []byte(s[5+n:])
+	bad := false
+	count := func() int {
+		v, k := binary.Uvarint(meta)
+		if k <= 0 || v > uint64(len(meta)) {
+			bad = true
+			return 0
+		}
+		meta = meta[k:]
+		return int(v)
+	}
+	word := func() string {
+		n := count()
+		if n > len(meta) {
+			bad = true
+			return ""
+		}
+		w := string(meta[:n])
+		meta = meta[n:]
+		return w
+	}
+	c.key, c.kind, c.reference, c.contentType = word(), word(), word(), word()
+	if c.contentType == "" {
+		c.contentType = posthaste.ContentTypeJSON
+	}
+	if n := count(); n > 0 && !bad {
+		c.headers = make(map[string]string, n)
+		for range n {
+			name := word()
+			c.headers[name] = word()
+		}
+	}
+	for range count() {
+		c.terms = append(c.terms, word())
+	}
+	if bad || len(meta) != 0 {
+		return c, errContent
+	}
+	return c, nil
+}
+
+// state is what scripts keep of a message that is not in or before its first attempt.
+type state struct {
+	Attempt  int          `codec:"a"`
+	Losses   int          `codec:"l"`
+	State    string       `codec:"z"`
+	Terms    []string     `codec:"t"`
+	Attempts []attemptRow `codec:"s"`
+}
+
+type attemptRow struct {
+	Attempt  int     `codec:"a"`
+	Outcome  string  `codec:"o"`
+	Worker   string  `codec:"w"`
+	Claimed  int64   `codec:"c"`
+	Ended    int64   `codec:"e"`
+	Duration float64 `codec:"d"`
+	Error    string  `codec:"m"`
+	Receipt  string  `codec:"r"`
+}
+
+func (s *state) story() (all []posthaste.Attempt) {
+	for _, a := range s.Attempts {
+		one := posthaste.Attempt{Attempt: a.Attempt, Outcome: posthaste.Outcome(a.Outcome), Worker: a.Worker,
+			ClaimedAt: at(a.Claimed), EndedAt: at(a.Ended), DurationMS: a.Duration, Error: a.Error}
+		if a.Receipt != "" {
+			one.Receipt = json.RawMessage(a.Receipt)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// handle is how scripts pack: MessagePack as cmsgpack reads and writes it.
+var handle = func() *codec.MsgpackHandle {
+	h := &codec.MsgpackHandle{WriteExt: true}
+	h.RawToString = true
+	return h
+}()
+
+// packed packs for a script. Values are built here alone, and of kinds that can be.
+func packed(v any) string {
+	var b []byte
+	codec.NewEncoderBytes(&b, handle).MustEncode(v)
+	return string(b)
+}
+
+func unpack(s string, into any) error { return codec.NewDecoderBytes([]byte(s), handle).Decode(into) }
+
+func fromMicros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,234 @@
+// Package redis is the engine on Redis 7.0 or newer, one server or a cluster. It
+// is being built: what it does not do yet is refused with an error whose code is
+// Unsupported, and docs/redis-engine.md says how it works and what is missing.
+//
+// It promises what the [posthaste.Engine] promises, within what Redis keeps: what
+// its append-only file or its replicas have lost is lost. Each step that moves a
+// message is one script, which Redis runs whole or not at all.
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// connections is how many connections a process has, beside one that listens at
+// the doorbell. What gathers meanwhile goes in one call, so that more would not help.
+const connections = 4
+
+// layoutVersion is that of the keys and of what they hold.
+const layoutVersion = "1"
+
+// Engine implements [posthaste.Engine]. It is safe for concurrent use.
+type Engine struct {
+	client goredis.UniversalClient
+	owned  bool
+	keys   keys
+	keep   int
+
+	mu     sync.RWMutex
+	byName map[string]*queue
+	byNo   map[int64]*queue
+	joined map[posthaste.WorkerID]map[string]bool // the queues that workers of this process claimed from
+}
+
+// Option changes how an engine is opened.
+type Option func(*Engine)
+
+// WithPrefix lets all keys begin with another word than "posthaste", so that
+// several stores share a Redis. It consists of letters, digits, "-", "_" and ".".
+func WithPrefix(prefix string) Option { return func(e *Engine) { e.keys.prefix = prefix } }
+
+// WithKept keeps the outcome of the last n settled messages of each queue without
+// retention, so that they can be looked up by id (default 1,000, at least 0).
+func WithKept(n int) Option { return func(e *Engine) { e.keep = n } }
+
+// Open connects to Redis at a URL (redis:// or rediss://, with user, password and
+// database number), checks that it is one that messages can be trusted to, and
+// begins to use it. The caller closes the engine.
+func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
+	o, err := goredis.ParseURL(url)
+	if err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "this is no URL of a Redis",
+			Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
+	}
+	// A command that is repeated by itself after its reply was lost would send
+	// a message twice.
+	o.MaxRetries = -1
+	o.PoolSize, o.MaxActiveConns = connections, connections
+	o.ContextTimeoutEnabled = true
+	o.ClientName = "posthaste"
+	e, err := New(ctx, goredis.NewClient(o), options...)
+	if err != nil {
+		return nil, err
+	}
+	e.owned = true
+	return e, nil
+}
+
+// New is [Open] for a client that the caller has and closes: of one server or a
+// cluster. It must not repeat commands by itself (MaxRetries -1).
+func New(ctx context.Context, client goredis.UniversalClient, options ...Option) (*Engine, error) {
+	e := &Engine{client: client, keys: keys{prefix: "posthaste"}, keep: 1000,
+		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[string]bool{}}
+	for _, o := range options {
+		o(e)
+	}
+	if c, ok := client.(*goredis.Client); ok && c.Options().MaxRetries > 0 {
+		return nil, posthaste.Invalidf("client", "the client repeats commands by itself, which could send a message twice: give it MaxRetries -1")
+	}
+	if err := posthaste.CheckName("prefix", strings.ToLower(e.keys.prefix)); err != nil {
+		return nil, err
+	}
+	if e.keep < 0 {
+		return nil, posthaste.Invalidf("kept", "kept must not be negative, got %d", e.keep)
+	}
+	if err := e.check(ctx); err != nil {
+		return nil, err
+	}
+	set, err := client.SetNX(ctx, e.keys.layout(), layoutVersion, 0).Result()
+	if err != nil {
+		return nil, readError(err)
+	}
+	if !set {
+		have, err := client.Get(ctx, e.keys.layout()).Result()
+		if err != nil {
+			return nil, readError(err)
+		}
+		if have != layoutVersion {
+			return nil, &posthaste.Error{Code: posthaste.SchemaNew, Message: fmt.Sprintf("the keys below %q have the layout %.20q, and this program knows %s", e.keys.prefix, have, layoutVersion),
+				Hint: "use a program of the version that made them, or another prefix"}
+		}
+	}
+	return e, nil
+}
+
+// about is what a server says of itself: INFO by its names.
+func (e *Engine) about(ctx context.Context) (map[string]string, error) {
+	text, err := e.client.Info(ctx).Result()
+	if err != nil {
+		return nil, readError(err)
+	}
+	about := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			about[name] = value
+		}
+	}
+	return about, nil
+}
+
+// check refuses a Redis that cannot do what is needed, or would lose messages.
+func (e *Engine) check(ctx context.Context) error {
+	about, err := e.about(ctx)
+	if err != nil {
+		return err
+	}
+	version := about["redis_version"]
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err != nil || n < 7 {
+		return &posthaste.Error{Code: posthaste.Unsupported, Message: "Redis " + version + " is older than 7.0",
+			Hint: "use Redis 7.0 or newer"}
+	}
+	if about["role"] == "slave" {
+		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this Redis is a replica, which takes no writes", Hint: "connect to the master"}
+	}
+	if policy := about["maxmemory_policy"]; about["maxmemory"] != "0" && strings.HasPrefix(policy, "allkeys-") {
+		return &posthaste.Error{Code: posthaste.Refused, Message: "this Redis removes any key when its memory is full (maxmemory-policy " + policy + "): messages would be lost",
+			Hint: "set maxmemory-policy noeviction"}
+	}
+	return nil
+}
+
+// Ready implements [posthaste.Engine].
+func (e *Engine) Ready(ctx context.Context) error {
+	have, err := e.client.Get(ctx, e.keys.layout()).Result()
+	switch {
+	case errors.Is(err, goredis.Nil):
+		return &posthaste.Error{Code: posthaste.SchemaOld, Message: "Redis has lost the keys below " + e.keys.prefix, Hint: "it was emptied, or its data was not kept: look at its persistence, then start anew"}
+	case err != nil:
+		return readError(err)
+	case have != layoutVersion:
+		return &posthaste.Error{Code: posthaste.SchemaNew, Message: "the keys have another layout than this program knows"}
+	}
+	return nil
+}
+
+// Close implements [posthaste.Engine].
+func (e *Engine) Close() {
+	if e.owned {
+		_ = e.client.Close()
+	}
+}
+
+// Doctor implements [posthaste.Admin].
+func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
+	about, err := e.about(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []posthaste.Finding
+	if about["aof_enabled"] == "0" {
+		found = append(found, posthaste.Finding{Check: "persistence", Message: "Redis has no append-only file: what was sent since its last snapshot is lost when it ends",
+			Hint: "set appendonly yes; with appendfsync always nothing is lost, with everysec at most about two seconds"})
+	}
+	if about["aof_last_write_status"] == "err" {
+		found = append(found, posthaste.Finding{Check: "persistence", Fault: true, Message: "Redis cannot write its append-only file", Hint: "look at its log and its disk"})
+	}
+	if policy := about["maxmemory_policy"]; policy != "noeviction" {
+		found = append(found, posthaste.Finding{Check: "memory", Fault: strings.HasPrefix(policy, "allkeys-") && about["maxmemory"] != "0",
+			Message: "maxmemory-policy is " + policy + ": with a maxmemory Redis would remove keys when its memory is full",
+			Hint:    "set maxmemory-policy noeviction"})
+	}
+	limit, _ := strconv.ParseFloat(about["maxmemory"], 64)
+	used, _ := strconv.ParseFloat(about["used_memory"], 64)
+	if limit > 0 && used > 0.9*limit {
+		found = append(found, posthaste.Finding{Check: "memory", Message: fmt.Sprintf("Redis uses %.0f %% of its maxmemory: when it is full, sending is refused", 100*used/limit),
+			Hint: "raise maxmemory, or let workers catch up"})
+	}
+	if took, err := e.clockDiffers(ctx); err == nil && took.Abs() > 5*time.Second {
+		found = append(found, posthaste.Finding{Check: "clock", Message: fmt.Sprintf("the clocks of Redis and of this machine differ by %s", took.Round(time.Second)), Hint: "synchronise them; Redis's is the one that counts"})
+	}
+	return found, nil
+}
+
+func (e *Engine) clockDiffers(ctx context.Context) (time.Duration, error) {
+	theirs, err := e.client.Time(ctx).Result()
+	return time.Since(theirs), err
+}
+
+// Vitals implements [posthaste.Admin].
+func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
+	workers, err := e.Workers(ctx)
+	if err != nil {
+		return v, err
+	}
+	theirs, err := e.client.Time(ctx).Result()
+	if err != nil {
+		return v, readError(err)
+	}
+	for _, w := range workers {
+		if w.LostAt.IsZero() {
+			v.Workers++
+			v.HeartbeatAge = max(v.HeartbeatAge, theirs.Sub(w.HeartbeatAt))
+		} else {
+			v.OverdueWorkers++
+		}
+	}
+	return v, nil
+}
+
+// unsupported refuses by name what this engine does not do yet.
+func unsupported(field, what string) error {
+	return &posthaste.Error{Code: posthaste.Unsupported, Field: field, Message: "the Redis engine does not know " + what + " yet",
+		Hint: "use the PostgreSQL engine for that"}
+}

@@ -1,0 +1,92 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // by which Redis names scripts
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+//go:embed scripts/*.lua
+var scriptFiles embed.FS
+
+// script is one atomic step. Redis knows it by the hash of its text, so that
+// programs of two versions never call each other's.
+type script struct{ text, sha string }
+
+// load reads a script and puts what its header says it includes behind its header.
+func load(name string) script {
+	read := func(name string) string {
+		text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		return string(text)
+	}
+	text := read(name)
+	const mark = "-- includes: "
+	if at := strings.Index(text, mark); at >= 0 {
+		line, rest, _ := strings.Cut(text[at:], "\n")
+		var included strings.Builder
+		for _, other := range strings.Split(strings.TrimPrefix(line, mark), ", ") {
+			if other == "ended" {
+				included.WriteString("local rules = cmsgpack.unpack(ARGV[2])\n")
+			}
+			included.WriteString(read(other))
+		}
+		text = text[:at] + included.String() + rest
+	}
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// The scripts.
+var (
+	actScript       = load("act")
+	beatScript      = load("beat")
+	buryScript      = load("bury")
+	claimScript     = load("claim")
+	countScript     = load("count")
+	dropScript      = load("drop")
+	enrollScript    = load("enroll")
+	extendScript    = load("extend")
+	makeScript      = load("make")
+	pauseScript     = load("pause")
+	rescueScript    = load("rescue")
+	sendScript      = load("send")
+	settleScript    = load("settle")
+	tellScript      = load("tell")
+	unsettledScript = load("unsettled")
+	workerScript    = load("worker")
+)
+
+// run runs a script, and loads it where Redis does not know it (any more): it
+// answers that before it has done anything.
+func (s script) run(ctx context.Context, client goredis.UniversalClient, keys []string, args ...any) (any, error) {
+	reply, err := client.EvalSha(ctx, s.sha, keys, args...).Result()
+	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		reply, err = client.Eval(ctx, s.text, keys, args...).Result()
+	}
+	return reply, err
+}
+
+// unexpected is what cannot be: an answer that is none of the script's.
+func unexpected(what string, reply any) error {
+	return fmt.Errorf("redis answered %s with %.200v", what, reply)
+}
+
+// list is a reply that is a list of n at least.
+func list(what string, reply any, n int) ([]any, error) {
+	all, ok := reply.([]any)
+	if !ok || len(all) < n {
+		return nil, unexpected(what, reply)
+	}
+	return all, nil
+}
+
+// str is a reply that is text, or "".
+func str(reply any) string { s, _ := reply.(string); return s }

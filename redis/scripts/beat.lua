@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- Keeps a worker's lease of a queue, and looks at the queue.
+-- keys: of the queue
+-- args: 1 the queue's number; 2 the worker, or "" to look only; 3 its lease in
+--       µs; 4 its name; 5 "1" to begin a lease, else one that was not begun stays so
+-- returns: "gone", or a list: "1" if something may be handed out, µs until the next
+--       is due ("-1": none known), "1" if a lease has ended
+-- cost: at most eleven commands
+-- includes: keys
+local meta = call('HMGET', META, 'no', 'paused')
+if meta[1] ~= ARGV[1] then return 'gone' end
+if ARGV[5] == '1' then
+  call('ZADD', LEASES, text(now + ARGV[3]), ARGV[2])
+  call('HSET', NAMES, ARGV[2], ARGV[4])
+elseif ARGV[2] ~= '' then
+  call('ZADD', LEASES, 'XX', text(now + ARGV[3]), ARGV[2])
+end
+local found, due = '', nil
+for _, key in ipairs({DUE, ALONE}) do
+  local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+  if next and (not due or next < due) then due = next end
+end
+if due and due <= now then found = '1' end
+for _, key in pairs(READY) do
+  if found == '' and call('EXISTS', key) == 1 then found = '1' end
+end
+local ended = ''
+for _, key in ipairs({LEASES, TIMED}) do
+  local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+  if first and first < now then ended = '1' end
+end
+if meta[2] then return {'', '-1', ended} end
+return {found, due and text(math.max(0, due - now)) or '-1', ended}

@@ -1,0 +1,167 @@
+-- How deliveries end: for settle.lua and rescue.lua, which set
+--   rules: {n max_attempts, b backoff's base, m its bound, k how many settled
+--   messages are kept, r retention, p retain payload}
+local counts = {done = 0, retried = 0, lost = 0}
+local holders, released, left, kept, gone = {}, {}, {}, {}, {}
+local wake = false
+
+-- holder tells of who holds a delivery: its worker's name, and when it claimed.
+local function holder(tag)
+  local h = holders[tag]
+  if not h then
+    h = {open = 0}
+    if string.sub(tag, 1, 1) == 'T' then
+      h.at, h.name = tonumber(string.sub(tag, 2)), ''
+    else
+      local claim = call('HGET', CLAIM, tag)
+      h.at = claim and unpacked(claim).t or now
+      h.name = call('HGET', NAMES, string.match(tag, '^[^:]+')) or ''
+    end
+    holders[tag] = h
+  end
+  return h
+end
+
+-- ended ends one delivery, whose value in RUN was held. s: {o outcome, e error,
+-- r receipt, t terms, u duration in ms, a retry after in µs, j jitter 0 to 1}.
+-- It returns the outcome and, where there is a further attempt, when that is due.
+local function ended(delivery, held, s)
+  local tag, id = string.match(held, '^([^/]+)/(.+)$')
+  if not tag then tag, id = held, delivery end
+  local h = holder(tag)
+  h.open = h.open + 1
+  if string.sub(tag, 1, 1) == 'T' then released[#released + 1] = delivery end
+  left[#left + 1] = delivery
+  local before = call('HGET', ST, id)
+  local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
+  local outcome, alone, due = s.o, st.l >= 2, now
+  if outcome == 'lost' then
+    counts.lost = counts.lost + 1
+    st.l = st.l + 1
+    if alone then st.x = st.x + 1 end
+  elseif outcome == 'retried' then
+    counts.retried = counts.retried + 1
+    if s.a then
+      due = now + s.a
+    else
+      due = now + math.floor(s.j * math.min(rules.m, rules.b * 2 ^ math.min(st.f, 40)))
+    end
+    st.f = st.f + 1
+  elseif outcome == 'released' then
+    due = now + (s.a or 0)
+  end
+  if (outcome == 'retried' or outcome == 'lost') and st.f + st.x >= rules.n then outcome = 'dead' end
+  st.d = nil
+  if s.t and not st.t then st.t = s.t end
+  if outcome ~= 'released' then
+    local story = st.s or {}
+    story[#story + 1] = {a = st.a, o = outcome, w = h.name, c = h.at, e = now, d = s.u, m = s.e, r = s.r}
+    st.s = story
+  end
+  if outcome == 'done' then
+    counts.done = counts.done + 1
+    st.z = 'done'
+    kept[#kept + 1] = id
+    call('HSET', ST, id, pack(st))
+    return outcome
+  elseif outcome == 'dead' then
+    st.z = 'dead'
+    call('HSET', ST, id, pack(st))
+    call('ZADD', DEAD, id, id)
+    return outcome
+  end
+  if outcome ~= 'released' then st.a = st.a + 1 end
+  st.z = 'waits'
+  call('HSET', ST, id, pack(st))
+  local priority = string.sub(call('HGET', MSG, id), 1, 1)
+  call('ZADD', st.l >= 2 and ALONE or DUE, text(due), priority .. ':' .. id)
+  wake = true
+  return outcome, due
+end
+
+-- endedPlainly ends deliveries that are done and have nothing more to say. It
+-- returns for each whether it was held.
+local function endedPlainly(deliveries)
+  local was, states, said = {}, {}, {}
+  local held = got(RUN, deliveries)
+  local twice = {}
+  for i, d in ipairs(deliveries) do
+    local tag = held[i]
+    if not tag or twice[d] then
+      was[i] = 0
+    else
+      was[i], twice[d] = 1, true
+      if string.find(tag, '/', 1, true) then
+        ended(d, tag, {o = 'done'})
+      else -- a first attempt: its message has the same id and no state yet
+        local h = holder(tag)
+        h.open = h.open + 1
+        counts.done = counts.done + 1
+        if string.sub(tag, 1, 1) == 'T' then released[#released + 1] = d end
+        if not said[tag] then
+          said[tag] = pack({a = 1, f = 0, l = 0, x = 0, z = 'done', s = {{a = 1, o = 'done', w = h.name, c = h.at, e = now}}})
+        end
+        states[#states + 1] = d
+        states[#states + 1] = said[tag]
+        left[#left + 1] = d
+        kept[#kept + 1] = d
+      end
+    end
+  end
+  many('HSET', ST, states)
+  return was
+end
+
+-- forget removes the oldest of what is kept beyond the rules, at most twice as
+-- many as came, so that no call is long.
+local function forget(came)
+  local most = 2 * came + 2
+  local old = {}
+  if rules.r > 0 then
+    for _, e in ipairs(call('LRANGE', PAST, 0, most - 1)) do
+      local at, id = string.match(e, '^(%d+):(%d+)$')
+      if tonumber(at) > now - rules.r then break end
+      old[#old + 1] = id
+    end
+    if #old > 0 then call('LTRIM', PAST, #old, -1) end
+  else
+    local over = math.min(call('LLEN', PAST) - rules.k, most)
+    if over > 0 then
+      for i, e in ipairs(call('LPOP', PAST, over)) do old[i] = string.match(e, ':(%d+)$') end
+    end
+  end
+  many('HDEL', ST, old)
+  if rules.r > 0 then many('HDEL', MSG, old) end
+end
+
+-- finish writes what all that ended has in common. A message that ended before
+-- it was handed out (kept alone) has no holder.
+local function finish()
+  many('HDEL', RUN, left)
+  many('ZREM', TIMED, released)
+  for tag, h in pairs(holders) do
+    if string.sub(tag, 1, 1) ~= 'T' and h.open > 0 and call('HINCRBY', OPEN, tag, -h.open) <= 0 then
+      call('HDEL', OPEN, tag)
+      call('HDEL', CLAIM, tag)
+      call('ZREM', CLAIMS, tag)
+    end
+  end
+  if #kept > 0 then
+    local entries = {}
+    for i, id in ipairs(kept) do entries[i] = text(now) .. ':' .. id end
+    many('RPUSH', PAST, entries)
+    if rules.r == 0 then -- only how it went is kept
+      many('HDEL', MSG, kept)
+    elseif not rules.p then
+      for _, id in ipairs(kept) do
+        local m = call('HGET', MSG, id)
+        if m then call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I4', string.sub(m, 2, 5)))) end
+      end
+    end
+    forget(#kept)
+  end
+  for name, n in pairs(counts) do
+    if n > 0 then call('HINCRBY', META, name, n) end
+  end
+  if wake then ring() end
+end

@@ -1,0 +1,25 @@
+#!lua
+-- Makes a queue known. Its number becomes the low bits of its ids (ids.go).
+-- keys: 1 the registry of queues
+-- args: 1 its name; 2 its options as JSON; 3 how many numbers there are
+-- returns: "exists", "full", or its number
+-- cost: three commands; once all numbers were used, as many as there are queues
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'exists' end
+local clock = redis.call('TIME')
+local now = string.format('%.0f', (clock[1] - 1735689600) * 1000000 + clock[2])
+local most = tonumber(ARGV[3])
+local number = tonumber(redis.call('HGET', KEYS[1], '#next') or 1)
+if number <= most then
+  redis.call('HSET', KEYS[1], '#next', number + 1)
+else
+  local used = {}
+  for _, value in ipairs(redis.call('HVALS', KEYS[1])) do
+    local n = string.match(value, '^%-?(%d+) ')
+    if n then used[tonumber(n)] = true end
+  end
+  number = 1
+  while used[number] do number = number + 1 end
+  if number > most then return 'full' end
+end
+redis.call('HSET', KEYS[1], ARGV[1], number .. ' ' .. now .. ' ' .. ARGV[2])
+return number

@@ -1,0 +1,38 @@
+-- What every script begins with: names for its keys (keys.go says what each
+-- holds), and the time.
+--
+-- Times are microseconds since 2025, and so are ids: an id is the time at which it
+-- was given, or one more than the id before it. Both are exact in a double until
+-- the year 2310, and become text by text() alone.
+local META, MSG, ST, RUN, DUE, ALONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local READY = {['0'] = KEYS[7], ['1'] = KEYS[8], ['2'] = KEYS[9], ['3'] = KEYS[10]}
+local STALE, LEASES, NAMES, CLAIMS, CLAIM, OPEN = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local TIMED, DEAD, PAST, ASLEEP, BELL = KEYS[17], KEYS[18], KEYS[19], KEYS[20], KEYS[21]
+
+local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
+local clock = call('TIME')
+local now = (clock[1] - 1735689600) * 1000000 + clock[2]
+
+local function text(n) return string.format('%.0f', n) end
+
+-- many calls a command with any number of arguments, 2,000 at a time.
+local function many(command, key, args)
+  for i = 1, #args, 2000 do
+    call(command, key, unpack(args, i, math.min(i + 1999, #args)))
+  end
+end
+
+-- got is HMGET of any number of fields.
+local function got(key, fields)
+  local all = {}
+  for i = 1, #fields, 2000 do
+    local some = call('HMGET', key, unpack(fields, i, math.min(i + 1999, #fields)))
+    for j = 1, #some do all[i + j - 1] = some[j] end
+  end
+  return all
+end
+
+-- ring wakes who sleeps, if anybody does.
+local function ring()
+  if call('DEL', ASLEEP) == 1 then call('PUBLISH', BELL, '') end
+end

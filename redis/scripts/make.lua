@@ -1,0 +1,12 @@
+#!lua
+-- Makes what a queue needs in its own slot, once: the registry (register.lua) is
+-- what says that there is such a queue.
+-- keys: of the queue
+-- args: 1 the queue's number
+-- cost: two commands
+-- includes: keys
+if call('HGET', META, 'no') ~= ARGV[1] then
+  call('UNLINK', unpack(KEYS, 1, #KEYS - 1)) -- of a queue that was dropped half
+  call('HSET', META, 'no', ARGV[1], 'last', text(now))
+end
+return 'ok'

@@ -1,0 +1,63 @@
+#!lua
+-- Stores messages, all or none. Redis refuses it as a whole when it is out of
+-- memory.
+-- keys: of each queue in turn; then those of dedupe keys
+-- args: 1 how many queues; 2 a packed list of the queues' numbers, as text; then
+--       per message two: its options, packed (q place of the queue if not 1,
+--       d delay in µs, t time in µs, k place of its dedupe key among those, w
+--       its window in ms, s true: do not ring) or "" if there are none; its content
+-- returns: "gone" and the place of the queue that is not there any more, or the
+--       ids
+-- cost: per message one field set and one pushed (or added to what is due), one
+--       command each for all of a call
+-- includes: keys
+local queues = {}
+local numbers = unpacked(ARGV[2])
+local per = 21
+for q = 1, tonumber(ARGV[1]) do
+  local at = (q - 1) * per
+  local meta = call('HMGET', KEYS[at + 1], 'no', 'last')
+  if meta[1] ~= numbers[q] then return {'gone', q} end
+  queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, due = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
+end
+local first = #queues * per
+local ids = {}
+local plain = {}
+for i = 3, #ARGV, 2 do
+  local o = ARGV[i] == '' and plain or unpacked(ARGV[i])
+  local content = ARGV[i + 1]
+  local q = queues[o.q or 1]
+  local known = o.k and call('GET', KEYS[first + o.k])
+  if known then
+    ids[#ids + 1] = known
+  else
+    q.last = math.max(q.last + 1, now)
+    q.n = q.n + 1
+    local id = text(q.last)
+    ids[#ids + 1] = id
+    if o.k then call('SET', KEYS[first + o.k], id, 'PX', o.w) end
+    q.msg[#q.msg + 1] = id
+    q.msg[#q.msg + 1] = content
+    local due = o.d and now + o.d or o.t or 0
+    local priority = string.sub(content, 1, 1)
+    if due > now then
+      q.due[#q.due + 1] = text(due)
+      q.due[#q.due + 1] = priority .. ':' .. id
+    else
+      local ready = q.ready[priority]
+      ready[#ready + 1] = id
+    end
+    if not o.s then q.wake = true end
+  end
+end
+for _, q in ipairs(queues) do
+  if q.n > 0 then
+    many('HSET', KEYS[q.at + 2], q.msg)
+    many('ZADD', KEYS[q.at + 5], q.due)
+    for p, ready in pairs(q.ready) do many('RPUSH', KEYS[q.at + 7 + p], ready) end
+    call('HSET', KEYS[q.at + 1], 'last', text(q.last))
+    call('HINCRBY', KEYS[q.at + 1], 'sent', q.n)
+    if q.wake and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 21], '') end
+  end
+end
+return ids

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- Records outcomes. What was settled before, rescued, or never handed out is
+-- answered and changes nothing, so it may be repeated.
+-- keys: of the queue
+-- args: 1 the queue's number; 2 its rules (ended.lua); 3 how many deliveries are
+--       done and say nothing more; those; then settlements, each packed with d,
+--       its delivery
+-- returns: "gone", or for each of the plain ones 1 or 0 as text, then a list of the
+--       others: outcome ("" if it was not settled) and when it is due ("" if not)
+-- cost: per plain message one field got and two removed, one set, one pushed, and
+--       the same to forget an older one; per other some six commands more. Not
+--       in what waits or is in flight.
+-- includes: keys, ended
+if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+local plain = {}
+local n = tonumber(ARGV[3])
+for i = 1, n do plain[i] = ARGV[3 + i] end
+local was = endedPlainly(plain)
+local answers = {}
+for i = 4 + n, #ARGV do
+  local s = unpacked(ARGV[i])
+  local held = call('HGET', RUN, s.d)
+  local outcome, due
+  if held then
+    call('HDEL', RUN, s.d) -- now, for it may come twice in one call
+    outcome, due = ended(s.d, held, s)
+  end
+  answers[#answers + 1] = outcome or ''
+  answers[#answers + 1] = due and text(due) or ''
+end
+finish()
+return {table.concat(was), answers}

@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- Keeps the registry of workers: register, beat, look (at what it is), remove, or
+-- expire (all whose leases have ended).
+-- keys: 1 workers by the end of their lease; 2 what they are
+-- args: 1 what to do; to register 2 the lease in µs, 3 a packed map of n name and
+--       v version; else 2 the worker
+-- returns: register: the worker; beat and look: "lost", or what it is, packed (l its lease
+--       in µs, n, v, s when it began), µs until its lease ends, and "1" if somebody's has
+--       ended; expire and remove: how many
+-- cost: at most four commands, per worker that expires two
+local call = redis.call
+local clock = call('TIME')
+local now = (clock[1] - 1735689600) * 1000000 + clock[2]
+local function text(n) return string.format('%.0f', n) end
+local what = ARGV[1]
+if what == 'register' then
+  local id = text(math.max(now, tonumber(call('HGET', KEYS[2], '#last') or 0) + 1))
+  local is = cmsgpack.unpack(ARGV[3])
+  is.l, is.s = tonumber(ARGV[2]), now
+  call('HSET', KEYS[2], '#last', id, id, cmsgpack.pack(is))
+  call('ZADD', KEYS[1], text(now + ARGV[2]), id)
+  return id
+elseif what == 'expire' then
+  local overdue = call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. text(now), 'LIMIT', 0, 100)
+  for _, id in ipairs(overdue) do
+    call('ZREM', KEYS[1], id)
+    call('HDEL', KEYS[2], id)
+  end
+  return #overdue
+elseif what == 'remove' then
+  call('HDEL', KEYS[2], ARGV[2])
+  return call('ZREM', KEYS[1], ARGV[2])
+end
+local ends = call('ZSCORE', KEYS[1], ARGV[2])
+local is = ends and call('HGET', KEYS[2], ARGV[2])
+if not is then return 'lost' end
+if what == 'beat' then
+  ends = now + cmsgpack.unpack(is).l
+  call('ZADD', KEYS[1], text(ends), ARGV[2])
+end
+local first = tonumber(call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2])
+return {is, text(ends - now), first < now and '1' or ''}

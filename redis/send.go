@@ -1,0 +1,132 @@
+package redis
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// sendOptions are what send.lua is told of a message beside its content.
+type sendOptions struct {
+	Queue  int    `codec:"q,omitempty"`
+	Delay  *int64 `codec:"d,omitempty"`
+	Time   *int64 `codec:"t,omitempty"`
+	Once   int    `codec:"k,omitempty"`
+	Window int64  `codec:"w,omitempty"`
+	Silent bool   `codec:"s,omitempty"`
+}
+
+// Send implements [posthaste.Engine]. Messages to several queues of a cluster are
+// refused: no step there is atomic.
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	if len(messages) == 0 {
+		return nil, ctx.Err()
+	}
+	for range 3 {
+		ids, gone, err := e.send(ctx, messages)
+		if err != nil || gone == nil {
+			return ids, writeError(err)
+		}
+		if err := e.remake(ctx, gone); err != nil {
+			return nil, err
+		}
+	}
+	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "a queue is being dropped and made anew", Hint: "try again"}
+}
+
+// send sends, or returns the queue whose keys are not there (any more).
+func (e *Engine) send(ctx context.Context, messages []posthaste.Message) (ids []posthaste.MessageID, gone *queue, err error) {
+	var queues []*queue
+	places := map[string]int{}
+	var names, numbers, once []string
+	args := make([]any, 2, 2+2*len(messages))
+	of := make([]*queue, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		if err := m.Check(); err != nil {
+			return nil, nil, err
+		}
+		q, err := e.queue(ctx, m.Queue)
+		if err != nil {
+			return nil, nil, err
+		}
+		if places[q.name] == 0 {
+			queues = append(queues, q)
+			places[q.name] = len(queues)
+			names = append(names, q.keys...)
+			numbers = append(numbers, q.numberArg)
+		}
+		of[i] = q
+		c, err := contentOf(m, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		o := sendOptions{Silent: m.NoWake}
+		if at := places[q.name]; at > 1 {
+			o.Queue = at
+		}
+		if m.Delay > 0 {
+			o.Delay = new(max(1, m.Delay.Microseconds()))
+		} else if !m.SendAt.IsZero() {
+			o.Time = new(max(0, micros(m.SendAt)))
+		}
+		if m.DedupeKey != "" {
+			once = append(once, e.keys.once(q.name, q.number, m.DedupeKey))
+			o.Once, o.Window = len(once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
+		}
+		options := ""
+		if o != (sendOptions{}) {
+			options = packed(o)
+		}
+		args = append(args, options, c.encode())
+	}
+	args[0], args[1] = len(queues), packed(numbers)
+	reply, err := sendScript.run(ctx, e.client, append(names, once...), args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := list("send", reply, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	if all[0] == "gone" && len(all) == 2 {
+		if n, ok := all[1].(int64); ok && int(n) <= len(queues) {
+			return nil, queues[n-1], nil
+		}
+	}
+	if len(all) != len(messages) {
+		return nil, nil, unexpected("send", reply)
+	}
+	ids = make([]posthaste.MessageID, len(all))
+	for i := range all {
+		n, err := id(str(all[i]), of[i].number)
+		if err != nil {
+			return nil, nil, err
+		}
+		ids[i] = posthaste.MessageID(n)
+	}
+	return ids, nil, nil
+}
+
+// contentOf encodes and checks what the queue bounds.
+func contentOf(m *posthaste.Message, q *queue) (*content, error) {
+	body, contentType, err := m.Body()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > q.options.MaxPayload {
+		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+			Message: fmt.Sprintf("payload has %d bytes, max_payload of queue %q is %d", len(body), q.name, q.options.MaxPayload)}
+	}
+	if contentType == posthaste.ContentTypeJSON && (!json.Valid(body) || !utf8.Valid(body) || bytes.Contains(body, []byte(`\u0000`))) {
+		return nil, posthaste.Invalidf("payload", "payload is not valid JSON, or contains \\u0000")
+	}
+	return &content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
+		headers: m.Headers, terms: m.Terms, payload: body}, nil
+}

@@ -1,0 +1,197 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// settlement is one as settle.lua is told it.
+type settlement struct {
+	Delivery string   `codec:"d"`
+	Outcome  string   `codec:"o"`
+	Error    string   `codec:"e,omitempty"`
+	Receipt  string   `codec:"r,omitempty"`
+	Terms    []string `codec:"t,omitempty"`
+	Duration float64  `codec:"u,omitempty"`
+	After    *int64   `codec:"a,omitempty"`
+	Jitter   float64  `codec:"j"`
+}
+
+// Settle implements [posthaste.Claims]: one script per queue and 1,000 settlements.
+func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	results := make([]posthaste.SettleResult, len(settlements))
+	ids := make([]int64, len(settlements))
+	for i, s := range settlements {
+		ids[i], results[i].Delivery = int64(s.Delivery), s.Delivery
+	}
+	queues, err := e.numbered(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	byQueue := map[*queue][]int{}
+	for i, s := range settlements {
+		if results[i].Err = checkSettlement(s); results[i].Err != nil {
+			continue
+		}
+		if q := queues[number(ids[i])]; q != nil && ids[i] > 0 {
+			byQueue[q] = append(byQueue[q], i)
+		}
+	}
+	for q, of := range byQueue {
+		for len(of) > 0 {
+			n := min(len(of), claimMost)
+			if err := e.settle(ctx, q, settlements, results, of[:n]); err != nil {
+				return nil, writeError(err)
+			}
+			of = of[n:]
+		}
+	}
+	return results, nil
+}
+
+// settle settles those of one queue.
+func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.Settlement, results []posthaste.SettleResult, of []int) error {
+	var plain, others []int
+	var said []any
+	args := []any{q.numberArg, q.rules, 0}
+	for _, i := range of {
+		s := &settlements[i]
+		if s.Outcome == posthaste.Done && s.Duration == 0 && len(s.Receipt) == 0 && len(s.Terms) == 0 {
+			plain = append(plain, i)
+			args = append(args, place(int64(s.Delivery)))
+			continue
+		}
+		others = append(others, i)
+		one := settlement{Delivery: place(int64(s.Delivery)), Outcome: string(s.Outcome), Error: cut(s.Error), Receipt: string(s.Receipt), Terms: s.Terms,
+			Duration: float64(s.Duration) / 1e6, Jitter: rand.Float64()}
+		if s.RetryAfter > 0 {
+			one.After = new(s.RetryAfter.Microseconds())
+		}
+		said = append(said, packed(one))
+	}
+	args[2] = len(plain)
+	reply, err := settleScript.run(ctx, e.client, q.keys, append(args, said...)...)
+	if err != nil || reply == "gone" { // the queue was dropped, and all that was handed out
+		return err
+	}
+	all, err := list("settle", reply, 2)
+	if err != nil {
+		return err
+	}
+	was := str(all[0])
+	answers, _ := all[1].([]any)
+	if len(was) != len(plain) || len(answers) != 2*len(others) {
+		return unexpected("settle", reply)
+	}
+	for n, i := range plain {
+		if was[n] == '1' {
+			results[i].Settled, results[i].Outcome = true, posthaste.Done
+		}
+	}
+	for n, i := range others {
+		outcome := str(answers[2*n])
+		results[i].Settled, results[i].Outcome = outcome != "", posthaste.Outcome(outcome)
+		if due, ok := parseMicros(str(answers[2*n+1])); ok {
+			results[i].DueAt = at(due)
+		}
+	}
+	return nil
+}
+
+// cut bounds an error's text.
+func cut(text string) string {
+	const most = 4000
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
+	if len(text) <= most {
+		return text
+	}
+	n := most
+	for !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+func checkSettlement(s posthaste.Settlement) error {
+	switch s.Outcome {
+	case posthaste.Done, posthaste.Released:
+	case posthaste.Retried, posthaste.Dead:
+		if strings.TrimSpace(s.Error) == "" {
+			return posthaste.Invalidf("error", "a failed attempt needs an error text")
+		}
+	default:
+		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
+	}
+	if len(s.Receipt) > 0 && !json.Valid(s.Receipt) {
+		return posthaste.Invalidf("receipt", "the receipt is not valid JSON")
+	}
+	if len(s.Terms) > 1000 {
+		return posthaste.Invalidf("terms", "there are over 1,000 terms")
+	}
+	return (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check()
+}
+
+// Extend implements [posthaste.Claims].
+func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+	if err := checkLease(lease); err != nil {
+		return nil, err
+	}
+	results := make([]posthaste.SettleResult, len(deliveries))
+	ids := make([]int64, len(deliveries))
+	for i, d := range deliveries {
+		ids[i], results[i].Delivery = int64(d), d
+	}
+	queues, err := e.numbered(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	byQueue := map[*queue][]int{}
+	for i := range ids {
+		if q := queues[number(ids[i])]; q != nil && ids[i] > 0 {
+			byQueue[q] = append(byQueue[q], i)
+		}
+	}
+	for q, of := range byQueue {
+		args := []any{max(1, lease.Microseconds())}
+		for _, i := range of {
+			args = append(args, place(ids[i]))
+		}
+		reply, err := extendScript.run(ctx, e.client, q.keys, args...)
+		if err != nil {
+			return nil, readError(err)
+		}
+		was, err := list("extend", reply, len(of))
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range of {
+			results[i].Settled = was[n] == int64(1)
+		}
+	}
+	return results, nil
+}
+
+// DeliveryQueues implements [posthaste.Tokens].
+func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.DeliveryID) ([]string, error) {
+	ids := make([]int64, len(deliveries))
+	for i, d := range deliveries {
+		ids[i] = int64(d)
+	}
+	queues, err := e.numbered(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(deliveries))
+	for i := range ids {
+		if q := queues[number(ids[i])]; q != nil {
+			names[i] = q.name
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,257 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// registered is what the registry has of a worker.
+type registered struct {
+	Name    string `codec:"n"`
+	Version string `codec:"v"`
+	Lease   int64  `codec:"l"`
+	Started int64  `codec:"s"`
+}
+
+func workerLost() error {
+	return &posthaste.Error{Code: posthaste.WorkerLost, Message: "the worker was declared lost, or ended", Hint: "register anew"}
+}
+
+func (e *Engine) registry() []string { return []string{e.keys.beats(), e.keys.workers()} }
+
+// Register implements [posthaste.Claims].
+func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
+	if info.Lease <= 0 {
+		return 0, posthaste.Invalidf("lease", "lease must be above zero, got %s", info.Lease)
+	}
+	reply, err := workerScript.run(ctx, e.client, e.registry(), "register", max(1, info.Lease.Microseconds()),
+		packed(map[string]string{"n": info.Name, "v": info.Version}))
+	if err != nil {
+		return 0, writeError(err)
+	}
+	n, ok := parseMicros(str(reply))
+	if !ok {
+		return 0, unexpected("register", reply)
+	}
+	worker := posthaste.WorkerID(n)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.joined[worker] = map[string]bool{}
+	return worker, nil
+}
+
+// standing is what the registry says of a worker that is not lost.
+type standing struct {
+	registered
+	left    int64 // µs until its lease ends
+	overdue bool  // somebody's lease has ended
+}
+
+func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste.WorkerID) (s standing, err error) {
+	reply, err := workerScript.run(ctx, e.client, e.registry(), what, worker.String())
+	if err != nil {
+		return s, readError(err)
+	}
+	if reply == "lost" {
+		e.forget(worker)
+		return s, workerLost()
+	}
+	all, err := list("a worker", reply, 3)
+	if err != nil {
+		return s, err
+	}
+	s.left, _ = parseMicros(str(all[1]))
+	s.overdue = str(all[2]) == "1"
+	return s, unpack(str(all[0]), &s.registered)
+}
+
+func (e *Engine) forget(worker posthaste.WorkerID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.joined, worker)
+}
+
+// join begins a worker's lease of a queue, which ends no later than its own. Each
+// queue knows the leases of those who hold something of it, for scripts of a queue
+// see its keys only.
+func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, name string) error {
+	s, err := e.beatRegistry(ctx, "look", worker)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	if e.joined[worker] == nil {
+		e.joined[worker] = map[string]bool{}
+	}
+	e.joined[worker][name] = true // before it begins, so that heartbeats keep it
+	e.mu.Unlock()
+	_, _, err = e.on(ctx, beatScript, name, func(q *queue) []any {
+		return []any{q.numberArg, worker.String(), s.left, s.Name, "1"}
+	})
+	return readError(err)
+}
+
+// Heartbeat implements [posthaste.Claims].
+func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply posthaste.HeartbeatReply, err error) {
+	s, err := e.beatRegistry(ctx, "beat", beat.Worker)
+	if err != nil {
+		return reply, err
+	}
+	reply.Rescue = s.overdue
+	looks, err := e.beatQueues(ctx, beat, s)
+	if err != nil {
+		return reply, err
+	}
+	for _, ref := range beat.Queues {
+		look := looks[ref.Queue]
+		reply.Looks = append(reply.Looks, look.LookReply)
+	}
+	for _, l := range looks {
+		reply.Rescue = reply.Rescue || l.ended
+	}
+	return reply, nil
+}
+
+type look struct {
+	posthaste.LookReply
+	ended bool
+}
+
+// beatQueues keeps the worker's leases of queues and looks at those, in one trip.
+func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s standing) (map[string]look, error) {
+	looks := map[string]look{}
+	for _, ref := range beat.Queues {
+		looks[ref.Queue] = look{LookReply: posthaste.LookReply{NextDue: -1}}
+	}
+	e.mu.RLock()
+	for name := range e.joined[beat.Worker] {
+		looks[name] = look{LookReply: posthaste.LookReply{NextDue: -1}}
+	}
+	e.mu.RUnlock()
+	answers := map[string]*goredis.Cmd{}
+	pipe := e.client.Pipeline()
+	for name := range looks {
+		q, err := e.queue(ctx, name)
+		if posthaste.CodeOf(err) == posthaste.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		// By its text: a pipeline cannot come back to a script that is not known.
+		answers[name] = pipe.Eval(ctx, beatScript.text, q.keys, q.numberArg, beat.Worker.String(), s.Lease, s.Name, "")
+	}
+	if len(answers) == 0 {
+		return looks, nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, readError(err)
+	}
+	for name, answer := range answers {
+		all, ok := answer.Val().([]any)
+		if !ok || len(all) < 3 { // dropped, or not made yet
+			continue
+		}
+		l := look{LookReply: posthaste.LookReply{Found: str(all[0]) == "1", NextDue: -1}, ended: str(all[2]) == "1"}
+		if n, ok := parseMicros(str(all[1])); ok && n >= 0 {
+			l.NextDue = fromMicros(n)
+		}
+		looks[name] = l
+	}
+	return looks, nil
+}
+
+// Unregister implements [posthaste.Claims].
+func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) error {
+	if _, err := workerScript.run(ctx, e.client, e.registry(), "remove", worker.String()); err != nil {
+		return readError(err)
+	}
+	all, err := e.queues(ctx)
+	if err != nil {
+		return err
+	}
+	e.forget(worker)
+	for _, q := range all {
+		if _, err := beatScript.run(ctx, e.client, q.keys, q.numberArg, worker.String(), -1, "", ""); err != nil {
+			return readError(err)
+		}
+	}
+	return nil
+}
+
+// Rescue implements [posthaste.Engine].
+func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
+	if _, err := workerScript.run(ctx, e.client, e.registry(), "expire"); err != nil {
+		return 0, readError(err)
+	}
+	all, err := e.queues(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for name := range all {
+		n, err := e.rescueQueue(ctx, name)
+		if err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
+			return lost, readError(err)
+		}
+		lost += n
+	}
+	return lost, nil
+}
+
+// rescueMost bounds one script, as claimMost.
+const rescueMost = 200
+
+func (e *Engine) rescueQueue(ctx context.Context, name string) (lost int, err error) {
+	reply, _, err := e.on(ctx, rescueScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, rescueMost} })
+	n, _ := reply.(int64)
+	return int(n), err
+}
+
+// Maintain implements [posthaste.Engine]. Upkeep goes with what is settled; what is
+// left is to rescue.
+func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
+	reply.Rescued, err = e.Rescue(ctx)
+	reply.More = reply.Rescued > 0
+	return reply, err
+}
+
+// Workers implements [posthaste.Admin]. Those that are overdue are told as lost;
+// once rescued they are forgotten.
+func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
+	values, err := e.client.HGetAll(ctx, e.keys.workers()).Result()
+	if err != nil {
+		return nil, readError(err)
+	}
+	ends, err := e.client.ZRangeWithScores(ctx, e.keys.beats(), 0, -1).Result()
+	if err != nil {
+		return nil, readError(err)
+	}
+	now, err := e.client.Time(ctx).Result()
+	if err != nil {
+		return nil, readError(err)
+	}
+	var all []posthaste.WorkerStatus
+	for _, z := range ends {
+		place, _ := z.Member.(string)
+		var is registered
+		n, ok := parseMicros(place)
+		if values[place] == "" || !ok {
+			continue
+		}
+		if err := unpack(values[place], &is); err != nil {
+			return nil, err
+		}
+		w := posthaste.WorkerStatus{ID: posthaste.WorkerID(n), Name: is.Name, Version: is.Version, StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease)}
+		if end := at(int64(z.Score)); end.Before(now) {
+			w.LostAt = end
+		}
+		all = append(all, w)
+	}
+	slices.SortFunc(all, func(a, b posthaste.WorkerStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return all, nil
+}
