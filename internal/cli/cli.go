@@ -83,11 +83,8 @@ Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database cannot be reached.`
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
 		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
-		newVersion(a),
+		newImport(a), newVersion(a),
 	)
-	for _, name := range []string{"import"} {
-		root.AddCommand(notYet(name))
-	}
 	return root
 }
 

@@ -1,26 +1,10 @@
 package cli
 
 import (
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 )
-
-// notYet is a command that the product has and this version does not: it is
-// not shown, and whoever names it is told.
-func notYet(name string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true,
-		// Before the environment is looked at: nothing else matters.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return unsupported(cmd.CommandPath()) },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return unsupported(cmd.CommandPath()) },
-	}
-}
-
-func unsupported(what string) error {
-	return &posthaste.Error{Code: posthaste.Unsupported, Message: what + " is not supported yet"}
-}
 
 const laterMark = "posthaste_later"
 

@@ -58,7 +58,7 @@ var rooms = []room{
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing",
-		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/wire"}},
+		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker"}},

@@ -1,0 +1,572 @@
+//go:build unix
+
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// patience bounds what tests wait for.
+const patience = 3 * time.Minute
+
+func newContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// database is one of the test's own, in which tables without a schema are
+// public: its user has the name of the ledger's schema.
+func database(t *testing.T) string {
+	u, err := url.Parse(testpg.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "public")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func connect(t *testing.T, ctx context.Context, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t *testing.T, ctx context.Context, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(ctx, sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func query[T any](t *testing.T, ctx context.Context, conn *pgx.Conn, sql string, args ...any) []T {
+	t.Helper()
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return all
+}
+
+// plain is a table as people write them.
+const plain = `create table outbox (id bigserial primary key, topic text not null default 'events', body jsonb, sent boolean not null default false)`
+
+func plainMapping() Mapping {
+	return Mapping{Table: "outbox", ID: "id", Payload: "body", Queue: "events", Sent: "sent"}
+}
+
+// handover is a poller, writers and an import at the same table.
+type handover struct {
+	t    *testing.T
+	ctx  context.Context
+	url  string
+	pool *pgxpool.Pool
+
+	mu        sync.Mutex
+	committed []string // ids that writers have committed
+	published []string // ids that the poller has published
+}
+
+func (h *handover) add(to *[]string, ids ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	*to = append(*to, ids...)
+}
+
+func (h *handover) size(of *[]string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(*of)
+}
+
+// write inserts a few rows in a transaction, which may roll back.
+func (h *handover) write() error {
+	time.Sleep(2 * time.Millisecond) // so that what waits stays little
+	tx, err := h.pool.Begin(h.ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(h.ctx) //nolint:errcheck // committed, or meant
+	var ids []string
+	for range 1 + rand.IntN(3) {
+		var id string
+		if err := tx.QueryRow(h.ctx, `insert into outbox (body) values ('{"n": 1}') returning id::text`).Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if rand.IntN(8) == 0 {
+		return nil
+	}
+	if err := tx.Commit(h.ctx); err != nil {
+		return err
+	}
+	h.add(&h.committed, ids...)
+	return nil
+}
+
+// poll is one round of the old poller, which locks what it publishes.
+func (h *handover) poll() error {
+	return pgx.BeginFunc(h.ctx, h.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(h.ctx, "select id::text from outbox where not sent order by id limit 5 for update skip locked")
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		if _, err = tx.Exec(h.ctx, "update outbox set sent = true where id = any($1::text[]::bigint[])", ids); err == nil {
+			h.add(&h.published, ids...)
+		}
+		return err
+	})
+}
+
+// loop runs f until stop is closed.
+func (h *handover) loop(group *sync.WaitGroup, stop chan struct{}, f func() error) {
+	group.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := f(); err != nil {
+				h.t.Errorf("%v", err)
+				return
+			}
+		}
+	})
+}
+
+// until waits until met.
+func (h *handover) until(what string, met func() bool) {
+	h.t.Helper()
+	for !met() {
+		if h.t.Failed() {
+			h.t.FailNow()
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-h.ctx.Done():
+			h.t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// takeOver imports on connections that are cut again and again, until nothing
+// is left or stop is closed, and returns how many rows it was told of.
+func (h *handover) takeOver(taken *atomic.Int64) error {
+	for {
+		err := func() error {
+			conn, err := pgx.Connect(h.ctx, h.url)
+			if err != nil {
+				return err
+			}
+			defer conn.Close(h.ctx)
+			table, err := Open(h.ctx, conn, plainMapping())
+			if err != nil {
+				return err
+			}
+			// Cut at any moment, and else after some batches, so that it gets on.
+			cutNow := func() { _, _ = h.pool.Exec(h.ctx, "select pg_terminate_backend($1)", conn.PgConn().PID()) }
+			left := rand.IntN(6)
+			if left == 0 {
+				timer := time.AfterFunc(time.Duration(rand.IntN(20_000))*time.Microsecond, cutNow)
+				defer timer.Stop()
+			}
+			_, err = table.Import(h.ctx, Options{Batch: 10, Wait: patience, Progress: func(n int) {
+				taken.Add(int64(n))
+				if left--; left == 0 {
+					go cutNow()
+				}
+			}})
+			return err
+		}()
+		if err == nil || posthaste.CodeOf(err) != posthaste.Unavailable {
+			return err
+		}
+	}
+}
+
+// run hands over: poller and import beside writers, the trigger, the poller's
+// end, the rest; with broken the trigger does not mark what it sends. It returns
+// the ids that went twice and those that never did.
+func (h *handover) run(broken bool) (twice, lost []string) {
+	ctx := h.ctx
+	conn := connect(h.t, ctx, h.url)
+	exec(h.t, ctx, conn, plain)
+	exec(h.t, ctx, conn, "select posthaste.create_queue('events')")
+	var writers, poller, importer sync.WaitGroup
+	stopWriters, stopPoller, stopImport := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	for range 2 {
+		h.loop(&writers, stopWriters, h.write)
+	}
+	h.loop(&poller, stopPoller, h.poll)
+	var taken atomic.Int64
+	h.loop(&importer, stopImport, func() error { return h.takeOver(&taken) })
+	h.until("poller and import both take rows", func() bool { return h.size(&h.published) > 50 && taken.Load() > 50 })
+
+	table, err := Open(ctx, conn, plainMapping())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if broken {
+		table.mark = "update " + table.sql + " as r set sent = r.sent"
+	}
+	if err := table.InstallTrigger(ctx, patience); err != nil {
+		h.t.Fatal(err)
+	}
+	before := h.size(&h.committed)
+	h.until("the trigger sends rows", func() bool { return h.size(&h.committed) > before+100 })
+	close(stopPoller)
+	poller.Wait()
+	if broken {
+		close(stopWriters) // what a broken trigger leaves has no end
+		writers.Wait()
+	}
+	close(stopImport)
+	importer.Wait()
+	if err := h.takeOver(&taken); err != nil {
+		h.t.Fatal(err)
+	}
+	if !broken {
+		close(stopWriters)
+		writers.Wait()
+	}
+
+	times := map[string]int{}
+	for _, id := range append(query[string](h.t, ctx, conn, "select reference from posthaste.messages"), h.published...) {
+		times[id]++
+	}
+	for _, id := range h.committed {
+		if times[id] == 0 {
+			lost = append(lost, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(times)) {
+		if times[id] > 1 {
+			twice = append(twice, id)
+		}
+	}
+	h.t.Logf("%d rows: %d by the poller, at least %d imported, %d twice", len(h.committed), len(h.published), taken.Load(), len(twice))
+	return twice, lost
+}
+
+func newHandover(t *testing.T) *handover {
+	h := &handover{t: t, ctx: newContext(t), url: database(t)}
+	pool, err := pgxpool.New(h.ctx, h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.pool = pool
+	t.Cleanup(pool.Close)
+	return h
+}
+
+// Every committed row goes once, by the poller or the ledger, wherever the
+// import is cut.
+func TestHandingOver(t *testing.T) {
+	t.Parallel()
+	twice, lost := newHandover(t).run(false)
+	if len(twice) > 0 || len(lost) > 0 {
+		t.Errorf("twice: %v\nnever: %v", twice, lost)
+	}
+}
+
+// The twin: a trigger that does not mark what it sends.
+func TestHandingOverFindsABrokenTrigger(t *testing.T) {
+	t.Parallel()
+	twice, lost := newHandover(t).run(true)
+	if len(twice) == 0 {
+		t.Error("nothing went twice, so the test finds nothing")
+	}
+	if len(lost) > 0 {
+		t.Errorf("never: %v", lost)
+	}
+}
+
+// The twin: an import that sends what it does not mark leaves it to the poller.
+func TestImportRefusesWhatItCannotMark(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	conn := connect(t, ctx, database(t))
+	exec(t, ctx, conn, plain+`; insert into outbox (body) values ('1');
+		create function keep() returns trigger language plpgsql as 'begin return null; end';
+		create trigger keep before update on outbox for each row execute function keep()`)
+	exec(t, ctx, conn, "select posthaste.create_queue('events')")
+	table, err := Open(ctx, conn, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = table.Import(ctx, Options{}); posthaste.CodeOf(err) != posthaste.Conflict {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if n := query[int](t, ctx, conn, "select count(*)::int from posthaste.messages")[0]; n != 0 {
+		t.Errorf("%d messages were sent", n)
+	}
+}
+
+// Rows that a poller is publishing are its own until it gives them up.
+func TestImportLeavesLockedRows(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	url := database(t)
+	conn, poller := connect(t, ctx, url), connect(t, ctx, url)
+	exec(t, ctx, conn, plain+"; insert into outbox (body) select '1' from generate_series(1, 10)")
+	exec(t, ctx, conn, "select posthaste.create_queue('events')")
+	table, err := Open(ctx, conn, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, ctx, poller, "begin")
+	exec(t, ctx, poller, "select from outbox where id <= 4 for update")
+	r, err := table.Import(ctx, Options{Batch: 3})
+	if err != nil || r.Imported != 6 || r.Pending != 4 || r.Locked || r.Trigger {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r, err = table.Import(ctx, Options{Wait: time.Millisecond}); err != nil || r.Imported != 0 || !r.Locked {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	exec(t, ctx, poller, "update outbox set sent = true where id <= 3")
+	var waits sync.WaitGroup
+	waits.Go(func() {
+		_, _ = poller.Exec(ctx, fmt.Sprintf("do $$ begin while not exists (select from pg_locks where pid = %d and not granted) loop perform pg_sleep(0.01); end loop; end $$", conn.PgConn().PID()))
+		_, _ = poller.Exec(ctx, "commit")
+	})
+	if r, err = table.Import(ctx, Options{Wait: patience}); err != nil || r.Imported != 1 || r.Pending != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	waits.Wait()
+	if got := query[string](t, ctx, conn, "select reference from posthaste.messages order by message_id"); strings.Join(got, " ") != "5 6 7 8 9 10 4" {
+		t.Errorf("sent: %v", got)
+	}
+}
+
+// A row that the ledger does not take stays, and holds up nobody.
+func TestImportLeavesRefusedRows(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	conn := connect(t, ctx, database(t))
+	exec(t, ctx, conn, `create table outbox (id uuid primary key default gen_random_uuid(), n int, body jsonb, headers jsonb, done_at timestamptz);
+		insert into outbox (n, body, headers) select n, '1', case n when 3 then '"no object"'::jsonb end from generate_series(1, 20) n;
+		update outbox set body = to_jsonb(repeat('x', 2000)) where n = 7`)
+	exec(t, ctx, conn, `select posthaste.create_queue('events', '{"max_payload": 1024}')`)
+	table, err := Open(ctx, conn, Mapping{Table: "outbox", ID: "id", Payload: "body", Headers: "headers", CreatedAt: "n", Queue: "events", Sent: "done_at"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false, false} {
+		r, err := table.Import(ctx, Options{DryRun: dry, Batch: 100, Wait: time.Second})
+		if err != nil || len(r.Refused) != 2 {
+			t.Fatalf("dry run %v: %+v, %v", dry, r, err)
+		}
+		if want := map[bool]int{true: 20, false: 2}[dry]; r.Pending != want {
+			t.Errorf("dry run %v: %d rows pending, want %d", dry, r.Pending, want)
+		}
+	}
+	if n := query[int](t, ctx, conn, "select count(*)::int from posthaste.messages")[0]; n != 18 {
+		t.Errorf("%d messages, want 18", n)
+	}
+}
+
+// What the columns hold arrives, by import and by trigger alike.
+func TestMapping(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	conn := connect(t, ctx, database(t))
+	exec(t, ctx, conn, `create schema "My Shop"; create table "My Shop"."Out'box" (
+		"Id" uuid primary key, agg text, "order" text, type varchar(40), payload bytea, h json, created timestamptz, due timestamptz, status text default 'new', tenant int)`)
+	exec(t, ctx, conn, "select posthaste.create_queue('a'), posthaste.create_queue('b')")
+	m := Mapping{Table: "My Shop.Out'box", ID: "ID", Payload: "payload", QueueColumn: "agg", Key: "order", Kind: "type", Headers: "h",
+		HeaderColumns: map[string]string{"ten'ant": "tenant"}, CreatedAt: "created", SendAt: "due", Sent: "status", SentValue: "sent", Where: "status = 'new' -- only"}
+	if _, err := Open(ctx, conn, m); err == nil {
+		t.Error(`a column "ID" was found, and there is only "Id"`)
+	}
+	m.ID = "Id"
+	table, err := Open(ctx, conn, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := `insert into "My Shop"."Out'box" values (gen_random_uuid(), $1, 'ada', 'placed', '\x00ff', '{"a": 1, "b": null, "c": "x"}', '2026-01-02 03:04:05+00', '2099-01-01 00:00+00', $2, 7)`
+	exec(t, ctx, conn, insert, "a", "new")
+	exec(t, ctx, conn, insert, "a", "failed")
+	if r, err := table.Import(ctx, Options{}); err != nil || r.Imported != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if err := table.InstallTrigger(ctx, patience); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.InstallTrigger(ctx, patience); err != nil { // again
+		t.Fatal(err)
+	}
+	exec(t, ctx, conn, insert, "b", "new")
+	exec(t, ctx, conn, insert, "b", "failed") // not one of those that are taken
+	exec(t, ctx, conn, insert+" on conflict do nothing", "b", "sent")
+	if r, err := table.Import(ctx, Options{}); err != nil || r.Imported != 0 || !r.Trigger {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	got := query[string](t, ctx, conn, `select jsonb_build_object('queue', queue, 'key', key, 'kind', kind, 'type', content_type, 'payload', encode(payload, 'hex'),
+		'headers', (select headers - 'created-at'), 'state', state, 'ours', exists (select from "My Shop"."Out'box" o where o."Id"::text = reference and status = 'sent'))::text
+		from posthaste.messages order by queue`)
+	if len(got) != 2 {
+		t.Fatalf("%d messages, want 2: %v", len(got), got)
+	}
+	for i, queue := range []string{"a", "b"} {
+		var x map[string]any
+		if err := json.Unmarshal([]byte(got[i]), &x); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"queue": queue, "key": "ada", "kind": "placed", "type": "application/octet-stream", "payload": "00ff",
+			"headers": map[string]any{"a": "1", "c": "x", "ten'ant": "7"}, "state": "scheduled", "ours": true}
+		if fmt.Sprint(x) != fmt.Sprint(want) {
+			t.Errorf("got  %v\nwant %v", x, want)
+		}
+	}
+	if err := table.RemoveTrigger(ctx, patience); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, ctx, conn, insert, "b", "new")
+	if n := query[int](t, ctx, conn, "select count(*)::int from posthaste.messages")[0]; n != 2 {
+		t.Errorf("%d messages once the trigger is gone, want 2", n)
+	}
+}
+
+// A poller that deletes: what is taken is gone, and a writer needs no rights of
+// the ledger's.
+func TestDeletingPoller(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	url := database(t)
+	conn := connect(t, ctx, url)
+	role := "writer_" + strings.ToLower(strings.ReplaceAll(fmt.Sprint(rand.Uint32()), "-", ""))
+	exec(t, ctx, conn, `create table outbox (id bigint generated always as identity, at int, body text, primary key (id, at)) partition by range (at);
+		create table outbox_1 partition of outbox for values from (0) to (10);
+		create role `+role+`; grant usage on schema public to `+role+`; grant insert, select on outbox, outbox_1 to `+role)
+	t.Cleanup(func() {
+		_, _ = conn.Exec(context.Background(), "drop owned by "+role+"; drop role "+role)
+	})
+	exec(t, ctx, conn, "select posthaste.create_queue('events')")
+	table, err := Open(ctx, conn, Mapping{Table: "public.outbox", ID: "id", Payload: "body", Queue: "events", Delete: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := table.InstallTrigger(ctx, patience); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, ctx, conn, "begin")
+	exec(t, ctx, conn, "set local role "+role)
+	if id := query[int64](t, ctx, conn, "insert into outbox (at, body) values (1, 'text') returning id"); len(id) != 1 {
+		t.Errorf("the insert returned %v", id)
+	}
+	exec(t, ctx, conn, "insert into outbox_1 (id, at, body) overriding system value values (1000, 2, 'text')")
+	exec(t, ctx, conn, "commit")
+	if n := query[int](t, ctx, conn, "select count(*)::int from outbox")[0]; n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	if got := query[string](t, ctx, conn, "select content_type from posthaste.messages"); strings.Join(got, " ") != "text/plain text/plain" {
+		t.Errorf("messages: %v", got)
+	}
+}
+
+// What cannot be right is refused before anything is written, with the flag.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	conn := connect(t, ctx, database(t))
+	exec(t, ctx, conn, plain+"; create view seen as select * from outbox; insert into outbox (body, topic) values ('1', 'nowhere')")
+	exec(t, ctx, conn, "select posthaste.create_queue('events')")
+	for name, c := range map[string]struct {
+		change func(*Mapping)
+		field  string
+		code   posthaste.Code
+		says   string
+	}{
+		"no table":       {func(m *Mapping) { m.Table = "" }, "table", posthaste.Invalid, "--table is missing"},
+		"unknown table":  {func(m *Mapping) { m.Table = "nonsense; drop table outbox" }, "table", posthaste.Invalid, "no table"},
+		"view":           {func(m *Mapping) { m.Table = "seen" }, "table", posthaste.Invalid, "is no table"},
+		"unknown column": {func(m *Mapping) { m.Key = "customer" }, "key", posthaste.Invalid, "it has id, topic, body, sent"},
+		"payload":        {func(m *Mapping) { m.Payload = "id" }, "payload", posthaste.Invalid, "of type bigint"},
+		"headers":        {func(m *Mapping) { m.Headers = "topic" }, "headers", posthaste.Invalid, "of type text"},
+		"sent":           {func(m *Mapping) { m.Sent = "topic" }, "sent", posthaste.Invalid, "--sent-value"},
+		"sent value":     {func(m *Mapping) { m.SentValue = "perhaps" }, "sent-value", posthaste.Invalid, "perhaps"},
+		"neither":        {func(m *Mapping) { m.Sent = "" }, "sent", posthaste.Invalid, "--delete"},
+		"two queues":     {func(m *Mapping) { m.QueueColumn = "topic" }, "queue", posthaste.Invalid, "either"},
+		"unknown queue":  {func(m *Mapping) { m.Queue = "nowhere" }, "queue", posthaste.NotFound, "posthaste queue create nowhere"},
+		"a row's queue":  {func(m *Mapping) { m.Queue, m.QueueColumn = "", "topic" }, "queue", posthaste.NotFound, "posthaste queue create nowhere"},
+		"where":          {func(m *Mapping) { m.Where = "sent = 7" }, "where", posthaste.Invalid, "boolean = integer"},
+		"two statements": {func(m *Mapping) { m.Where = "true); drop table outbox; select (true" }, "where", posthaste.Invalid, ""},
+		"not unique":     {func(m *Mapping) { m.ID = "topic" }, "id", posthaste.Invalid, "unique index"},
+	} {
+		m := plainMapping()
+		c.change(&m)
+		_, err := Open(ctx, conn, m)
+		for _, one := range unwrapAll(err) {
+			err = one
+		}
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Code != c.code || e.Field != c.field || !strings.Contains(e.Message+" "+e.Hint, c.says) {
+			t.Errorf("%s: %#v, want %s of %s with %q", name, err, c.code, c.field, c.says)
+		}
+	}
+	role := fmt.Sprintf("nobody_%d", rand.Uint32())
+	exec(t, ctx, conn, "create role "+role)
+	t.Cleanup(func() {
+		_, _ = conn.Exec(context.Background(), "reset role; drop owned by "+role+"; drop role "+role)
+	})
+	exec(t, ctx, conn, "grant usage on schema posthaste to "+role)
+	exec(t, ctx, conn, "set role "+role)
+	for _, grant := range []string{"grant select, update on outbox to " + role, "grant posthaste_sender to " + role} {
+		_, err := Open(ctx, conn, plainMapping())
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Code != posthaste.Denied || !strings.Contains(e.Hint, "grant") {
+			t.Errorf("before %s: %v", grant, err)
+		}
+		exec(t, ctx, conn, "reset role")
+		exec(t, ctx, conn, grant)
+		exec(t, ctx, conn, "set role "+role)
+	}
+	table, err := Open(ctx, conn, plainMapping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = table.InstallTrigger(ctx, 0); posthaste.CodeOf(err) != posthaste.Denied {
+		t.Errorf("a trigger on another's table: %v", err)
+	}
+}
+
+func unwrapAll(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

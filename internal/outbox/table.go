@@ -1,0 +1,364 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Table is an outbox table that was looked up and fits its mapping. It is for
+// one connection, and not safe for concurrent use.
+type Table struct {
+	mapping Mapping
+	conn    *pgx.Conn
+
+	schema, name string            // as they are
+	sql          string            // both, quoted
+	columns      map[string]string // type by name
+	idType       string
+	// Expressions of SQL over a row r.
+	id, queue, payload, options, pending, order string
+	// mark makes a row one that was sent: "update … set …" or "delete from …",
+	// up to its where.
+	mark string
+}
+
+// Open looks the table up and checks everything that can be known of it before
+// anything is written: columns and their types, privileges, queues. Its errors
+// name the flag and the remedy.
+func Open(ctx context.Context, conn *pgx.Conn, m Mapping) (*Table, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	t := &Table{mapping: m, conn: conn}
+	for _, step := range []func(context.Context) error{t.find, t.findColumns, t.build, t.checkSQL, t.checkUnique, t.checkRights, t.checkQueues} {
+		if err := step(ctx); err != nil {
+			return nil, explain(err)
+		}
+	}
+	return t, nil
+}
+
+// Name is the table's name with its schema.
+func (t *Table) Name() string { return t.schema + "." + t.name }
+
+// find looks for the table under its name as it is, and as SQL would read it.
+func (t *Table) find(ctx context.Context) error {
+	exact := make([]string, 0, 2)
+	for part := range strings.SplitSeq(t.mapping.Table, ".") {
+		exact = append(exact, identifier(part))
+	}
+	var kind string
+	for _, name := range []string{strings.Join(exact, "."), t.mapping.Table} {
+		err := t.conn.QueryRow(ctx, `select n.nspname, c.relname, c.relkind::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+			where c.oid = to_regclass($1)`, name).Scan(&t.schema, &t.name, &kind)
+		var pg *pgconn.PgError
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, pgx.ErrNoRows) && (!errors.As(err, &pg) || pg.Code == "42501") {
+			return err
+		}
+	}
+	switch kind {
+	case "r", "p":
+	case "":
+		return invalid("table", "name it with its schema, such as public.outbox; check the database in --database-url and that this user may use the schema",
+			"there is no table %q", t.mapping.Table)
+	default:
+		return invalid("table", "name the table behind it", "%s.%s is no table", t.schema, t.name)
+	}
+	t.sql = identifier(t.schema) + "." + identifier(t.name)
+	return nil
+}
+
+// findColumns replaces the names in the mapping by those that the columns have.
+func (t *Table) findColumns(ctx context.Context) error {
+	rows, err := t.conn.Query(ctx, `select a.attname, format_type(a.atttypid, null) from pg_catalog.pg_attribute a
+		where a.attrelid = to_regclass($1) and a.attnum > 0 and not a.attisdropped order by a.attnum`, t.sql)
+	if err != nil {
+		return err
+	}
+	t.columns = map[string]string{}
+	var all []string
+	var name, kind string
+	_, err = pgx.ForEachRow(rows, []any{&name, &kind}, func() error {
+		t.columns[name] = kind
+		all = append(all, name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var faults []error
+	resolve := func(flag string, column *string) {
+		if *column == "" || t.columns[*column] != "" {
+			return
+		}
+		if lower := strings.ToLower(*column); t.columns[lower] != "" {
+			*column = lower
+			return
+		}
+		faults = append(faults, invalid(flag, "it has "+strings.Join(all, ", "), "--%s: table %s has no column %q", flag, t.Name(), *column))
+	}
+	m := &t.mapping
+	headers := map[string]string{}
+	for header, column := range m.HeaderColumns {
+		resolve("header "+header, &column)
+		headers[header] = column
+	}
+	m.HeaderColumns = headers
+	for flag, column := range map[string]*string{"id": &m.ID, "payload": &m.Payload, "queue-column": &m.QueueColumn, "key": &m.Key, "kind": &m.Kind,
+		"headers": &m.Headers, "created-at": &m.CreatedAt, "send-at": &m.SendAt, "sent": &m.Sent} {
+		resolve(flag, column)
+	}
+	return errors.Join(faults...)
+}
+
+// build makes the expressions.
+func (t *Table) build(context.Context) error {
+	m := t.mapping
+	column := func(name string) string { return "r." + identifier(name) }
+	text := func(name string) string { return column(name) + "::text" }
+	t.id, t.idType = column(m.ID), t.columns[m.ID]
+	t.order = t.id
+	if m.CreatedAt != "" {
+		t.order = column(m.CreatedAt) + ", " + t.id
+	}
+	t.queue = literal(m.Queue)
+	if m.QueueColumn != "" {
+		t.queue = text(m.QueueColumn)
+	}
+
+	contentType, none := "", ""
+	switch kind := t.columns[m.Payload]; kind {
+	case "json", "jsonb":
+		contentType, none = "application/json", "null"
+	case "text", "character varying", "character":
+		contentType = "text/plain"
+	case "bytea":
+		contentType = "application/octet-stream"
+		t.payload = fmt.Sprintf("coalesce(%s, '')", column(m.Payload))
+	default:
+		return invalid("payload", "it must be json, jsonb, text or bytea", "--payload: column %s is of type %s", m.Payload, kind)
+	}
+	if t.payload == "" {
+		t.payload = fmt.Sprintf("convert_to(coalesce(%s, %s), 'UTF8')", text(m.Payload), literal(none))
+	}
+	if m.ContentType != "" {
+		contentType = m.ContentType
+	}
+
+	headers := []string{}
+	if m.Headers != "" {
+		if kind := t.columns[m.Headers]; kind != "json" && kind != "jsonb" {
+			return invalid("headers", "it must be json or jsonb, an object of texts; single columns become headers with --header NAME=COLUMN",
+				"--headers: column %s is of type %s", m.Headers, kind)
+		}
+		h := column(m.Headers) + "::jsonb"
+		headers = append(headers, fmt.Sprintf("case when jsonb_typeof(%s) <> 'null' then coalesce((select jsonb_object_agg(e.key, e.value) from jsonb_each_text(%s) e), '{}') else '{}' end", h, h))
+	}
+	single := []string{}
+	for _, header := range sortedKeys(m.HeaderColumns) {
+		single = append(single, literal(header), "to_jsonb("+column(m.HeaderColumns[header])+") #>> '{}'")
+	}
+	if m.CreatedAt != "" {
+		single = append(single, "'created-at'", "to_jsonb("+column(m.CreatedAt)+") #>> '{}'")
+	}
+	if len(single) > 0 {
+		headers = append(headers, "jsonb_build_object("+strings.Join(single, ", ")+")")
+	}
+	options := []string{"'content_type'", literal(contentType), "'reference'", text(m.ID), "'dedupe_key'", literal(t.Name()+"/") + " || " + text(m.ID)}
+	for _, x := range []struct{ option, column string }{{"key", m.Key}, {"kind", m.Kind}, {"send_at", m.SendAt}} {
+		if x.column != "" {
+			options = append(options, literal(x.option), text(x.column))
+		}
+	}
+	if len(headers) > 0 {
+		for i := range headers {
+			headers[i] = "coalesce(" + headers[i] + ", '{}')"
+		}
+		options = append(options, "'headers'", strings.Join(headers, " || "))
+	}
+	t.options = "jsonb_strip_nulls(jsonb_build_object(" + strings.Join(options, ", ") + "))"
+	return t.buildMark(column)
+}
+
+// buildMark makes what tells pending rows from those that were sent.
+func (t *Table) buildMark(column func(string) string) error {
+	m := t.mapping
+	switch kind := t.columns[m.Sent]; {
+	case m.Delete:
+		t.pending, t.mark = "true", "delete from "+t.sql+" as r"
+	case m.SentValue != "":
+		value := literal(m.SentValue) + "::" + kind
+		t.pending, t.mark = column(m.Sent)+" is distinct from "+value, "update "+t.sql+" as r set "+identifier(m.Sent)+" = "+value
+	case kind == "boolean":
+		t.pending, t.mark = column(m.Sent)+" is not true", "update "+t.sql+" as r set "+identifier(m.Sent)+" = true"
+	case strings.HasPrefix(kind, "timestamp"):
+		t.pending, t.mark = column(m.Sent)+" is null", "update "+t.sql+" as r set "+identifier(m.Sent)+" = clock_timestamp()"
+	default:
+		return invalid("sent", "say which value means sent: --sent-value sent; and with --where which rows are waiting: --where \"status = 'pending'\"",
+			"--sent: column %s is of type %s, neither a boolean nor a timestamp", m.Sent, kind)
+	}
+	if m.Where != "" {
+		t.pending += " and (" + m.Where + "\n)" // a comment at its end ends there
+	}
+	return nil
+}
+
+// checkSQL has the server read all expressions, as the trigger will: with the
+// search path pinned.
+func (t *Table) checkSQL(ctx context.Context) error {
+	return t.inTx(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "set local search_path = pg_catalog, pg_temp"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf("select %s, %s, %s, %s from %s as r where %s order by %s limit 0", t.id, t.queue, t.payload, t.options, t.sql, t.pending, t.order))
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code == "42501" {
+			return err
+		}
+		switch {
+		case t.mapping.SentValue != "" && strings.HasPrefix(pg.Code, "22"):
+			return invalid("sent-value", "give a value of the column's type, "+t.columns[t.mapping.Sent], "--sent-value: %s", pg.Message)
+		case t.mapping.Where == "":
+			return invalid("table", "name other columns", "rows of %s cannot be taken like this: %s", t.Name(), pg.Message)
+		}
+		return invalid("where", "it must be a condition over the table's columns; functions of your own need their schema's name", "--where: %s", pg.Message)
+	}, false)
+}
+
+// checkUnique refuses ids that do not tell rows apart: one of two rows would
+// count as a repetition of the other. In a partitioned table a unique index
+// needs the partition's key, too.
+func (t *Table) checkUnique(ctx context.Context) error {
+	var unique bool
+	err := t.conn.QueryRow(ctx, `select exists (select from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indrelid
+		join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attname = $2
+		where c.oid = to_regclass($1) and i.indisunique and i.indisvalid and i.indpred is null
+		  and (i.indnkeyatts = 1 and i.indkey[0] = a.attnum or c.relkind = 'p' and a.attnum = any(i.indkey)))`, t.sql, t.mapping.ID).Scan(&unique)
+	if err == nil && !unique {
+		return invalid("id", "name the primary key, or make a unique index on the column", "--id: no unique index says that column %s tells rows of %s apart", t.mapping.ID, t.Name())
+	}
+	return err
+}
+
+func (t *Table) checkRights(ctx context.Context) error {
+	var read, mark, send bool
+	right, column := "update", t.mapping.Sent
+	if t.mapping.Delete {
+		right, column = "delete", ""
+	}
+	err := t.conn.QueryRow(ctx, `select has_table_privilege($1, 'select'),
+		case when $3 = '' then has_table_privilege($1, $2) else has_column_privilege($1, $3, $2) end,
+		to_regprocedure('posthaste.send_bytes(text, bytea, jsonb)') is not null
+		  and coalesce(has_function_privilege(to_regprocedure('posthaste.send_bytes(text, bytea, jsonb)'), 'execute'), false)`, t.sql, right, column).Scan(&read, &mark, &send)
+	switch {
+	case err != nil:
+		return err
+	case !read || !mark:
+		return &posthaste.Error{Code: posthaste.Denied, Message: fmt.Sprintf("this user may not read and %s rows of %s", right, t.Name()),
+			Hint: fmt.Sprintf("grant select, %s on %s to this user", right, t.sql)}
+	case !send:
+		return &posthaste.Error{Code: posthaste.Denied, Message: "this user may not send",
+			Hint: "grant the role posthaste_sender to this user; if the schema is not there yet, run `posthaste migrate up`"}
+	}
+	return nil
+}
+
+// checkQueues sends to each queue that is named, in a transaction that is
+// rolled back: whoever may send need not be allowed to look.
+func (t *Table) checkQueues(ctx context.Context) error {
+	queues := []string{t.mapping.Queue}
+	if t.mapping.QueueColumn != "" {
+		rows, err := t.conn.Query(ctx, fmt.Sprintf("select distinct coalesce(%s, '') from %s as r where %s", t.queue, t.sql, t.pending))
+		if err != nil {
+			return err
+		}
+		if queues, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			return err
+		}
+	}
+	for _, queue := range queues {
+		err := t.inTx(ctx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `select posthaste.send_bytes($1, 'null', '{"content_type": "application/json", "key": "probe", "wake": false}')`, queue)
+			return err
+		}, false)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if code := ledgerCode(pg); code != "" {
+			hint := pg.Hint
+			if code == posthaste.NotFound {
+				hint = fmt.Sprintf("make it first: posthaste queue create %s", queue)
+			}
+			return &posthaste.Error{Code: code, Field: "queue", Message: fmt.Sprintf("queue %q: %s", queue, pg.Message), Hint: hint, Cause: err}
+		}
+		return err
+	}
+	return nil
+}
+
+// inTx runs f in a transaction that is committed or else rolled back. Its
+// isolation is read committed, whatever the database's default is: a row that
+// was waited for is then seen as it is.
+func (t *Table) inTx(ctx context.Context, f func(pgx.Tx) error, commit bool) error {
+	tx, err := t.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // committed, or given up
+	if err := f(tx); err != nil || !commit {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// ledgerCode is the code of what the ledger refused, empty for all else.
+func ledgerCode(pg *pgconn.PgError) posthaste.Code {
+	switch pg.Code {
+	case "PH400":
+		return posthaste.Invalid
+	case "PH404":
+		return posthaste.NotFound
+	case "PH413":
+		return posthaste.TooLarge
+	}
+	return ""
+}
+
+// explain makes errors of the database ones that a person can act on. All that
+// is done here may simply be done again.
+func explain(err error) error {
+	var pg *pgconn.PgError
+	var ours *posthaste.Error
+	switch {
+	case err == nil || errors.As(err, &ours) || errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &pg):
+		e := &posthaste.Error{Code: ledgerCode(pg), Message: pg.Message, Hint: pg.Hint, Cause: err}
+		switch {
+		case pg.Code == "42501":
+			e.Code, e.Hint = posthaste.Denied, "grant it to this user, or run this as the table's owner"
+		case pg.Code == "25006":
+			e.Code, e.Hint = posthaste.ReadOnly, "the database is a standby or set to read only: use the primary's address"
+		case pg.Code == "55P03", pg.Code == "40P01", pg.Code == "40001", strings.HasPrefix(pg.Code, "57"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
+			e.Code, e.Hint = posthaste.Unavailable, again
+		}
+		return e
+	}
+	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the database went away: " + strings.Join(strings.Fields(err.Error()), " "), Hint: again, Cause: err}
+}
+
+const again = "run it again: what was taken over is not taken twice"
