@@ -28,7 +28,8 @@ a dead letter after max_attempts, with the broker's words.
 
 Say what goes where in a file (--config), or for a single destination with --queue,
 --broker and --set, which take the file's keys. Texts may be templates over a
-message, such as orders.{{.Kind}}. What is wrong with the configuration is told at
+message, such as orders.{{.Kind}}. The file may also name sources, by which messages
+of a broker are taken into queues. What is wrong with the configuration is told at
 once, as far as the broker can tell it; a broker that is away is waited for.
 
 SIGTERM or Ctrl-C stops it in order, as posthaste worker.`,
@@ -41,9 +42,9 @@ SIGTERM or Ctrl-C stops it in order, as posthaste worker.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&r.config, "config", "c", "", "a file of relays (YAML)")
+	flags.StringVarP(&r.config, "config", "c", "", "a file of relays and sources (YAML)")
 	flags.StringSliceVarP(&r.queues, "queue", "q", nil, "the queue to relay; may be repeated")
-	flags.StringVar(&r.broker, "broker", "", "the broker: amqp:// or amqps:// for RabbitMQ, kafka:// or kafkas:// for Kafka, nats:// or tls:// for NATS JetStream, redis:// or rediss:// for Redis Streams; also for relays of the file that name none")
+	flags.StringVar(&r.broker, "broker", "", "the broker: amqp:// or amqps:// for RabbitMQ, kafka:// or kafkas:// for Kafka, nats:// or tls:// for NATS JetStream, redis:// or rediss:// for Redis Streams; also for what names none in the file")
 	flags.StringArrayVar(&r.set, "set", nil, "a key of the file with its value, as exchange=orders or headers.region=eu; may be repeated")
 	db.flag(cmd)
 	db.pollingFlag(cmd)
@@ -61,19 +62,20 @@ type relaying struct {
 }
 
 // read understands the flags and the file.
-func (r *relaying) read() ([]relayConfig, error) {
+func (r *relaying) read() ([]relayConfig, []sourceConfig, error) {
 	if err := r.checkGrace(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch {
 	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0):
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "--config excludes --queue and --set", Hint: "write into the file what they would say"}
+		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "--config excludes --queue and --set", Hint: "write into the file what they would say"}
 	case r.config != "":
 		return readRelays(r.config, r.broker)
 	case len(r.queues) == 0:
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue and a broker with --broker, or a file of relays with --config"}
+		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue and a broker with --broker, or a file of relays with --config"}
 	}
-	return setRelays(r.queues, r.broker, r.set)
+	relays, err := setRelays(r.queues, r.broker, r.set)
+	return relays, nil, err
 }
 
 // openRelay is a relay whose sink is made.
@@ -125,7 +127,7 @@ func (r *openRelay) handle(run *worker.Worker) {
 }
 
 func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen string) error {
-	configs, err := r.read()
+	configs, sources, err := r.read()
 	if err != nil {
 		return misuse(err)
 	}
@@ -146,7 +148,12 @@ func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen 
 			queues = append(queues, relays[i].Queue)
 		}
 	}
-	return a.runWorker(ctx, db, metricsListen, func(w workerParts) *worker.Worker {
+	for _, c := range sources {
+		if !slices.Contains(queues, c.Queue) {
+			queues = append(queues, c.Queue)
+		}
+	}
+	return a.runWorker(ctx, db, metricsListen, func(ctx context.Context, w workerParts) (runner, error) {
 		config := r.workerConfig(w)
 		config.Telemetry = batchLog{w.telemetry(), a.log}
 		run := worker.New(w.engine, config)
@@ -154,7 +161,7 @@ func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen 
 			relays[i].handle(run)
 		}
 		w.expect(run)
-		return run
+		return openSources(ctx, run, w, sources, config)
 	}, "relaying", "queues", queues)
 }
 
@@ -170,6 +177,10 @@ func (l batchLog) Event(ctx context.Context, e posthaste.Event) {
 	if e.Kind == posthaste.EventBatch {
 		l.log.LogAttrs(ctx, slog.LevelInfo, "batch", slog.String("queue", e.Queue), slog.String("subscription", e.Subscription), slog.Int("count", e.Count), slog.Int("failed", e.Failed),
 			slog.Duration("claim", e.Claim), slog.Duration("publish", e.Duration), slog.Duration("settle", e.Settle), slog.Duration("total", e.Total))
+	}
+	if e.Kind == posthaste.EventTaken {
+		l.log.LogAttrs(ctx, slog.LevelInfo, "taken", slog.String("queue", e.Queue), slog.String("broker", e.Broker), slog.Int("count", e.Count), slog.Int("refused", e.Failed),
+			slog.Duration("read", e.Claim), slog.Duration("send", e.Duration), slog.Duration("acknowledge", e.Settle), slog.Duration("total", e.Total))
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste/sink/nats"
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/sink/redisstream"
+	"github.com/posthaste-mq/posthaste/source"
+	fromrabbitmq "github.com/posthaste-mq/posthaste/source/rabbitmq"
 )
 
 // brokerSink is a sink for a broker.
@@ -28,6 +30,9 @@ type brokerKind struct {
 	name    string
 	options func() any
 	open    func(url string, options any, log *slog.Logger) (brokerSink, error)
+	// sourceOptions and source are the same of a source, which goes into ledger.
+	sourceOptions func() any
+	source        func(ledger source.Ledger, url string, c source.Config, options any) (*source.Source, error)
 	// easy is what `up` uses, so that nothing has to be set up.
 	easy map[string]string
 }
@@ -44,6 +49,13 @@ type rabbitmqOptions struct {
 	Outstanding   int    `yaml:"outstanding"`
 }
 
+// rabbitmqSource are the options of a source from RabbitMQ.
+type rabbitmqSource struct {
+	FromQueue string `yaml:"from_queue"`
+	Prefetch  int    `yaml:"prefetch"`
+	Refused   string `yaml:"refused"`
+}
+
 var rabbitmqKind = &brokerKind{
 	name:    "RabbitMQ",
 	options: func() any { return &rabbitmqOptions{} },
@@ -51,6 +63,11 @@ var rabbitmqKind = &brokerKind{
 		o := options.(*rabbitmqOptions)
 		return opened(rabbitmq.New(rabbitmq.Config{URL: url, Exchange: o.Exchange, RoutingKey: o.RoutingKey, Mapping: o.Mapping, Declare: o.Declare,
 			Unroutable: o.Unroutable, Unsafe: o.Unsafe, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
+	},
+	sourceOptions: func() any { return &rabbitmqSource{} },
+	source: func(ledger source.Ledger, url string, c source.Config, options any) (*source.Source, error) {
+		o := options.(*rabbitmqSource)
+		return fromrabbitmq.New(ledger, fromrabbitmq.Config{Config: c, URL: url, FromQueue: o.FromQueue, Prefetch: o.Prefetch, Refused: o.Refused})
 	},
 	easy: map[string]string{"declare": "classic", "routing_key": relayQueue},
 }

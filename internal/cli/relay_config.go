@@ -35,52 +35,65 @@ type relayConfig struct {
 	relayTarget
 	kind    *brokerKind
 	options any
-	place   func(field string) string
+	place
 }
 
-// readRelays understands a file of relays. broker is for those that name none.
-func readRelays(file, broker string) ([]relayConfig, error) {
+// place tells where a field was said: a line of a file, or a flag.
+type place func(field string) string
+
+// readRelays understands a file of relays and sources. broker is for those that name
+// none.
+func readRelays(file, broker string) (relays []relayConfig, sources []sourceConfig, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "the configuration cannot be read: " + err.Error()}
+		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "the configuration cannot be read: " + err.Error()}
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(raw, &document); err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: file + ": " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: file + ": " + strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
 	at := func(node *yaml.Node, field, message, hint string) error {
 		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("%s:%d: %s", file, max(1, node.Line), message), Hint: hint}
 	}
 	var all struct {
-		Broker string      `yaml:"broker"`
-		Relays []yaml.Node `yaml:"relays"`
+		Broker  string      `yaml:"broker"`
+		Relays  []yaml.Node `yaml:"relays"`
+		Sources []yaml.Node `yaml:"sources"`
 	}
 	if len(document.Content) == 0 {
-		return nil, at(&document, "relays", "there is no relay in it", "write relays: and below it a list, such as - queue: orders")
+		return nil, nil, at(&document, "relays", "there is no relay in it", "write relays: and below it a list, such as - queue: orders")
 	}
 	top := document.Content[0]
 	if u := unknownKey(top, reflect.TypeOf(all)); u != nil {
-		return nil, at(u.node, u.key(), u.message(), u.hint())
+		return nil, nil, at(u.node, u.key(), u.message(), u.hint())
 	}
 	if err := top.Decode(&all); err != nil {
-		return nil, at(top, "config", strings.TrimPrefix(err.Error(), "yaml: "), "")
+		return nil, nil, at(top, "config", strings.TrimPrefix(err.Error(), "yaml: "), "")
 	}
 	if all.Broker == "" {
 		all.Broker = broker
 	}
-	var relays []relayConfig
+	within := func(node *yaml.Node) place {
+		return func(field string) string { return fmt.Sprintf("%s:%d", file, lineOf(node, field)) }
+	}
 	for i := range all.Relays {
-		node := &all.Relays[i]
-		c, err := readRelay(node, all.Broker, func(field string) string { return fmt.Sprintf("%s:%d", file, lineOf(node, field)) })
+		c, err := readRelay(&all.Relays[i], all.Broker, within(&all.Relays[i]))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		relays = append(relays, c)
 	}
-	if len(relays) == 0 {
-		return nil, at(top, "relays", "there is no relay in it", "write relays: and below it a list, such as - queue: orders")
+	for i := range all.Sources {
+		c, err := readSource(&all.Sources[i], all.Broker, within(&all.Sources[i]))
+		if err != nil {
+			return nil, nil, err
+		}
+		sources = append(sources, c)
 	}
-	return relays, nil
+	if len(relays)+len(sources) == 0 {
+		return nil, nil, at(top, "relays", "there is no relay in it, and no source", "write relays: and below it a list, such as - queue: orders")
+	}
+	return relays, sources, nil
 }
 
 // setRelays are the relays that flags ask for: one for each queue, with what was set.
@@ -125,7 +138,7 @@ func setRelays(queues []string, broker string, set []string) ([]relayConfig, err
 }
 
 // readRelay understands one relay.
-func readRelay(node *yaml.Node, broker string, place func(field string) string) (relayConfig, error) {
+func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error) {
 	c := relayConfig{relayTarget: relayTarget{Broker: broker, Batch: relay.DefaultBatch, Concurrency: relay.DefaultConcurrency}, place: place}
 	if node.Kind != yaml.MappingNode {
 		return c, c.fault("queue", "a relay is a list of keys and values", "such as queue: orders")
@@ -143,18 +156,8 @@ func readRelay(node *yaml.Node, broker string, place func(field string) string) 
 		return c, c.fault("concurrency", fmt.Sprintf("concurrency must be 1 to 100, and is %d", c.Concurrency), "")
 	}
 	var err error
-	if c.Broker, err = expand(c.Broker); err != nil {
-		return c, c.fault("broker", err.Error(), "set it, or write the URL itself")
-	}
-	scheme, _, _ := strings.Cut(c.Broker, "://")
-	if c.kind = brokerKinds[scheme]; c.kind == nil {
-		message := fmt.Sprintf("there is no broker of scheme %q", scheme)
-		if c.Broker == "" {
-			message = "no broker is given"
-		} else if !schemeForm.MatchString(scheme) {
-			message = "the broker is no URL"
-		}
-		return c, c.fault("broker", message, "its URL begins with "+strings.Join(slices.Sorted(maps.Keys(brokerKinds)), "://, ")+"://")
+	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
+		return c, err
 	}
 	c.options = c.kind.options()
 	if u := unknownKey(node, reflect.TypeOf(c.relayTarget), reflect.TypeOf(c.options)); u != nil {
@@ -168,13 +171,33 @@ func readRelay(node *yaml.Node, broker string, place func(field string) string) 
 
 var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
-// fault is an error with the place of a field.
-func (c *relayConfig) fault(field, message, hint string) error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: c.place(field) + ": " + message, Hint: hint}
+// broker understands a broker's URL.
+func (p place) broker(text string) (string, *brokerKind, error) {
+	url, err := expand(text)
+	if err != nil {
+		return "", nil, p.fault("broker", err.Error(), "set it, or write the URL itself")
+	}
+	scheme, _, _ := strings.Cut(url, "://")
+	kind := brokerKinds[scheme]
+	if kind == nil {
+		message := fmt.Sprintf("there is no broker of scheme %q", scheme)
+		if url == "" {
+			message = "no broker is given"
+		} else if !schemeForm.MatchString(scheme) {
+			message = "the broker is no URL"
+		}
+		return "", nil, p.fault("broker", message, "its URL begins with "+strings.Join(slices.Sorted(maps.Keys(brokerKinds)), "://, ")+"://")
+	}
+	return url, kind, nil
 }
 
-// placed puts the place before an error of the sink that names a field.
-func (c *relayConfig) placed(err error) error {
+// fault is an error with the place of a field.
+func (p place) fault(field, message, hint string) error {
+	return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: p(field) + ": " + message, Hint: hint}
+}
+
+// placed puts the place before an error of a sink or source that names a field.
+func (p place) placed(err error) error {
 	var e *posthaste.Error
 	if !errors.As(err, &e) || e.Code != posthaste.Invalid {
 		return err
@@ -183,7 +206,7 @@ func (c *relayConfig) placed(err error) error {
 	if field == "url" {
 		field = "broker"
 	}
-	return &posthaste.Error{Code: e.Code, Field: field, Message: c.place(field) + ": " + e.Message, Hint: e.Hint, Cause: err}
+	return &posthaste.Error{Code: e.Code, Field: field, Message: p(field) + ": " + e.Message, Hint: e.Hint, Cause: err}
 }
 
 // variable is one of the environment in a broker's URL.

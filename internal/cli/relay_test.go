@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
@@ -113,6 +114,63 @@ func TestOR2_Relay(t *testing.T) {
 			}
 			return nil
 		})
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
+	// What one relays another takes in, in one process, and in one that does nothing else.
+	t.Run("source", func(t *testing.T) {
+		if err := engine.QueueCreate(t.Context(), "taken", posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]string{
+			"both.yaml": "broker: " + broker.URL() + "\nrelays:\n  - {queue: orders, declare: classic, routing_key: round}\nsources:\n  - queue: taken\n    from_queue: round\n    batch: 50\n",
+			"in.yaml":   "sources:\n  - broker: " + broker.URL() + "\n    queue: taken\n    from_queue: relayed\n",
+			"no.yaml":   "sources:\n  - broker: " + broker.URL() + "\n    queue: taken\n    from_queue: nowhere\n",
+		}
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, stderr, code := run(t, dir, "relay", "--database-url", database, "--config", "no.yaml"); code != 2 || !strings.Contains(stderr, "no.yaml:4: ") || !strings.Contains(stderr, "404") {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
+		taken := 0
+		receive := func(want int) func() error {
+			return func() error {
+				r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "taken"}, Max: 1000, Lease: time.Hour})
+				if taken += len(r.Deliveries); err == nil && taken != want {
+					err = fmt.Errorf("%d messages were taken in", taken)
+				}
+				return err
+			}
+		}
+		p := start(t, dir, nil, "relay", "--database-url", database, "--config", "in.yaml", "--metrics-listen", "127.0.0.1:0")
+		eventually(t, "all of it is taken in", receive(count))
+		line := regexp.MustCompile(`level=INFO msg=taken queue=taken broker=\S+ count=\d+ refused=0 read=\S+s send=\S+s acknowledge=\S+s total=\S+s`)
+		eventually(t, "batches are logged", func() error {
+			if !line.MatchString(p.said()) {
+				return fmt.Errorf("said %s", p.said())
+			}
+			return nil
+		})
+		address := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
+		if address == nil {
+			t.Fatal("no address of the metrics")
+		}
+		body, err := scrape(address[1])
+		if want := `posthaste_source_messages_total{broker="` + broker.Address() + `",queue="taken",result="sent"} ` + fmt.Sprint(count); err != nil || !strings.Contains(body, want) {
+			t.Errorf("%v: no %s in %s", err, want, body)
+		}
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		send("orders")
+		taken = 0
+		p = start(t, dir, nil, "relay", "--database-url", database, "--config", "both.yaml")
+		eventually(t, "all of it has come around", receive(count))
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}

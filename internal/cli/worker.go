@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/worker"
 )
 
 func newWorker(a *app) *cobra.Command {
@@ -53,12 +52,20 @@ func (a *app) work(ctx context.Context, db database, work working, metricsListen
 		return err
 	}
 	defer closeSinks()
-	return a.runWorker(ctx, db, metricsListen, func(w workerParts) *worker.Worker { return work.worker(w, made) }, "working", "queues", work.queues)
+	return a.runWorker(ctx, db, metricsListen, func(_ context.Context, w workerParts) (runner, error) { return work.worker(w, made), nil }, "working", "queues", work.queues)
 }
 
-// runWorker runs the worker that build makes, until it is stopped; started and its
-// args are logged once it runs.
-func (a *app) runWorker(ctx context.Context, db database, metricsListen string, build func(w workerParts) *worker.Worker, started string, args ...any) error {
+// runner is what a process runs until it is stopped: a worker, or one with sources
+// beside it.
+type runner interface {
+	Run(ctx context.Context) error
+	// Started is closed once it runs.
+	Started() <-chan struct{}
+}
+
+// runWorker runs what build makes, until it is stopped; started and its args are
+// logged once it runs.
+func (a *app) runWorker(ctx context.Context, db database, metricsListen string, build func(ctx context.Context, w workerParts) (runner, error), started string, args ...any) error {
 	follows, stopTracing, err := a.openTracing(ctx)
 	if err != nil {
 		return err
@@ -86,7 +93,13 @@ func (a *app) runWorker(ctx context.Context, db database, metricsListen string, 
 		parts.metrics, metrics = newMetrics(engine, a.log)
 		defer a.serveMetrics(listener, metrics)()
 	}
-	run := build(parts)
+	run, err := build(ctx, parts)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
 	go a.tellStarted(ctx, run.Started(), started, args...)
 	return run.Run(ctx)
 }

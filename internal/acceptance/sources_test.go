@@ -1,0 +1,110 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/source"
+	"github.com/posthaste-mq/posthaste/source/rabbitmq"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// take takes messages of the mailbox into a queue until stop is called.
+func (m *mailbox) take(queue string) (stop func()) {
+	m.Helper()
+	s, err := rabbitmq.New(m.open(), rabbitmq.Config{Config: source.Config{Queue: queue, Logger: m.log}, URL: m.url, FromQueue: m.name})
+	m.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			m.Error(err)
+		}
+	})
+	m.Cleanup(stop)
+	return stop
+}
+
+// The broker is killed and restarted while it is published to, and with all of it
+// queued: none is lost, and each is handled once.
+func TestNP5_BrokerRestarted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.failing()
+	// A broker takes long to start on a busy machine.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+	t.Cleanup(cancel)
+	s.ctx = ctx
+	broker, err := devbroker.StartRabbitMQ(s.ctx, t.TempDir())
+	s.must(err)
+	t.Cleanup(broker.Stop)
+	m := s.mailbox(broker, nil)
+	restart := func() {
+		broker.Kill()
+		s.must(broker.Start(s.ctx))
+		m.connect()
+	}
+	// A crash must not find the queue's own declaration unwritten.
+	_, err = broker.Control(s.ctx, "eval", "mnesia:sync_log().")
+	s.must(err)
+
+	out, in := s.queue(posthaste.QueueOptions{}), s.queue(posthaste.QueueOptions{})
+	n := size(3000, 100_000)
+	queued := func() int {
+		q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
+		s.must(err)
+		return q.Messages
+	}
+	s.send(out, n)
+	stop := m.relay(out, sink.Config{}, worker.Config{}, worker.BatchSize(100))
+	s.until("a part is published", func() bool { return queued() > n/10 })
+	restart()
+	s.settled(out)
+	stop()
+	restart()
+	if got := queued(); got < n {
+		t.Fatalf("the broker has %d of %d messages", got, n)
+	}
+
+	handled := make(map[int]int)
+	var mu sync.Mutex
+	w := worker.New(s.open(), worker.Config{Logger: s.log})
+	worker.Handle(w, in, func(_ context.Context, d posthaste.Delivery[json.RawMessage]) error {
+		var i int
+		if err := json.Unmarshal(d.Payload, &i); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		handled[i]++
+		return nil
+	})
+	s.run(w)
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(handled)
+	}
+	stop = m.take(in)
+	s.until("all are handled", func() bool { return count() == n })
+	s.until("the broker has none", func() bool { return queued() == 0 })
+	stop()
+	s.settled(in)
+	for i, times := range handled {
+		if times != 1 {
+			t.Errorf("message %d was handled %d times", i, times)
+		}
+	}
+	if got := queued(); got != 0 {
+		t.Errorf("the broker still has %d messages", got)
+	}
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/source"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// sourceTarget is the part of a source that is the same for all brokers.
+type sourceTarget struct {
+	// Queue is the queue that messages are taken into.
+	Queue        string        `yaml:"queue"`
+	Broker       string        `yaml:"broker"`
+	Batch        int           `yaml:"batch"`
+	MaxWaiting   int           `yaml:"max_waiting"`
+	DedupeWindow time.Duration `yaml:"dedupe_window"`
+}
+
+// sourceConfig is a source that is understood, with the place where each of its parts
+// was said.
+type sourceConfig struct {
+	sourceTarget
+	kind    *brokerKind
+	options any
+	place
+}
+
+// readSource understands one source.
+func readSource(node *yaml.Node, broker string, place place) (sourceConfig, error) {
+	c := sourceConfig{sourceTarget: sourceTarget{Broker: broker}, place: place}
+	if node.Kind != yaml.MappingNode {
+		return c, c.fault("queue", "a source is a list of keys and values", "such as queue: orders")
+	}
+	if err := node.Decode(&c.sourceTarget); err != nil {
+		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
+	}
+	var err error
+	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
+		return c, err
+	}
+	if c.kind.source == nil {
+		return c, &posthaste.Error{Code: posthaste.Unsupported, Field: "broker", Message: c.place("broker") + ": sources from " + c.kind.name + " are not supported yet"}
+	}
+	c.options = c.kind.sourceOptions()
+	if u := unknownKey(node, reflect.TypeOf(c.sourceTarget), reflect.TypeOf(c.options)); u != nil {
+		return c, c.fault(u.key(), u.message()+" of a source from "+c.kind.name, u.hint())
+	}
+	if err := node.Decode(c.options); err != nil {
+		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
+	}
+	_, err = c.open(nil, nil, posthaste.NoTelemetry{}, 0)
+	return c, err
+}
+
+// open makes the source. It connects to nobody yet.
+func (c *sourceConfig) open(ledger source.Ledger, log *slog.Logger, telemetry posthaste.Telemetry, grace time.Duration) (*source.Source, error) {
+	s, err := c.kind.source(ledger, c.Broker, source.Config{Queue: c.Queue, Batch: c.Batch, MaxWaiting: c.MaxWaiting, DedupeWindow: c.DedupeWindow,
+		Grace: grace, Telemetry: telemetry, Logger: log}, c.options)
+	return s, c.placed(err)
+}
+
+// withSources is a worker with sources beside it.
+type withSources struct {
+	worker  *worker.Worker // nil: there is nothing to relay
+	sources []*source.Source
+	started chan struct{}
+}
+
+// Run implements [runner]: all of it ends with ctx, or with the worker.
+func (w *withSources) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	for _, s := range w.sources {
+		all.Go(func() { _ = s.Run(ctx) }) // it fails only if it runs twice
+	}
+	if w.worker == nil {
+		close(w.started)
+		<-ctx.Done()
+		return nil
+	}
+	return w.worker.Run(ctx)
+}
+
+// Started implements [runner].
+func (w *withSources) Started() <-chan struct{} {
+	if w.worker == nil {
+		return w.started
+	}
+	return w.worker.Started()
+}
+
+// openSources puts sources beside a worker, and asks their brokers whether they can be
+// read as configured.
+func openSources(ctx context.Context, run *worker.Worker, w workerParts, configs []sourceConfig, like worker.Config) (runner, error) {
+	if len(configs) == 0 {
+		return run, nil
+	}
+	out := &withSources{worker: run, started: make(chan struct{})}
+	if len(run.Reads()) == 0 {
+		out.worker = nil
+	}
+	for i := range configs {
+		c := &configs[i]
+		s, err := c.open(w.engine, w.log, like.Telemetry, max(like.Grace, time.Millisecond))
+		if err != nil {
+			return nil, err
+		}
+		looking, cancel := context.WithTimeout(ctx, checkPatience)
+		err = s.Check(looking)
+		cancel()
+		switch {
+		case posthaste.CodeOf(err) == posthaste.Unavailable:
+			w.log.Warn("the broker cannot be reached yet; it is tried again", "queue", c.Queue, "error", err)
+		case err != nil:
+			return nil, c.placed(err)
+		}
+		out.sources = append(out.sources, s)
+	}
+	return out, nil
+}
