@@ -1,19 +1,19 @@
-package redis_test
+package redis
 
 import (
 	"context"
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/enginetest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
-	"github.com/posthaste-mq/posthaste/redis"
 )
 
-var _ posthaste.Engine = (*redis.Engine)(nil)
+var _ posthaste.Engine = (*Engine)(nil)
 
 // server is the Redis of the tests that do not hurt it.
 var server *devbroker.Redis
@@ -33,11 +33,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+var prefixes atomic.Int64
+
 // open opens an engine whose keys no other test has.
-func open(t *testing.T, url string, options ...redis.Option) *redis.Engine {
+func open(t *testing.T, url string, options ...Option) *Engine {
 	t.Helper()
-	prefix := strings.ToLower(strings.NewReplacer("/", ".", "#", "-").Replace(t.Name()))
-	e, err := redis.Open(t.Context(), url, append([]redis.Option{redis.WithPrefix(prefix[max(0, len(prefix)-60):])}, options...)...)
+	e, err := Open(t.Context(), url, append([]Option{WithPrefix(fmt.Sprintf("test%d", prefixes.Add(1)))}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,4 +49,94 @@ func open(t *testing.T, url string, options ...redis.Option) *redis.Engine {
 func TestEngine(t *testing.T) {
 	enginetest.RunWith(t, enginetest.Capabilities{NoSubscriptions: true, NoLimits: true, NoOrder: true, NoSearch: true, NoWithdrawing: true,
 		NoIdempotency: true, NoAtMostOnce: true, NoTokens: true, NoSchedules: true}, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
+}
+
+const jobs = "jobs"
+
+func create(t *testing.T, e *Engine, o posthaste.QueueOptions) {
+	t.Helper()
+	if err := e.QueueCreate(t.Context(), jobs, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func send(t *testing.T, e *Engine, n int) []posthaste.MessageID {
+	t.Helper()
+	messages := make([]posthaste.Message, n)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: jobs, Payload: i}
+	}
+	ids, err := e.Send(t.Context(), messages...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func register(t *testing.T, e *Engine) posthaste.WorkerID {
+	t.Helper()
+	w, err := e.Register(t.Context(), posthaste.WorkerInfo{Name: "tester", Lease: 1 << 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func claim(t *testing.T, e *Engine, w posthaste.WorkerID, number int64, most int) []posthaste.RawDelivery {
+	t.Helper()
+	reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.Deliveries
+}
+
+func done(t *testing.T, e *Engine, deliveries ...posthaste.RawDelivery) (settled int) {
+	t.Helper()
+	var all []posthaste.Settlement
+	for _, d := range deliveries {
+		all = append(all, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+	}
+	results, err := e.Settle(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Settled {
+			settled++
+		}
+	}
+	return settled
+}
+
+// patch breaks a script: what stands for a protection is replaced.
+type patch struct {
+	of       *script
+	old, new string
+}
+
+// rule checks that something holds with the scripts as they are shipped, and that
+// it does not without its protection: else the check checks nothing. holds returns
+// what it found broken, or "". Rules are not parallel, for they change the scripts
+// of the whole program.
+func rule(t *testing.T, holds func(t *testing.T, e *Engine) string, patches ...patch) {
+	t.Helper()
+	t.Run("shipped", func(t *testing.T) {
+		if broken := holds(t, open(t, server.URL())); broken != "" {
+			t.Error(broken)
+		}
+	})
+	t.Run("broken", func(t *testing.T) {
+		for _, p := range patches {
+			shipped := *p.of
+			if !strings.Contains(shipped.text, p.old) {
+				t.Fatalf("the script has no %q", p.old)
+			}
+			*p.of = newScript(strings.ReplaceAll(shipped.text, p.old, p.new))
+			defer func() { *p.of = shipped }()
+		}
+		if holds(t, open(t, server.URL())) == "" {
+			t.Error("nothing was found without the protection")
+		}
+	})
 }

@@ -56,7 +56,7 @@ var ofQueue = []string{
 	"open",   // hash: holder to how many of its deliveries are not settled
 	"timed",  // sorted set: received deliveries by when their lease ends
 	"dead",   // sorted set: dead letters by id
-	"past",   // list: "time:message" of settled messages that are kept, oldest first
+	"past",   // list: settled messages that are kept, oldest first: "time:message", or "B" and, packed, many at once and how it went
 	"asleep", // string: somebody sleeps and wants the bell to be rung
 }
 

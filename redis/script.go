@@ -40,6 +40,10 @@ func load(name string) script {
 		}
 		text = text[:at] + included.String() + rest
 	}
+	return newScript(text)
+}
+
+func newScript(text string) script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
 }

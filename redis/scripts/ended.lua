@@ -2,7 +2,7 @@
 --   rules: {n max_attempts, b backoff's base, m its bound, k how many settled
 --   messages are kept, r retention, p retain payload}
 local counts = {done = 0, retried = 0, lost = 0}
-local holders, released, left, kept, gone = {}, {}, {}, {}, {}
+local holders, released, left, kept, batches = {}, {}, {}, {}, {}
 local wake = false
 
 -- holder tells of who holds a delivery: its worker's name, and when it claimed.
@@ -82,7 +82,7 @@ end
 -- endedPlainly ends deliveries that are done and have nothing more to say. It
 -- returns for each whether it was held.
 local function endedPlainly(deliveries)
-  local was, states, said = {}, {}, {}
+  local was, states = {}, {}
   local held = got(RUN, deliveries)
   local twice = {}
   for i, d in ipairs(deliveries) do
@@ -98,13 +98,18 @@ local function endedPlainly(deliveries)
         h.open = h.open + 1
         counts.done = counts.done + 1
         if string.sub(tag, 1, 1) == 'T' then released[#released + 1] = d end
-        if not said[tag] then
-          said[tag] = pack({a = 1, f = 0, l = 0, x = 0, z = 'done', s = {{a = 1, o = 'done', w = h.name, c = h.at, e = now}}})
-        end
-        states[#states + 1] = d
-        states[#states + 1] = said[tag]
         left[#left + 1] = d
-        kept[#kept + 1] = d
+        local b = batches[tag]
+        if not b then -- they all went the same way
+          b = {s = pack({a = 1, f = 0, l = 0, x = 0, z = 'done', s = {{a = 1, o = 'done', w = h.name, c = h.at, e = now}}}), i = {}}
+          batches[tag] = b
+        end
+        b.i[#b.i + 1] = d
+        if rules.r > 0 then
+          states[#states + 1] = d
+          states[#states + 1] = b.s
+          kept[#kept + 1] = d
+        end
       end
     end
   end
@@ -124,14 +129,29 @@ local function forget(came)
       old[#old + 1] = id
     end
     if #old > 0 then call('LTRIM', PAST, #old, -1) end
+    many('HDEL', MSG, old)
   else
-    local over = math.min(call('LLEN', PAST) - rules.k, most)
-    if over > 0 then
-      for i, e in ipairs(call('LPOP', PAST, over)) do old[i] = string.match(e, ':(%d+)$') end
+    local have = call('HINCRBY', META, 'kept', came)
+    local before = have
+    for _ = 1, most do
+      local e = have > rules.k and call('LINDEX', PAST, 0)
+      if not e then break end
+      local n = 1
+      if string.sub(e, 1, 1) == 'B' then
+        n = #unpacked(string.sub(e, 2)).i
+      else
+        old[#old + 1] = string.match(e, ':(%d+)$')
+      end
+      if have - n < rules.k then
+        if n == 1 then old[#old] = nil end
+        break
+      end
+      call('LPOP', PAST)
+      have = have - n
     end
+    if have < before then call('HINCRBY', META, 'kept', have - before) end
   end
   many('HDEL', ST, old)
-  if rules.r > 0 then many('HDEL', MSG, old) end
 end
 
 -- finish writes what all that ended has in common. A message that ended before
@@ -146,20 +166,23 @@ local function finish()
       call('ZREM', CLAIMS, tag)
     end
   end
-  if #kept > 0 then
-    local entries = {}
-    for i, id in ipairs(kept) do entries[i] = text(now) .. ':' .. id end
-    many('RPUSH', PAST, entries)
-    if rules.r == 0 then -- only how it went is kept
-      many('HDEL', MSG, kept)
-    elseif not rules.p then
-      for _, id in ipairs(kept) do
-        local m = call('HGET', MSG, id)
-        if m then call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I4', string.sub(m, 2, 5)))) end
-      end
+  local came, entries = #kept, {}
+  for i, id in ipairs(kept) do entries[i] = text(now) .. ':' .. id end
+  if rules.r == 0 then -- only how it went is kept, together of those that went the same way
+    many('HDEL', MSG, kept)
+    for _, b in pairs(batches) do
+      many('HDEL', MSG, b.i)
+      came = came + #b.i
+      entries[#entries + 1] = 'B' .. pack(b)
     end
-    forget(#kept)
+  elseif not rules.p then
+    for _, id in ipairs(kept) do
+      local m = call('HGET', MSG, id)
+      if m then call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I4', string.sub(m, 2, 5)))) end
+    end
   end
+  many('RPUSH', PAST, entries)
+  if came > 0 then forget(came) end
   for name, n in pairs(counts) do
     if n > 0 then call('HINCRBY', META, name, n) end
   end

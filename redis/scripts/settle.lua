@@ -7,9 +7,9 @@
 --       its delivery
 -- returns: "gone", or for each of the plain ones 1 or 0 as text, then a list of the
 --       others: outcome ("" if it was not settled) and when it is due ("" if not)
--- cost: per plain message one field got and two removed, one set, one pushed, and
---       the same to forget an older one; per other some six commands more. Not
---       in what waits or is in flight.
+-- cost: per plain message one field got and two removed (with retention one more set
+--       and pushed, and the same to forget an older one); per other some six
+--       commands more. Not in what waits or is in flight.
 -- includes: keys, ended
 if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
 local plain = {}

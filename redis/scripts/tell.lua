@@ -4,13 +4,30 @@
 -- args: 1 the queue's number; then the messages
 -- returns: "gone", or per message five: "1" if it is known, content or "", state or "",
 --       µs at which it is due or "", and, where it is handed out, when and to whom, packed
--- cost: some six commands per message
+-- cost: some six commands per message; where one is not known, as much as is kept of
+--       a queue without retention
 -- includes: keys
 if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+local past
+-- how it went with one that is kept together with others
+local function together(id)
+  if not past then
+    past = {}
+    for _, e in ipairs(call('LRANGE', PAST, -10000, -1)) do
+      if string.sub(e, 1, 1) == 'B' then
+        local b = unpacked(string.sub(e, 2))
+        for _, one in ipairs(b.i) do past[one] = b.s end
+      end
+    end
+  end
+  return past[id]
+end
+
 local all = {}
 for i = 2, #ARGV do
   local id = ARGV[i]
   local content, st = call('HGET', MSG, id), call('HGET', ST, id)
+  if not content and not st then st = together(id) end
   local due, running = '', ''
   if content then
     local member = string.sub(content, 1, 1) .. ':' .. id

@@ -1,0 +1,195 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// A claim whose reply was lost has handed out nothing more when it comes again,
+// and gives what it gave.
+func TestRE7_ClaimRepeated(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 5)
+		w := register(t, e)
+		first := claim(t, e, w, 1, 3)
+		again, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 3})
+		if err != nil || len(again.Deliveries) != 3 || again.Deliveries[0].ID != first[0].ID {
+			return fmt.Sprintf("the same number gave %d, then %d: %v", len(first), len(again.Deliveries), err)
+		}
+		return ""
+	}, patch{&claimScript, "if before then", "if false then"})
+}
+
+// A command that arrives after its claim was repeated and settled hands out nothing:
+// nobody reads its reply.
+func TestRE7_LateClaimHandsOutNothing(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 2)
+		w := register(t, e)
+		done(t, e, claim(t, e, w, 1, 1)...)
+		late, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1})
+		if len(late.Deliveries) > 0 || posthaste.CodeOf(err) != posthaste.Invalid {
+			return fmt.Sprintf("it handed out %d: %v", len(late.Deliveries), err)
+		}
+		return ""
+	}, patch{&claimScript, ">= tonumber(ARGV[6]) then return 'number'", "< 0 then return 'number'"})
+}
+
+// What a reply that never came handed out is listed although the worker lives.
+func TestRE7_UnsettledTellsWhatNobodyKnows(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 2)
+		w := register(t, e)
+		claim(t, e, w, 1, 2)
+		ids, err := e.Unsettled(t.Context(), w, 1)
+		if err != nil || len(ids) != 2 {
+			return fmt.Sprintf("%d are told: %v", len(ids), err)
+		}
+		return ""
+	}, patch{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""})
+}
+
+// What a lost worker held is handed out anew, once.
+func TestRE2_RescuedOnce(t *testing.T) {
+	holds := func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 2)
+		w := register(t, e)
+		d := claim(t, e, w, 1, 2)
+		done(t, e, d[0])
+		if err := e.Unregister(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		var lost [2]int
+		for i := range lost {
+			var err error
+			if lost[i], err = e.Rescue(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := claim(t, e, register(t, e), 1, 10)
+		if late := done(t, e, d[1]); lost != [2]int{1, 0} || len(again) != 1 || again[0].MessageID != d[1].MessageID || late != 0 {
+			return fmt.Sprintf("lost %v, came again %d, settled late %d", lost, len(again), late)
+		}
+		return ""
+	}
+	t.Run("listed", func(t *testing.T) { rule(t, holds, patch{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""}) })
+	t.Run("fenced", func(t *testing.T) { rule(t, holds, patch{&rescueScript, "many('HDEL', RUN, left)", ""}) })
+}
+
+// A delivery that comes twice in one call is settled once.
+func TestDS7_TwiceInOneCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		with posthaste.Settlement
+		old  string
+		new  string
+	}{
+		"plainly":     {posthaste.Settlement{Outcome: posthaste.Done}, "if not tag or twice[d] then", "if not tag then"},
+		"with a word": {posthaste.Settlement{Outcome: posthaste.Retried, Error: "x"}, "call('HDEL', RUN, s.d)", "local _"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule(t, func(t *testing.T, e *Engine) string {
+				create(t, e, posthaste.QueueOptions{})
+				send(t, e, 1)
+				c.with.Delivery = claim(t, e, register(t, e), 1, 1)[0].ID
+				results, err := e.Settle(t.Context(), []posthaste.Settlement{c.with, c.with})
+				if err != nil || !results[0].Settled || results[1].Settled {
+					return fmt.Sprintf("settled as %+v: %v", results, err)
+				}
+				return ""
+			}, patch{&settleScript, c.old, c.new})
+		})
+	}
+}
+
+// An id is not given again where Redis has lost its last second.
+func TestRE1_NoIDTwiceAfterLoss(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		meta := e.keys.of(jobs, "meta")
+		last, err := e.client.HGet(t.Context(), meta, "last").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := send(t, e, 3)
+		if err := e.client.HSet(t.Context(), meta, "last", last).Err(); err != nil { // as its file had it
+			t.Fatal(err)
+		}
+		for _, id := range send(t, e, 3) {
+			if id <= before[2] {
+				return fmt.Sprintf("message %d came after %d", id, before[2])
+			}
+		}
+		return ""
+	}, patch{&sendScript, "math.max(q.last + 1, now)", "q.last + 1"})
+}
+
+// Whoever knows a queue from before it was dropped stores nothing for nobody.
+func TestDroppedQueueTakesNothing(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 1)
+		other, err := New(t.Context(), e.client, WithPrefix(e.keys.prefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.QueueDrop(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Send(t.Context(), posthaste.Message{Queue: jobs})
+		if posthaste.CodeOf(err) != posthaste.NotFound {
+			return fmt.Sprintf("sending ended with %v", err)
+		}
+		return ""
+	}, patch{&sendScript, "if meta[1] ~= numbers[q] then return {'gone', q} end", "meta[2] = meta[2] or 0"})
+}
+
+// A worker that was declared lost gets nothing more.
+func TestRE2_LostWorkerGetsNothing(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 2)
+		w := register(t, e)
+		claim(t, e, w, 1, 1)
+		if err := e.Unregister(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Rescue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 2, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1})
+		if posthaste.CodeOf(err) != posthaste.WorkerLost {
+			return fmt.Sprintf("it got %d: %v", len(reply.Deliveries), err)
+		}
+		return ""
+	}, patch{&claimScript, "if not call('ZSCORE', LEASES, worker) then return 'join' end", ""})
+}
+
+// Who falls asleep is told of what is sent after that.
+func TestLA3_SleepersAreRung(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		heard := e.client.Subscribe(t.Context(), e.keys.bell(jobs))
+		defer heard.Close()
+		if _, err := heard.Receive(t.Context()); err != nil { // that it listens
+			t.Fatal(err)
+		}
+		if err := e.client.Set(t.Context(), e.keys.of(jobs, "asleep"), 1, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		send(t, e, 1)
+		if err := e.client.Publish(t.Context(), e.keys.bell(jobs), "the end").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := heard.ReceiveMessage(t.Context()); err != nil || m.Payload != "" {
+			return fmt.Sprintf("nobody was rung: %v", err)
+		}
+		return ""
+	}, patch{&sendScript, "call('PUBLISH', KEYS[q.at + 21], '')", ""})
+}
