@@ -13,6 +13,7 @@ import (
 	"github.com/posthaste-mq/posthaste/sink/redisstream"
 	"github.com/posthaste-mq/posthaste/source"
 	fromrabbitmq "github.com/posthaste-mq/posthaste/source/rabbitmq"
+	fromredis "github.com/posthaste-mq/posthaste/source/redisstream"
 )
 
 // brokerSink is a sink for a broker.
@@ -121,6 +122,20 @@ var redisKind = &brokerKind{
 		return opened(redisstream.New(redisstream.Config{URL: url, Stream: o.Stream, Existing: o.Existing, MaxLen: o.MaxLen, Replicas: o.Replicas, ReplicaTimeout: o.ReplicaTimeout,
 			Mapping: o.Mapping, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
 	},
+	sourceOptions: func() any { return &redisSource{} },
+	source: func(ledger source.Ledger, url string, c source.Config, options any) (*source.Source, error) {
+		o := options.(*redisSource)
+		return fromredis.New(ledger, fromredis.Config{Config: c, URL: url, Stream: o.Stream, Group: o.Group, Consumer: o.Consumer, ClaimAfter: o.ClaimAfter, Refused: o.Refused})
+	},
+}
+
+// redisSource are the options of a source from Redis Streams.
+type redisSource struct {
+	Stream     string        `yaml:"stream"`
+	Group      string        `yaml:"group"`
+	Consumer   string        `yaml:"consumer"`
+	ClaimAfter time.Duration `yaml:"claim_after"`
+	Refused    string        `yaml:"refused"`
 }
 
 // kafkaOptions are those of a relay to Kafka.

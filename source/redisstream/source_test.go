@@ -1,0 +1,283 @@
+package redisstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/relay"
+	sink "github.com/posthaste-mq/posthaste/sink/redisstream"
+	"github.com/posthaste-mq/posthaste/source"
+	"github.com/posthaste-mq/posthaste/source/sourcetest"
+)
+
+// server is shared by tests that use keys of their own in it and do not stop it.
+var server *devbroker.Redis
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "posthaste-redis-")
+	if err == nil {
+		server, err = devbroker.StartRedis(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	server.Shutdown()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// place is a stream.
+type place struct {
+	name   string
+	client *redis.Client
+	proxy  *faultproxy.Proxy
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{name: strings.ReplaceAll(t.Name(), "/", "-"), client: redis.NewClient(&redis.Options{Addr: server.Address()})}
+	t.Cleanup(func() { p.client.Close() })
+	if err := p.client.XGroupCreateMkStream(t.Context(), p.name, "posthaste", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if p.proxy, err = faultproxy.New(server.Address(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.proxy.Close)
+	return p
+}
+
+func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*Config)) *source.Source {
+	t.Helper()
+	config := Config{Config: c, URL: "redis://" + p.proxy.Address(), Stream: p.name}
+	if change != nil {
+		change(&config)
+	}
+	s, err := New(ledger, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+	t.Helper()
+	for _, m := range messages {
+		fields := []any{FieldMessageID, m.MessageID, FieldContentType, m.ContentType, FieldPayload, m.Payload, relay.HeaderKind, m.Kind, relay.HeaderKey, m.Key}
+		for name, value := range m.Headers {
+			fields = append(fields, name, value)
+		}
+		if err := p.client.XAdd(t.Context(), &redis.XAddArgs{Stream: p.name, Values: fields}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (p *place) left(t *testing.T) int {
+	t.Helper()
+	groups, err := p.client.XInfoGroups(t.Context(), p.name).Result()
+	if err != nil || len(groups) != 1 {
+		t.Fatal(groups, err)
+	}
+	return int(groups[0].Pending + groups[0].Lag)
+}
+
+func (p *place) refused(t *testing.T) (all []relay.Incoming) {
+	t.Helper()
+	entries, err := p.client.XRange(t.Context(), p.name+".refused", "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		m := relay.Incoming{Headers: map[string]string{}}
+		for name, value := range e.Values {
+			switch text := value.(string); name {
+			case FieldMessageID:
+				m.MessageID = text
+			case FieldContentType:
+				m.ContentType = text
+			case FieldPayload:
+				m.Payload = []byte(text)
+			default:
+				m.Headers[name] = text
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func engine(t *testing.T) posthaste.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), testpg.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestSource(t *testing.T) {
+	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {
+		p := newPlace(t)
+		return sourcetest.Fixture{
+			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+				// One of the same name finds what the one before it left without a word.
+				return p.source(t, ledger, c, func(c *Config) { c.Consumer = "one" })
+			},
+			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+				s, err := sink.New(sink.Config{URL: server.URL(), Stream: p.name, Mapping: m})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				return s
+			},
+		}
+	})
+}
+
+// What a consumer gave back, or that died with it, another one takes over: in time,
+// and nothing that one holds who lives.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	open := func(consumer string) source.Session {
+		t.Helper()
+		b := &broker{Config: Config{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, options: &redis.Options{Addr: server.Address(), PoolSize: 1, MaxRetries: -1}}
+		s, err := b.Open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	read := func(s source.Session, n int) (got []source.Arrival) {
+		t.Helper()
+		for len(got) < n {
+			more, err := s.Read(ctx, n-len(got))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, more...)
+		}
+		return got
+	}
+	for n := range 6 {
+		p.publish(t, relay.Incoming{MessageID: fmt.Sprint(n)})
+	}
+	stopped, dead, lives := open("stopped"), open("dead"), open("lives")
+	given := read(stopped, 2)
+	if err := stopped.Acknowledge(ctx, given[:1]); err != nil {
+		t.Fatal(err)
+	}
+	lost := read(dead, 2)
+	held := read(lives, 1)
+	stopped.Close()
+	// As if it had died long ago.
+	id := func(a source.Arrival) string { return a.Token.(redis.XMessage).ID }
+	if err := p.client.Do(ctx, "XCLAIM", p.name, "posthaste", "dead", 0, id(lost[0]), id(lost[1]), "IDLE", 600_000, "JUSTID").Err(); err != nil {
+		t.Fatal(err)
+	}
+	heir := open("heir")
+	defer heir.Close()
+	got := map[string]bool{}
+	for _, a := range read(heir, 4) {
+		got[a.Message.DedupeKey] = true
+	}
+	if fmt.Sprint(got) != fmt.Sprint(map[string]bool{"1": true, "2": true, "3": true, "5": true}) {
+		t.Errorf("the heir has %v, beside %q", got, held[0].Message.DedupeKey)
+	}
+	// What was deleted meanwhile is in nobody's way.
+	if err := p.client.XDel(ctx, p.name, id(held[0])).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(t, relay.Incoming{MessageID: "7"})
+	again := open("lives")
+	defer again.Close()
+	if a := read(again, 1); a[0].Message.DedupeKey != "7" {
+		t.Errorf("read %q", a[0].Message.DedupeKey)
+	}
+}
+
+// An entry by somebody else.
+func TestForeignEntry(t *testing.T) {
+	t.Parallel()
+	s := &session{broker: &broker{Config: Config{Stream: "events"}}}
+	m := s.arrival(redis.XMessage{ID: "17-1", Values: map[string]any{"name": "ada", "n": "7"}}).Message
+	if m.DedupeKey != "redis/events/17-1" || m.ContentType != posthaste.ContentTypeJSON || string(m.Payload.([]byte)) != `{"n":"7","name":"ada"}` || m.Headers != nil {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Set(t.Context(), p.name+"-text", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*Config)
+	}{
+		{"as it is", "", "", nil},
+		{"a group of its own", "", "", func(c *Config) { c.Group = "another" }},
+		{"password", "url", posthaste.Invalid, func(c *Config) { c.URL = "redis://me:wrong@" + server.Address() }},
+		{"database", "url", posthaste.Invalid, func(c *Config) { c.URL = "redis://" + server.Address() + "/99" }},
+		{"no stream", "stream", posthaste.Invalid, func(c *Config) { c.Stream = "nowhere" }},
+		{"another type", "stream", posthaste.Invalid, func(c *Config) { c.Stream += "-text" }},
+		{"queue", "queue", posthaste.Invalid, func(c *Config) { c.Queue = "nowhere" }},
+		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "redis://127.0.0.1:1" }},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err := p.source(t, e, source.Config{Queue: "orders"}, test.change).Check(ctx)
+		cancel()
+		var fault *posthaste.Error
+		if test.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		} else if !errors.As(err, &fault) || fault.Code != test.code || fault.Field != test.field || fault.Hint == "" || strings.Contains(err.Error(), "me:wrong") {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for field, change := range map[string]func(*Config){
+		"url":         func(c *Config) { c.URL = "http://secret@x" },
+		"queue":       func(c *Config) { c.Queue = "No" },
+		"stream":      func(c *Config) { c.Stream = "" },
+		"refused":     func(c *Config) { c.Refused = c.Stream },
+		"claim_after": func(c *Config) { c.ClaimAfter = time.Second },
+	} {
+		c := Config{URL: "redis://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}
+		change(&c)
+		_, err := New(nil, c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
