@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// places counts, for names that no other has.
+var places atomic.Int64
+
 // place is a queue of the broker.
 type place struct {
 	name  string
@@ -55,7 +59,7 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	p := &place{name: strings.ReplaceAll(t.Name(), "/", "-")}
+	p := &place{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), places.Add(1))}
 	if p.ch, err = conn.Channel(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// places counts, for names that no other has.
+var places atomic.Int64
+
 // place is a stream.
 type place struct {
 	name   string
@@ -49,7 +53,7 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	p := &place{name: strings.ReplaceAll(t.Name(), "/", "-"), client: redis.NewClient(&redis.Options{Addr: server.Address()})}
+	p := &place{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), places.Add(1)), client: redis.NewClient(&redis.Options{Addr: server.Address()})}
 	t.Cleanup(func() { p.client.Close() })
 	if err := p.client.XGroupCreateMkStream(t.Context(), p.name, "posthaste", "0").Err(); err != nil {
 		t.Fatal(err)
