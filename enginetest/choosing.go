@@ -18,7 +18,7 @@ var choosing = []test{
 	{name: "DedupeKeyAtOnce", run: dedupeKeyAtOnce},
 	{name: "RequestsThatComeAgain", run: requestsThatComeAgain, needsIdempotency: true},
 	{name: "PausedQueues", run: pausedQueues},
-	{name: "DS6_AtMostOnce", run: atMostOnce, needsAtMostOnce: true},
+	{name: "DS6_AtMostOnce", run: atMostOnce, needsAtMostOnce: true, needsSearch: true},
 	{name: "DS6_ReceivedAtMostOnce", run: receivedAtMostOnce, needsAtMostOnce: true},
 }
 

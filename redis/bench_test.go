@@ -21,48 +21,9 @@ import (
 // engine, and by the usual loops of 50 connections. Run it with -benchtime=200000x.
 // What Redis's own process needed per message is told beside the time.
 func BenchmarkRE6(b *testing.B) {
-	b.Run("posthaste", func(b *testing.B) {
-		e, err := Open(b.Context(), server.URL(), WithPrefix("bench"+strconv.FormatInt(prefixes.Add(1), 10)))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer e.Close()
-		if err := e.QueueCreate(b.Context(), jobs, posthaste.QueueOptions{}); err != nil {
-			b.Fatal(err)
-		}
-		for sent := 0; sent < b.N; {
-			batch := make([]posthaste.Message, min(1000, b.N-sent))
-			for i := range batch {
-				batch[i] = posthaste.Message{Queue: jobs, Payload: make([]byte, 200)}
-			}
-			if _, err := e.Send(b.Context(), batch...); err != nil {
-				b.Fatal(err)
-			}
-			sent += len(batch)
-		}
-		w := worker.New(e, worker.Config{Logger: slog.New(slog.DiscardHandler)})
-		var handled atomic.Int64
-		all := make(chan struct{})
-		n := int64(b.N)
-		worker.Handle(w, jobs, func(context.Context, posthaste.Delivery[[]byte]) error {
-			if handled.Add(1) == n {
-				close(all)
-			}
-			return nil
-		})
-		ctx, cancel := context.WithCancel(b.Context())
-		ended := make(chan error, 1)
-		before := cpu(b)
-		b.ResetTimer()
-		go func() { ended <- w.Run(ctx) }()
-		<-all
-		cancel()
-		if err := <-ended; err != nil {
-			b.Error(err)
-		}
-		b.StopTimer()
-		report(b, before)
-	})
+	for _, mode := range []posthaste.Mode{posthaste.AtLeastOnce, posthaste.AtMostOnce} {
+		b.Run(string(mode), func(b *testing.B) { benchmarkWorker(b, mode) })
+	}
 	loop := func(b *testing.B, take func(ctx context.Context, c *goredis.Client, work, busy string) bool) {
 		c := goredis.NewClient(&goredis.Options{Addr: server.Address(), PoolSize: 50, MaxRetries: -1})
 		defer c.Close()
@@ -126,4 +87,47 @@ func report(b *testing.B, before int64) {
 	b.Helper()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 	b.ReportMetric(float64(cpu(b)-before)*1e4/float64(b.N), "redis-µs/message")
+}
+
+func benchmarkWorker(b *testing.B, mode posthaste.Mode) {
+	e, err := Open(b.Context(), server.URL(), WithPrefix("bench"+strconv.FormatInt(prefixes.Add(1), 10)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.QueueCreate(b.Context(), jobs, posthaste.QueueOptions{Mode: mode}); err != nil {
+		b.Fatal(err)
+	}
+	for sent := 0; sent < b.N; {
+		batch := make([]posthaste.Message, min(1000, b.N-sent))
+		for i := range batch {
+			batch[i] = posthaste.Message{Queue: jobs, Payload: make([]byte, 200)}
+		}
+		if _, err := e.Send(b.Context(), batch...); err != nil {
+			b.Fatal(err)
+		}
+		sent += len(batch)
+	}
+	w := worker.New(e, worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	var handled atomic.Int64
+	all := make(chan struct{})
+	n := int64(b.N)
+	worker.Handle(w, jobs, func(context.Context, posthaste.Delivery[[]byte]) error {
+		if handled.Add(1) == n {
+			close(all)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	before := cpu(b)
+	b.ResetTimer()
+	go func() { ended <- w.Run(ctx) }()
+	<-all
+	cancel()
+	if err := <-ended; err != nil {
+		b.Error(err)
+	}
+	b.StopTimer()
+	report(b, before)
 }

@@ -41,7 +41,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	worker := strconv.FormatInt(int64(req.Worker), 10)
 	for {
 		answer, q, err := e.on(ctx, claimScript, req.Queue, func(q *queue) []any {
-			return []any{q.numberArg, min(req.Max, claimMost), order(), idle, worker, req.Number}
+			return []any{q.numberArg, q.rules, min(req.Max, claimMost), order(), idle, worker, req.Number, q.once}
 		})
 		if err != nil {
 			return reply, writeError(err)
@@ -78,7 +78,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 		return reply, readError(err)
 	}
 	answer, q, err := e.on(ctx, claimScript, req.Queue, func(q *queue) []any {
-		return []any{q.numberArg, req.Max, order(), "1", "", max(1, req.Lease.Microseconds())}
+		return []any{q.numberArg, q.rules, req.Max, order(), "1", "", max(1, req.Lease.Microseconds()), q.once}
 	})
 	if err != nil {
 		return reply, writeError(err)
@@ -123,6 +123,7 @@ func handed(answer any, q *queue, toWorker bool) (h handedOut, err error) {
 		if err != nil {
 			return h, err
 		}
+		d.AtMostOnce = toWorker && q.once == "1"
 		h.deliveries = append(h.deliveries, d)
 	}
 	for o := range slices.Chunk(others, 6) {
@@ -130,7 +131,7 @@ func handed(answer any, q *queue, toWorker bool) (h handedOut, err error) {
 		if err != nil {
 			return h, err
 		}
-		d.Alone = toWorker && str(o[5]) == "1"
+		d.Alone, d.AtMostOnce = toWorker && str(o[5]) == "1", toWorker && q.once == "1"
 		h.deliveries = append(h.deliveries, d)
 	}
 	return h, nil

@@ -47,8 +47,8 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 }
 
 func TestEngine(t *testing.T) {
-	enginetest.RunWith(t, enginetest.Capabilities{NoSubscriptions: true, NoLimits: true, NoOrder: true, NoSearch: true, NoWithdrawing: true,
-		NoIdempotency: true, NoAtMostOnce: true, NoTokens: true, NoSchedules: true}, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
+	enginetest.RunWith(t, enginetest.Capabilities{NoSubscriptions: true, NoLimits: true, NoOrder: true, NoSearch: true,
+		NoTokens: true, NoSchedules: true}, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
 }
 
 const jobs = "jobs"

@@ -30,6 +30,9 @@ func (k keys) of(queue, what string) string { return "{" + k.prefix + ":" + queu
 // so that a process listens over one connection.
 func (k keys) bell(queue string) string { return k.of(queue, "bell") }
 
+// request remembers one request that may come again, until it expires.
+func (k keys) request(digest string) string { return k.global("request:" + digest) }
+
 // once remembers one dedupe key of the queue with this number, until it expires.
 func (k keys) once(queue string, number int64, key string) string {
 	return k.of(queue, fmt.Sprintf("once:%d:%s", number, key))
@@ -58,6 +61,8 @@ var ofQueue = []string{
 	"dead",   // sorted set: dead letters by id
 	"past",   // list: settled messages that are kept, oldest first: "time:message", or "B" and, packed, many at once and how it went
 	"asleep", // string: somebody sleeps and wants the bell to be rung
+	// What a purge put aside and has not cancelled yet: due, alone, ready0 to ready3.
+	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3",
 }
 
 // queue are all keys of a queue, and its bell.

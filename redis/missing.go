@@ -10,11 +10,6 @@ import (
 
 // What this engine does not do yet. Each is refused by its name.
 
-// SendIdempotent implements [posthaste.Engine].
-func (e *Engine) SendIdempotent(context.Context, posthaste.Idempotency, ...posthaste.Message) ([]posthaste.MessageID, error) {
-	return nil, unsupported("Idempotency-Key", "requests that may come again")
-}
-
 // QueueLimit implements [posthaste.Admin].
 func (e *Engine) QueueLimit(_ context.Context, _, _ string, limits posthaste.QueueLimits) error {
 	if limits == (posthaste.QueueLimits{}) {
@@ -116,19 +111,4 @@ func (e *Engine) QueueUnsubscribe(ctx context.Context, _, name, subscription str
 		return err
 	}
 	return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + name, Hint: "drop the queue, if that is meant"}
-}
-
-// Cancel implements [posthaste.Withdrawing].
-func (e *Engine) Cancel(context.Context, string, posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-	return nil, unsupported("id", "taking messages back")
-}
-
-// Reschedule implements [posthaste.Withdrawing].
-func (e *Engine) Reschedule(context.Context, string, posthaste.MessageID, time.Time) ([]posthaste.Withdrawal, error) {
-	return nil, unsupported("id", "moving messages to another time")
-}
-
-// QueuePurge implements [posthaste.Withdrawing].
-func (e *Engine) QueuePurge(context.Context, string, string) ([]posthaste.Purged, error) {
-	return nil, unsupported("queue", "purging queues")
 }

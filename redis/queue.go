@@ -22,6 +22,7 @@ type queue struct {
 	keys      []string
 	numberArg string
 	rules     string
+	once      string // "1" where handing out settles
 }
 
 // rules are the options that scripts need, as ended.lua names them.
@@ -51,6 +52,9 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 		return nil, fmt.Errorf("what Redis has of queue %s: %w", name, err)
 	}
 	o := q.options
+	if o.Mode == posthaste.AtMostOnce {
+		q.once = "1"
+	}
 	q.rules = packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
 		Keep: e.keep, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload})
 	return q, nil
@@ -173,8 +177,8 @@ func checkOptions(o *posthaste.QueueOptions) error {
 		return unsupported("fair", "fair queues")
 	case o.Limits != (posthaste.QueueLimits{}):
 		return unsupported("limits", "limits")
-	case o.Mode == posthaste.AtMostOnce:
-		return unsupported("mode", "queues that hand out at most once")
+	case o.Mode == posthaste.AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0):
+		return posthaste.Invalidf("max_attempts", "a queue that hands out at most once never tries again")
 	}
 	o.Mode = cmp.Or(o.Mode, posthaste.AtLeastOnce)
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, 20)
@@ -193,7 +197,7 @@ func checkOptions(o *posthaste.QueueOptions) error {
 		{"timeout", o.Timeout > 0, "above zero"},
 		{"max_payload", o.MaxPayload > 0 && o.MaxPayload <= posthaste.MaxPayloadBytes, "1 byte to 32 MiB"},
 		{"lanes", o.Lanes >= 1 && o.Lanes <= 64, "1 to 64"},
-		{"mode", o.Mode == posthaste.AtLeastOnce, "at_least_once"},
+		{"mode", o.Mode == posthaste.AtLeastOnce || o.Mode == posthaste.AtMostOnce, "at_least_once or at_most_once"},
 		{"retention", o.Retention >= 0 && o.Retention <= 36500*24*time.Hour, "0 to 36,500 days"},
 		{"retain_payload", !o.RetainPayload || o.Retention > 0, "off unless retention is above zero"},
 	} {

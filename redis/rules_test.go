@@ -37,7 +37,7 @@ func TestRE7_LateClaimHandsOutNothing(t *testing.T) {
 			return fmt.Sprintf("it handed out %d: %v", len(late.Deliveries), err)
 		}
 		return ""
-	}, patch{&claimScript, ">= tonumber(ARGV[6]) then return 'number'", "< 0 then return 'number'"})
+	}, patch{&claimScript, ">= tonumber(ARGV[7]) then", "< 0 then"})
 }
 
 // What a reply that never came handed out is listed although the worker lives.
@@ -191,5 +191,53 @@ func TestLA3_SleepersAreRung(t *testing.T) {
 			return fmt.Sprintf("nobody was rung: %v", err)
 		}
 		return ""
-	}, patch{&sendScript, "call('PUBLISH', KEYS[q.at + 21], '')", ""})
+	}, patch{&sendScript, "call('PUBLISH', KEYS[q.at + 27], '')", ""})
+}
+
+// A message that was moved to another time is not handed out from where it waited.
+func TestMovedMessagesWait(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		ids := send(t, e, 3)
+		if told, err := e.Reschedule(t.Context(), "ada", ids[1], time.Now().Add(time.Hour)); err != nil || !told[0].InTime {
+			t.Fatalf("moving it: %+v, %v", told, err)
+		}
+		if d := claim(t, e, register(t, e), 1, 3); len(d) != 2 {
+			return fmt.Sprintf("%d of 2 were handed out", len(d))
+		}
+		return ""
+	}, patch{&withdrawScript, "call('SADD', STALE, id)", "local _"})
+}
+
+// What a purge has put aside, and did not come to cancel, is gone with the next, and
+// meanwhile is handed out to nobody.
+func TestPurgeCutShort(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	ids := send(t, e, 30)
+	if _, _, err := e.on(t.Context(), purgeScript, jobs, func(q *queue) []any { return []any{q.numberArg, q.rules, "1", 10} }); err != nil {
+		t.Fatal(err)
+	}
+	later := send(t, e, 5)
+	w := register(t, e)
+	if d := claim(t, e, w, 1, 2); len(d) != 2 || d[0].MessageID != later[0] {
+		t.Errorf("handed out %+v, want the first that were sent after the purge", d)
+	}
+	if told, err := e.Cancel(t.Context(), "ada", ids[20]); err != nil || !told[0].InTime {
+		t.Errorf("cancelling what is being purged: %+v, %v", told, err)
+	}
+	purged, err := e.QueuePurge(t.Context(), "ada", jobs)
+	if err != nil || purged[0].Messages != 22 {
+		t.Errorf("the next purge took %+v, want the 19 left over and 3: %v", purged, err)
+	}
+	for _, id := range ids {
+		if m, err := e.Message(t.Context(), id); err != nil || m.Subscriptions[0].State != posthaste.StateCancelled {
+			t.Fatalf("message %d is told as %+v: %v", id, m, err)
+		}
+	}
+	infos, err := e.Queues(t.Context(), jobs)
+	if s := infos[0].Subscriptions[0]; err != nil || s.Depth != 0 || s.InFlight != 2 || s.Withdrawn != 33 {
+		t.Errorf("%+v: %v", s, err)
+	}
 }

@@ -60,11 +60,13 @@ var (
 	extendScript    = load("extend")
 	makeScript      = load("make")
 	pauseScript     = load("pause")
+	purgeScript     = load("purge")
 	rescueScript    = load("rescue")
 	sendScript      = load("send")
 	settleScript    = load("settle")
 	tellScript      = load("tell")
 	unsettledScript = load("unsettled")
+	withdrawScript  = load("withdraw")
 	workerScript    = load("worker")
 )
 

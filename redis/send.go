@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -22,14 +24,34 @@ type sendOptions struct {
 	Silent bool   `codec:"s,omitempty"`
 }
 
+// sendHead are what send.lua is told of all messages.
+type sendHead struct {
+	Numbers []string `codec:"n"`
+	Window  int64    `codec:"r,omitempty"`
+	Digest  string   `codec:"g,omitempty"`
+}
+
 // Send implements [posthaste.Engine]. Messages to several queues of a cluster are
 // refused: no step there is atomic.
 func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	return e.sendAll(ctx, sendHead{}, "", messages)
+}
+
+// SendIdempotent implements [posthaste.Engine]. In a cluster it is refused.
+func (e *Engine) SendIdempotent(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	name := sha256.Sum256([]byte(fmt.Sprintf("%d:%s%s", len(r.Scope), r.Scope, r.Key)))
+	return e.sendAll(ctx, sendHead{Window: max(1, r.Window.Milliseconds()), Digest: string(r.Digest)}, e.keys.request(hex.EncodeToString(name[:])), messages)
+}
+
+func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, messages []posthaste.Message) ([]posthaste.MessageID, error) {
 	if len(messages) == 0 {
 		return nil, ctx.Err()
 	}
 	for range 3 {
-		ids, gone, err := e.send(ctx, messages)
+		ids, gone, err := e.send(ctx, head, request, messages)
 		if err != nil || gone == nil {
 			return ids, writeError(err)
 		}
@@ -41,10 +63,10 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 }
 
 // send sends, or returns the queue whose keys are not there (any more).
-func (e *Engine) send(ctx context.Context, messages []posthaste.Message) (ids []posthaste.MessageID, gone *queue, err error) {
+func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, gone *queue, err error) {
 	var queues []*queue
 	places := map[string]int{}
-	var names, numbers, once []string
+	var names, once []string
 	args := make([]any, 2, 2+2*len(messages))
 	of := make([]*queue, len(messages))
 	for i := range messages {
@@ -60,7 +82,7 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) (ids []
 			queues = append(queues, q)
 			places[q.name] = len(queues)
 			names = append(names, q.keys...)
-			numbers = append(numbers, q.numberArg)
+			head.Numbers = append(head.Numbers, q.numberArg)
 		}
 		of[i] = q
 		c, err := contentOf(m, q)
@@ -86,10 +108,18 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) (ids []
 		}
 		args = append(args, options, c.encode())
 	}
-	args[0], args[1] = len(queues), packed(numbers)
-	reply, err := sendScript.run(ctx, e.client, append(names, once...), args...)
+	args[0], args[1] = len(queues), packed(head)
+	names = append(names, once...)
+	if request != "" {
+		names = append(names, request)
+	}
+	reply, err := sendScript.run(ctx, e.client, names, args...)
 	if err != nil {
 		return nil, nil, err
+	}
+	if reply == "reused" {
+		return nil, nil, &posthaste.Error{Code: posthaste.KeyReused, Field: "Idempotency-Key", Message: "the key was used for another request",
+			Hint: "give each request a key of its own"}
 	}
 	all, err := list("send", reply, 1)
 	if err != nil {

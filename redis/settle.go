@@ -34,6 +34,11 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	if err != nil {
 		return nil, err
 	}
+	for i := range ids {
+		if q := queues[number(ids[i])]; q != nil && q.once != "" {
+			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "queue " + q.name + " hands out at most once: that has settled it"}
+		}
+	}
 	byQueue := map[*queue][]int{}
 	for i, s := range settlements {
 		if results[i].Err = checkSettlement(s); results[i].Err != nil {

@@ -3,9 +3,10 @@
 -- receiver until a time. A worker's claim that comes again under its number
 -- gets what that has and is not settled.
 -- keys: of the queue
--- args: 1 the queue's number; 2 the most; 3 the priorities in order, such as
---       "0123"; 4 "1" if one that must run alone may come; 5 the worker and
---       6 its number, or "" and the lease in µs
+-- args: 1 the queue's number; 2 its rules (ended.lua); 3 the most; 4 the
+--       priorities in order, such as "0123"; 5 "1" if one that must run alone may
+--       come; 6 the worker and 7 its number, or "" and the lease in µs; 8 "1" if the
+--       queue hands out at most once: handing out settles
 -- returns: "gone"; "join": the worker has no lease of the queue (any more);
 --       "number": the number is not above the last; or a list: "1" if one waits
 --       to run alone, µs until the next is due ("-1": none known), deliveries of first
@@ -14,8 +15,9 @@
 --       (or ""), alone
 -- cost: some twelve commands a call; per message one field got and one set, one
 --       popped; of what was due two and a half more
--- includes: keys
-local most, worker = tonumber(ARGV[2]), ARGV[5]
+-- includes: keys, ended
+local once = ARGV[8] == '1'
+local most, worker = tonumber(ARGV[3]), ARGV[6]
 local meta = call('HMGET', META, 'no', 'paused', 'last')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local last = tonumber(meta[3])
@@ -33,7 +35,7 @@ end
 local tag
 if worker ~= '' then
   if not call('ZSCORE', LEASES, worker) then return 'join' end
-  tag = worker .. ':' .. ARGV[6]
+  tag = worker .. ':' .. ARGV[7]
   local before = call('HGET', CLAIM, tag)
   if before then
     local deliveries = unpacked(before).d
@@ -45,7 +47,10 @@ if worker ~= '' then
     end
     return {'', '-1', ids, contents, others}
   end
-  if tonumber(call('HGET', NAMES, '#' .. worker) or 0) >= tonumber(ARGV[6]) then return 'number' end
+  if tonumber(call('HGET', NAMES, '#' .. worker) or 0) >= tonumber(ARGV[7]) then
+    if once then return {'', '-1', ids, contents, others} end
+    return 'number'
+  end
 else
   tag = 'T' .. text(now)
 end
@@ -91,7 +96,7 @@ end
 local wants = ''
 local alone = call('ZRANGEBYSCORE', ALONE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, 1)
 if #alone > 0 then
-  if ARGV[4] == '1' then
+  if ARGV[5] == '1' then
     take(ALONE, 1, 1, {{alone[1], alone[2]}})
   else
     wants = '1'
@@ -104,7 +109,7 @@ if #deliveries == 0 then
   local found = call('ZRANGEBYSCORE', DUE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, most + 100)
   if #found > 0 then
     local rank, due = {}, {}
-    for i = 1, 4 do rank[string.sub(ARGV[3], i, i)] = i end
+    for i = 1, 4 do rank[string.sub(ARGV[4], i, i)] = i end
     for i = 1, #found, 2 do due[#due + 1] = {found[i], found[i + 1], #due} end
     table.sort(due, function(a, b)
       local p, q = rank[string.sub(a[1], 1, 1)], rank[string.sub(b[1], 1, 1)]
@@ -116,7 +121,7 @@ if #deliveries == 0 then
   if waiting then
     local stale = call('EXISTS', STALE) == 1
     for i = 1, 4 do
-      local key = READY[string.sub(ARGV[3], i, i)]
+      local key = READY[string.sub(ARGV[4], i, i)]
       while #deliveries < most do
         local popped = call('LPOP', key, most - #deliveries)
         if not popped then break end
@@ -141,16 +146,36 @@ if #deliveries == 0 then
   if wants == '1' then due = tonumber(next[2]) end
   return {wants, due and text(math.max(0, due - now)) or '-1', ids, contents, others}
 end
+call('HSET', META, 'last', text(last))
+if once then
+  local name = ''
+  if worker ~= '' then
+    name = call('HGET', NAMES, worker) or ''
+    call('HSET', NAMES, '#' .. worker, ARGV[7])
+  end
+  local st = pack({a = 1, f = 0, l = 0, x = 0, z = 'handed_out', s = {{a = 1, o = 'handed_out', w = name, c = now, e = now}}})
+  batches[tag] = {s = st, i = deliveries}
+  counts.done = #deliveries
+  if rules.r > 0 then
+    for i, d in ipairs(deliveries) do
+      kept[i] = d
+      states[#states + 1] = d
+      states[#states + 1] = st
+    end
+    many('HSET', ST, states)
+  end
+  finish()
+  return {wants, '-1', ids, contents, others}
+end
 many('HSET', RUN, runs)
 many('HSET', ST, states)
-call('HSET', META, 'last', text(last))
 if worker ~= '' then
   call('HSET', CLAIM, tag, pack({t = now, d = deliveries}))
   call('HSET', OPEN, tag, #deliveries)
   call('ZADD', CLAIMS, worker, tag)
-  call('HSET', NAMES, '#' .. worker, ARGV[6])
+  call('HSET', NAMES, '#' .. worker, ARGV[7])
 else
-  local ends = text(now + ARGV[6])
+  local ends = text(now + ARGV[7])
   local timed = {}
   for _, d in ipairs(deliveries) do
     timed[#timed + 1] = ends

@@ -1,7 +1,7 @@
 -- How deliveries end: for settle.lua and rescue.lua, which set
 --   rules: {n max_attempts, b backoff's base, m its bound, k how many settled
 --   messages are kept, r retention, p retain payload}
-local counts = {done = 0, retried = 0, lost = 0}
+local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0}
 local holders, released, left, kept, batches = {}, {}, {}, {}, {}
 local wake = false
 

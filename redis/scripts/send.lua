@@ -1,19 +1,26 @@
 #!lua
 -- Stores messages, all or none. Redis refuses it as a whole when it is out of
 -- memory.
--- keys: of each queue in turn; then those of dedupe keys
--- args: 1 how many queues; 2 a packed list of the queues' numbers, as text; then
+-- keys: of each queue in turn; then those of dedupe keys; then that of the request
+-- args: 1 how many queues; 2 packed n, the queues' numbers, as text, and of a
+--       request that may come again r, its window in ms, and g, its digest; then
 --       per message two: its options, packed (q place of the queue if not 1,
 --       d delay in µs, t time in µs, k place of its dedupe key among those, w
 --       its window in ms, s true: do not ring) or "" if there are none; its content
--- returns: "gone" and the place of the queue that is not there any more, or the
---       ids
+-- returns: "gone" and the place of the queue that is not there any more; "reused";
+--       or the ids
 -- cost: per message one field set and one pushed (or added to what is due), one
 --       command each for all of a call
 -- includes: keys
 local queues = {}
-local numbers = unpacked(ARGV[2])
-local per = 21
+local all = unpacked(ARGV[2])
+local numbers, request = all.n, all.r and KEYS[#KEYS]
+local before = request and call('GET', request)
+if before then
+  local was = unpacked(before)
+  return was.g == all.g and was.i or 'reused'
+end
+local per = 27
 for q = 1, tonumber(ARGV[1]) do
   local at = (q - 1) * per
   local meta = call('HMGET', KEYS[at + 1], 'no', 'last')
@@ -57,7 +64,8 @@ for _, q in ipairs(queues) do
     for p, ready in pairs(q.ready) do many('RPUSH', KEYS[q.at + 7 + p], ready) end
     call('HSET', KEYS[q.at + 1], 'last', text(q.last))
     call('HINCRBY', KEYS[q.at + 1], 'sent', q.n)
-    if q.wake and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 21], '') end
+    if q.wake and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 27], '') end
   end
 end
+if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end
 return ids

@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- Takes back all that waits as of one moment: the first call puts it aside, and it
+-- and those that follow cancel that bit by bit.
+-- keys: of the queue
+-- args: 1 the queue's number; 2 its rules (ended.lua); 3 "1" to put aside what waits,
+--       unless something is aside still; 4 the most to cancel
+-- returns: "gone", or a list: 1 if it put aside, how many it cancelled, 1 if more are aside
+-- cost: some twenty commands a call, two per message
+-- includes: keys, ended
+if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+local aside = call('EXISTS', unpack(KEYS, 21, 26)) > 0
+local put = 0
+if ARGV[3] == '1' and not aside then
+  put, aside = 1, true
+  for i = 0, 5 do
+    if call('EXISTS', KEYS[5 + i]) == 1 then call('RENAME', KEYS[5 + i], KEYS[21 + i]) end
+  end
+end
+local most, n = tonumber(ARGV[4]), 0
+local function cancel(id)
+  if call('SREM', STALE, id) == 1 then return end -- is something else already
+  local before = call('HGET', ST, id)
+  local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
+  st.z = 'cancelled'
+  call('HSET', ST, id, pack(st))
+  kept[#kept + 1] = id
+end
+for i = 21, 26 do
+  local looked = most - n
+  if looked <= 0 then break end
+  if i <= 22 then
+    local popped = call('ZPOPMIN', KEYS[i], looked)
+    for j = 1, #popped, 2 do cancel(string.sub(popped[j], 3)) end
+    n = n + #popped / 2
+  else
+    local popped = call('LPOP', KEYS[i], looked) or {}
+    for _, id in ipairs(popped) do cancel(id) end
+    n = n + #popped
+  end
+end
+counts.withdrawn = #kept
+finish()
+return {put, #kept, call('EXISTS', unpack(KEYS, 21, 26)) > 0 and 1 or 0}
