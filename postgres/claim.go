@@ -22,7 +22,7 @@ const dueInterval = 5 * time.Millisecond
 var (
 	claimStatement = statement{
 		name: "posthaste_claim",
-		sql: "select handed, wants_idle, next_due, timeout, delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone, at_most_once, rules" +
+		sql: "select handed, wants_idle, next_due, timeout, delivery_id, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone, trace, at_most_once, rules" +
 			" from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
 		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID},
 	}
@@ -38,7 +38,7 @@ var (
 	}
 	fetchStatement = statement{
 		name: "posthaste_fetch",
-		sql: "select numbered_from + ordinality, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone" +
+		sql: "select numbered_from + ordinality, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone, trace" +
 			" from posthaste.fetch($1, $2) with ordinality",
 		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID},
 	}
@@ -197,13 +197,13 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		claimed = true
 		handed, reply.WantsIdle, reply.NextDue = readInt4(v[0]), readBool(v[1]), readDue(v[2])
 		timeout = time.Duration(readFloat8(v[3]) * float64(time.Second))
-		rules := readInt2(v[18])
+		rules := readInt2(v[19])
 		reply.InOrder, reply.Limits, reply.AtLimit = rules&1 != 0, rules&2 != 0, rules&4 != 0
 		if v[4] == nil {
 			return nil
 		}
-		atMostOnce = readBool(v[17])
-		return deliver(v[4:17])
+		atMostOnce = readBool(v[18])
+		return deliver(v[4:18])
 	}, calls...)
 	if err == nil && !claimed {
 		claimed, err = true, errors.New("posthaste.claim answered nothing")
@@ -321,6 +321,12 @@ func readDelivery(v [][]byte) (posthaste.RawDelivery, error) {
 			return d, fmt.Errorf("headers of message %d: %w", d.MessageID, err)
 		}
 	}
+	if v[13] != nil {
+		if d.Headers == nil {
+			d.Headers = make(map[string]string, 1)
+		}
+		d.Headers[posthaste.HeaderTraceParent] = string(v[13])
+	}
 	if v[11] != nil {
 		if err := json.Unmarshal(readJSON(v[11]), &d.Story); err != nil {
 			return d, fmt.Errorf("story of message %d: %w", d.MessageID, err)
@@ -366,7 +372,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	err := e.call(ctx, func(_ int, v [][]byte) error {
 		if v[0] == nil {
-			reply.NextDue, reply.AtLimit = readDue(v[13]), readBool(v[14])
+			reply.NextDue, reply.AtLimit = readDue(v[14]), readBool(v[15])
 			return nil
 		}
 		d, err := readDelivery(v)
@@ -385,9 +391,9 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 // receiveStatement's last row has what posthaste.receive leaves in settings.
 var receiveStatement = statement{
 	name: "posthaste_receive",
-	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false, null::float8, null::boolean" +
+	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false, null::text, null::float8, null::boolean" +
 		" from posthaste.receive($1, $2, $3::bigint * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))" +
-		" union all select null, null, null, null, null, null, null, null, null, null, null, null, null," +
+		" union all select null, null, null, null, null, null, null, null, null, null, null, null, null, null," +
 		" nullif(current_setting('posthaste.next_due', true), '')::float8, coalesce(current_setting('posthaste.at_limit', true), '') = 'yes'",
 	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int8OID, pgtype.TextOID},
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -74,17 +75,32 @@ func encode(messages []posthaste.Message) ([]row, error) {
 			}
 			r.contentType = ""
 		}
-		if len(m.Headers) > 0 {
-			if r.headers, err = json.Marshal(m.Headers); err != nil {
-				return nil, posthaste.Invalidf("headers", "headers cannot be encoded: %v", err)
-			}
-			r.trace = m.Headers["traceparent"]
-			if len(r.trace) > posthaste.MaxWordBytes {
-				r.trace = ""
-			}
+		if err := r.encodeHeaders(); err != nil {
+			return nil, err
 		}
 	}
 	return rows, nil
+}
+
+// encodeHeaders puts the trace context into a column of its own: with most
+// messages it is the only header, and JSON would cost half as much as all else.
+func (r *row) encodeHeaders() (err error) {
+	headers := r.Headers
+	if trace := headers[posthaste.HeaderTraceParent]; trace != "" && len(trace) <= posthaste.MaxWordBytes {
+		r.trace = trace
+		if len(headers) > 1 {
+			headers = maps.Clone(headers)
+			delete(headers, posthaste.HeaderTraceParent)
+		} else {
+			headers = nil
+		}
+	}
+	if len(headers) > 0 {
+		if r.headers, err = json.Marshal(headers); err != nil {
+			return posthaste.Invalidf("headers", "headers cannot be encoded: %v", err)
+		}
+	}
+	return nil
 }
 
 // validJSON takes what PostgreSQL takes as JSON: names may come twice, but all

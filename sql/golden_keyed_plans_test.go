@@ -60,14 +60,16 @@ func (p *planner) useKeyed(late *session, number *int64) {
 	late.exec(`begin`)
 	late.exec(`select posthaste.send('ordered', '1', '{"key": "late"}')`)
 	for _, queue := range []string{"ordered", "fair", "runs", "rated", "limited"} {
-		send(queue, "a", 3)
-		send(queue, "b", 3)
+		// Other keys each time, which have all their tokens and nothing parked.
+		send(queue, fmt.Sprintf("a%d", *number), 3)
+		send(queue, fmt.Sprintf("b%d", *number), 3)
 		first := claim(queue, 2)
 		settle("released", first)
 		for range 3 {
 			settle("done", claim(queue, 3))
 		}
 	}
+	settle("done", claim("rated", 100)) // however much is left of earlier keys
 	late.exec(`commit`)
 	for {
 		ids := claim("ordered", 10)
@@ -102,7 +104,7 @@ func TestGoldenKeyedPlans(t *testing.T) {
 	})
 	s, late := begin(t, url), connect(t, url)
 	for queue, options := range map[string]string{"ordered": `{"ordered": true, "lanes": 1}`, "fair": `{"fair": true}`, "runs": `{"key_concurrency": 1}`,
-		"rated": `{"key_rate_limit": {"limit": 1000, "burst": 1}}`, "limited": `{"concurrency": 2}`} {
+		"rated": `{"key_rate_limit": {"limit": 10, "burst": 1}}`, "limited": `{"concurrency": 2}`} {
 		s.exec(`select posthaste.create_queue($1, $2)`, queue, options)
 	}
 	var number int64

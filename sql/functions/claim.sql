@@ -27,7 +27,7 @@ create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_q
   p_single boolean default false, p_idle boolean default false, p_due boolean default true, p_again boolean default true, p_rows int default 0)
 returns table (handed int, wants_idle boolean, next_due double precision, timeout double precision,
   delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text,
-  created_at timestamptz, due_at timestamptz, story jsonb, alone boolean, at_most_once boolean, rules smallint)
+  created_at timestamptz, due_at timestamptz, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text)
 language plpgsql volatile security definer rows 100
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -125,14 +125,14 @@ begin
     -- One fresh entry, of which the claim says all: half as dear as by its window.
     return query
       select handed, wants_idle, next_due, timeout, v_made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,
-             e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false, at_most_once, rules
+             e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false, at_most_once, rules, e.trace
         from posthaste.entries e
        where e.queue_id = v_queue and e.lane = (v_made[1].reader >> 1) & 511 and e.due_at is null and e.ord is null
          and (e.pos >> 22) & 15 = (v_made[1].first_pos >> 22) & 15 and e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos;
   elsif handed > 0 and (handed <= p_rows or at_most_once) then
     return query
       select handed, wants_idle, next_due, timeout, f.numbered_from + f.ordinality, f.message_id, f.attempt, f.key, f.kind, f.headers,
-             f.payload, f.content_type, f.reference, f.created_at, f.due_at, f.story, f.alone, at_most_once, rules
+             f.payload, f.content_type, f.reference, f.created_at, f.due_at, f.story, f.alone, at_most_once, rules, f.trace
         from posthaste.fetch(p_worker, p_number, v_made, v_live) with ordinality f;
   else
     return next;

@@ -23,7 +23,7 @@ begin
                                  content_type, key, kind, reference, headers, terms, attempts, payload)
   select v_part, (c.reader >> 10) & 1023, q.id, x.message_id, x.created_at, x.ended, x.ended + q.retention, e.at, x.outcome,
          x.content_type, case when e.at is null then x.key end, x.kind, case when e.at is null then x.reference end,
-         case when e.at is null then x.headers end, case when e.at is null then x.all_terms end,
+         case when e.at is null then posthaste.all_headers(x.headers, x.trace) end, case when e.at is null then x.all_terms end,
          case when e.at is null then x.attempts else posthaste.bare_story(x.attempts) end, case when e.at is null and q.retain_payload then x.payload end
     from (
       select d.*, coalesce(d.terms, o.terms) as all_terms, coalesce(o.outcome, v_usual) as outcome, coalesce(o.at, t.at) as ended,

@@ -17,7 +17,7 @@ begin
     exit when v_epoch is null;
     continue when v_epoch & 15 <> p_slot;
     for x in
-      select k.pos, k.subscriber, k.outcome, k.at, e.message_id, e.created_at, e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.story,
+      select k.pos, k.subscriber, k.outcome, k.at, e.message_id, e.created_at, e.content_type, e.key, e.kind, e.reference, posthaste.all_headers(e.headers, e.trace) as headers, e.terms, e.story,
              case when q.retain_payload then e.payload end as payload, q.id as queue, q.retention, z.at as erased
         from posthaste.cancelled k
        cross join lateral (select e.* from posthaste.entries e where ((e.pos >> 22) & 15) = p_slot and e.pos = k.pos limit 1) e

@@ -21,7 +21,7 @@ begin
       insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, erased_at, state,
                                      content_type, key, kind, reference, headers, terms, attempts, payload)
       select posthaste.history_part(v_now + q.retention, q.retention), g.subscription, g.queue_id, g.message_id, g.created_at, v_now, v_now + q.retention, g.erased_at,
-             'discarded', g.content_type, g.key, g.kind, g.reference, g.headers, g.terms, g.story, case when q.retain_payload then g.payload end
+             'discarded', g.content_type, g.key, g.kind, g.reference, posthaste.all_headers(g.headers, g.trace), g.terms, g.story, case when q.retain_payload then g.payload end
         from gone g join posthaste.queue_settings q on q.id = g.queue_id and q.retention is not null
     ), events as (
       -- What it stopped goes on.

@@ -22,7 +22,7 @@ begin
   end if;
   v := posthaste.dead_found(f, case when list_dead_letters.ids is not null then posthaste.check_ids(list_dead_letters.ids) end, list_dead_letters.before, v_max);
   return query
-    select d.message_id, q.name, s.name, d.key, d.kind, d.headers, d.reference, d.terms, coalesce(d.content_type, 'application/json'),
+    select d.message_id, q.name, s.name, d.key, d.kind, posthaste.all_headers(d.headers, d.trace), d.reference, d.terms, coalesce(d.content_type, 'application/json'),
            d.payload, d.created_at, d.died_at, d.error, d.story, d.erased_at
       from unnest(v.message_ids) i (id)
       -- Ordered, or the choice of the plan would be left to chance.

@@ -111,7 +111,7 @@ begin
           set_config('posthaste.at_limit', case when v_limited then 'yes' else '' end, true);
   foreach c in array v_made loop
     return query
-      select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, d.headers, d.payload,
+      select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, posthaste.all_headers(d.headers, d.trace), d.payload,
              coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story
         from posthaste.deliveries_of(c) d;
   end loop;

@@ -19,7 +19,10 @@ begin
   reference := posthaste.option_text(p_options, 'reference');
   headers := nullif(p_options -> 'headers', 'null');
   terms := nullif(p_options -> 'terms', 'null');
-  trace := headers ->> 'traceparent';
+  if jsonb_typeof(headers -> 'traceparent') = 'string' then
+    trace := nullif(headers ->> 'traceparent', '');
+    headers := case when trace is null then headers else nullif(headers - 'traceparent', '{}') end;
+  end if;
   delay := extract(epoch from posthaste.option_interval(p_options, 'delay'));
   wake := posthaste.option_boolean(p_options, 'wake', true);
   priority := posthaste.option_int(p_options, 'priority', 0, 3);

@@ -30,6 +30,10 @@ begin
       raise exception using errcode = 'PH400', column = 'filter',
         message = format('the filter wants a word or a list of words for %s, and there is %s', array_to_string(v_path, ' '), left(h.words::text, 200));
     end if;
+    if v_path = array['headers', 'traceparent'] then
+      raise exception using errcode = 'PH400', column = 'filter', message = 'a filter cannot ask for the header traceparent, which differs with every trace',
+        hint = 'give messages a header of their own to filter by';
+    end if;
     v_words := (select jsonb_agg(distinct w order by w) from jsonb_array_elements(v_words) w);
     if v_path[1] = 'headers' and not v_out ? 'headers' then
       v_out := v_out || '{"headers": {}}';

@@ -27,7 +27,7 @@ begin
     insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, state,
                                    content_type, key, kind, reference, headers, terms, attempts, payload)
     select posthaste.history_part(v_now + q.retention, q.retention), g.subscriber & 1023, q.id, g.message_id, g.created_at, v_now, v_now + q.retention, p_outcome,
-           g.content_type, nullif(g.key, ''), g.kind, g.reference, g.headers, g.terms, coalesce(g.story, '[]'), case when q.retain_payload then g.payload end
+           g.content_type, nullif(g.key, ''), g.kind, g.reference, posthaste.all_headers(g.headers, g.trace), g.terms, coalesce(g.story, '[]'), case when q.retain_payload then g.payload end
       from gone g join posthaste.queue_settings q on q.id = g.subscriber >> 10 and q.retention is not null
   ), events as (
     select posthaste.lane_event(p_subscriber, g.lane, jsonb_agg(distinct jsonb_build_object('key', g.key)), v_now) from gone g where p_ids is not null group by g.lane

@@ -111,7 +111,12 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 		g.start(t)
 	}
 	for i, m := range messages {
-		m.Headers = t.mark(groups[m.Headers[posthaste.HeaderTraceParent]].ctx, m.Headers)
+		g := groups[m.Headers[posthaste.HeaderTraceParent]]
+		if len(m.Headers) > 0 {
+			m.Headers = t.mark(g.ctx, m.Headers)
+		} else {
+			m.Headers = g.bare(t)
+		}
 		marked[i] = m
 	}
 	if len(groups) == 1 {
@@ -132,6 +137,16 @@ type sending struct {
 	span         trace.Span
 	queue        string // "" if they go to several
 	first, count int
+	only         map[string]string // see bare
+}
+
+// bare is what marks messages that have no headers of their own. They share it,
+// for nobody changes the headers of what is being sent.
+func (s *sending) bare(t *Tracing) map[string]string {
+	if s.only == nil {
+		s.only = t.mark(s.ctx, nil)
+	}
+	return s.only
 }
 
 func (s *sending) start(t *Tracing) {

@@ -1,0 +1,7 @@
+-- posthaste.all_headers: a message's headers as its sender gave them. The trace
+-- context is stored beside them, for with most messages it is the only one, and as
+-- JSON it would cost half as much as all else.
+-- No SET and one expression: it is inlined.
+create or replace function posthaste.all_headers(headers jsonb, trace text)
+returns jsonb language sql immutable parallel safe
+return case when trace is null then headers else coalesce(headers, '{}'::jsonb) || jsonb_build_object('traceparent', trace) end;
