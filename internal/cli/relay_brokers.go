@@ -12,6 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/sink/redisstream"
 	"github.com/posthaste-mq/posthaste/source"
+	fromnats "github.com/posthaste-mq/posthaste/source/nats"
 	fromrabbitmq "github.com/posthaste-mq/posthaste/source/rabbitmq"
 	fromredis "github.com/posthaste-mq/posthaste/source/redisstream"
 )
@@ -100,6 +101,22 @@ var natsKind = &brokerKind{
 		return opened(nats.New(nats.Config{URL: url, Subject: o.Subject, Stream: o.Stream, Credentials: o.Credentials, InboxPrefix: o.InboxPrefix,
 			Mapping: o.Mapping, Connections: o.Connections, Outstanding: o.Outstanding, Logger: log}))
 	},
+	sourceOptions: func() any { return &natsSource{} },
+	source: func(ledger source.Ledger, url string, c source.Config, options any) (*source.Source, error) {
+		o := options.(*natsSource)
+		return fromnats.New(ledger, fromnats.Config{Config: c, URL: url, Stream: o.Stream, Consumer: o.Consumer, Subject: o.Subject, Refused: o.Refused,
+			Credentials: o.Credentials, InboxPrefix: o.InboxPrefix})
+	},
+}
+
+// natsSource are the options of a source from NATS JetStream.
+type natsSource struct {
+	Stream      string `yaml:"stream"`
+	Consumer    string `yaml:"consumer"`
+	Subject     string `yaml:"subject"`
+	Refused     string `yaml:"refused"`
+	Credentials string `yaml:"credentials"`
+	InboxPrefix string `yaml:"inbox_prefix"`
 }
 
 // redisOptions are those of a relay to Redis Streams.

@@ -18,7 +18,7 @@ import (
 // exchange without one, its routing key.
 func arrival(d amqp.Delivery) source.Arrival {
 	in := relay.Incoming{MessageID: d.MessageId, ContentType: d.ContentType, Kind: d.Type, Payload: d.Body, Headers: make(map[string]string, len(d.Headers)+4)}
-	if d.Exchange != "" {
+	if _, relayed := d.Headers[relay.HeaderQueue]; d.Exchange != "" && !relayed {
 		in.Kind = cmp.Or(in.Kind, d.RoutingKey)
 	}
 	for _, h := range [...]relay.Header{{Name: "content-encoding", Value: d.ContentEncoding}, {Name: "correlation-id", Value: d.CorrelationId}, {Name: "reply-to", Value: d.ReplyTo}, {Name: "app-id", Value: d.AppId}} {

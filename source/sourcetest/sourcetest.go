@@ -378,7 +378,7 @@ func roundTrip(b *bench) {
 		sink := b.Sink(b.T, m)
 		sent := []posthaste.RawDelivery{
 			{MessageID: 1, Queue: "outbox", Attempt: 1, Kind: "order.placed", Key: "customer-7", Reference: "A-7", ContentType: "application/octet-stream", Payload: []byte{0, 1, 255},
-				Headers: map[string]string{"tenant": "acme", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "größe": "ä"}, CreatedAt: time.Unix(1e9, 0)},
+				Headers: map[string]string{"tenant": "acme", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "size": "größe"}, CreatedAt: time.Unix(1e9, 0)},
 			{MessageID: 2, Queue: "outbox", Attempt: 3, Kind: "order.placed", ContentType: posthaste.ContentTypeJSON, Payload: []byte(`{"n": [1, null]}`), CreatedAt: time.Unix(1e9, 0)},
 			{MessageID: 3, Queue: "outbox", Attempt: 1, Kind: strings.Repeat("ü", 100), Key: strings.Repeat("k", 255), ContentType: "text/plain", Payload: []byte("ä"), CreatedAt: time.Unix(1e9, 0)},
 		}

@@ -1,0 +1,49 @@
+package nats
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/source"
+)
+
+// orderPrefix is that of headers by which a publisher told the server what to do.
+const orderPrefix = "Nats-"
+
+// arrival makes what is sent of a message. Its kind is its subject, unless a relay has
+// said otherwise.
+func (s *session) arrival(m jetstream.Msg) source.Arrival {
+	in := relay.Incoming{Payload: m.Data(), Kind: m.Subject(), Headers: make(map[string]string, len(m.Headers()))}
+	event := m.Headers().Get(eventPrefix+"specversion") != ""
+	for name, values := range m.Headers() {
+		value := strings.Join(values, ", ")
+		switch {
+		case name == natsgo.MsgIdHdr:
+			in.MessageID = value
+		case strings.HasPrefix(name, orderPrefix):
+		case strings.EqualFold(name, HeaderContentType):
+			in.ContentType = value
+		default:
+			if name == relay.HeaderQueue {
+				in.Kind = ""
+			}
+			if event && strings.HasPrefix(name, eventPrefix) {
+				// What is no percent-encoding stays as it is.
+				if plain, err := url.PathUnescape(value); err == nil {
+					value = plain
+				}
+			}
+			in.Headers[name] = value
+		}
+	}
+	if meta, err := m.Metadata(); err == nil && in.MessageID == "" {
+		in.MessageID = fmt.Sprintf("nats/%s/%d/%d", meta.Stream, s.made, meta.Sequence.Stream)
+	}
+	out, err := in.Message(eventPrefix)
+	return source.Arrival{Message: out, Err: err, Token: m}
+}

@@ -1,0 +1,250 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/relay"
+	sink "github.com/posthaste-mq/posthaste/sink/nats"
+	"github.com/posthaste-mq/posthaste/source"
+	"github.com/posthaste-mq/posthaste/source/sourcetest"
+)
+
+// broker1 is shared by tests that use streams of their own in it and do not stop it.
+var broker1 *devbroker.NATS
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "posthaste-nats-")
+	if err == nil {
+		broker1, err = devbroker.StartNATS(context.Background(), dir, func(o *server.Options) {
+			o.NoAuthUser = "all"
+			o.Users = []*server.User{{Username: "all", Password: "secret"}}
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	broker1.Stop()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// places counts, for names that no other has.
+var places atomic.Int64
+
+// place is a stream, which takes subjects that begin with its name.
+type place struct {
+	name  string
+	conn  *natsgo.Conn
+	js    jetstream.JetStream
+	proxy *faultproxy.Proxy
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	conn, err := natsgo.Connect(broker1.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	p := &place{name: fmt.Sprint("s", places.Add(1)), conn: conn}
+	if p.js, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: p.name, Subjects: []string{p.name + ".>"}, Duplicates: 100 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if p.proxy, err = faultproxy.New(broker1.Address(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.proxy.Close)
+	return p
+}
+
+func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*Config)) *source.Source {
+	t.Helper()
+	config := Config{Config: c, URL: "nats://" + p.proxy.Address(), Stream: p.name}
+	if change != nil {
+		change(&config)
+	}
+	s, err := New(ledger, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+	t.Helper()
+	for _, m := range messages {
+		out := &natsgo.Msg{Subject: p.name + ".in", Data: m.Payload, Header: natsgo.Header{HeaderContentType: {m.ContentType}, relay.HeaderKey: {m.Key}, relay.HeaderKind: {m.Kind}}}
+		for name, value := range m.Headers {
+			out.Header[name] = []string{value}
+		}
+		// A stream drops what it has had a moment ago.
+		for more := true; more; {
+			out.Header[natsgo.MsgIdHdr] = []string{m.MessageID}
+			ack, err := p.js.PublishMsg(t.Context(), out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			more = ack.Duplicate
+		}
+	}
+}
+
+func (p *place) left(t *testing.T) int {
+	t.Helper()
+	c, err := p.js.Consumer(t.Context(), p.name, "posthaste")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(c.CachedInfo().NumPending) + c.CachedInfo().NumAckPending
+}
+
+func (p *place) refused(t *testing.T) (all []relay.Incoming) {
+	t.Helper()
+	s, err := p.js.Stream(t.Context(), p.name+"-refused")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := uint64(1); n <= s.CachedInfo().State.LastSeq; n++ {
+		r, err := s.GetMsg(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := relay.Incoming{MessageID: r.Header.Get(natsgo.MsgIdHdr), ContentType: r.Header.Get(HeaderContentType), Payload: r.Data, Headers: map[string]string{}}
+		for name := range r.Header {
+			m.Headers[name] = r.Header.Get(name)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func engine(t *testing.T) posthaste.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), testpg.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestSource(t *testing.T) {
+	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {
+		p := newPlace(t)
+		return sourcetest.Fixture{
+			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+				return p.source(t, ledger, c, nil)
+			},
+			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+				s, err := sink.New(sink.Config{URL: broker1.URL(), Subject: p.name + ".in", Mapping: m})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				return s
+			},
+		}
+	})
+}
+
+// A message of somebody else is known by its place in the stream, and a stream that
+// was made anew has other ones.
+func TestForeignMessage(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	b := &broker{Config: Config{URL: broker1.URL(), Stream: p.name, Consumer: "posthaste", Refused: "posthaste.refused." + p.name, DialTimeout: time.Minute}, makes: true}
+	if _, err := p.js.Publish(t.Context(), p.name+".placed", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	all, err := s.Read(t.Context(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("nats/%s/%d/1", p.name, s.(*session).made)
+	if m := all[0].Message; len(all) != 1 || m.DedupeKey != want || m.Kind != p.name+".placed" || m.ContentType != posthaste.ContentTypeBytes {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "silent", AckPolicy: jetstream.AckNonePolicy}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*Config)
+	}{
+		{"as it is", "", "", nil},
+		{"password", "url", posthaste.Invalid, func(c *Config) { c.URL = "nats://all:wrong@" + broker1.Address() }},
+		{"no stream", "stream", posthaste.Invalid, func(c *Config) { c.Stream = "nowhere" }},
+		{"another consumer", "consumer", posthaste.Invalid, func(c *Config) { c.Consumer = "silent" }},
+		{"refused by nobody", "refused", posthaste.Invalid, func(c *Config) { c.Refused = "nobody.takes.this" }},
+		{"refused into itself", "refused", posthaste.Invalid, func(c *Config) { c.Refused = p.name + ".refused" }},
+		{"queue", "queue", posthaste.Invalid, func(c *Config) { c.Queue = "nowhere" }},
+		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "nats://127.0.0.1:1" }},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err := p.source(t, e, source.Config{Queue: "orders"}, test.change).Check(ctx)
+		cancel()
+		var fault *posthaste.Error
+		if test.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		} else if !errors.As(err, &fault) || fault.Code != test.code || fault.Field != test.field || fault.Hint == "" || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for field, change := range map[string]func(*Config){
+		"url":         func(c *Config) { c.URL = "http://secret@x" },
+		"queue":       func(c *Config) { c.Queue = "No" },
+		"stream":      func(c *Config) { c.Stream = "" },
+		"consumer":    func(c *Config) { c.Consumer = "a.b" },
+		"refused":     func(c *Config) { c.Refused = "a.>" },
+		"credentials": func(c *Config) { c.Credentials = "/nowhere" },
+	} {
+		c := Config{URL: "nats://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}
+		change(&c)
+		_, err := New(nil, c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
