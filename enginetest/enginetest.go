@@ -37,6 +37,8 @@ type Capabilities struct {
 	NoTokens bool
 	// NoSchedules: there are no schedules.
 	NoSchedules bool
+	// NoSendAcross: one call sends to one queue.
+	NoSendAcross bool
 }
 
 // lacks says why a test is skipped, or "" if it is not.
@@ -55,6 +57,7 @@ func (can Capabilities) lacks(c test) string {
 		{c.needsIdempotency, can.NoIdempotency, "it does not recognise requests that come again"},
 		{c.needsAtMostOnce, can.NoAtMostOnce, "no queue hands out at most once"},
 		{c.needsTokens, can.NoTokens, "it has no tokens"},
+		{c.needsSendAcross, can.NoSendAcross, "one call sends to one queue"},
 		{c.needsSchedules, can.NoSchedules, "it has no schedules"},
 	} {
 		if x.needs && x.lacks {
@@ -104,6 +107,7 @@ type test struct {
 	needsAtMostOnce  bool
 	needsTokens      bool
 	needsSchedules   bool
+	needsSendAcross  bool
 }
 
 // suite is one test's engine with the steps that tests share.

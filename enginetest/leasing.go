@@ -14,7 +14,7 @@ import (
 var leasing = []test{
 	{name: "LostWorker", run: lostWorker},
 	{name: "HeartbeatKeepsAlive", run: heartbeatKeepsAlive},
-	{name: "HeartbeatLooks", run: heartbeatLooks},
+	{name: "HeartbeatLooks", run: heartbeatLooks, needsSendAcross: true},
 	{name: "UnregisteredWorker", run: unregistered},
 	{name: "DU5_LateSettleIsRefused", run: lateSettle},
 	{name: "LP7_PoisonDiesAlone", run: poison},

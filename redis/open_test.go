@@ -62,9 +62,6 @@ func TestOpenRefuses(t *testing.T) {
 	if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
 		t.Errorf("%d keys were written: %v", n, err)
 	}
-	if _, err := New(t.Context(), client); posthaste.CodeOf(err) != posthaste.Invalid {
-		t.Errorf("a client that repeats commands: %v", err)
-	}
 	if _, err := Open(t.Context(), server.URL(), WithPrefix("{x}")); posthaste.CodeOf(err) != posthaste.Invalid {
 		t.Errorf("a prefix with braces: %v", err)
 	}

@@ -61,9 +61,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "this is no URL of a Redis",
 			Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
 	}
-	// A command that is repeated by itself after its reply was lost would send
-	// a message twice.
-	o.MaxRetries = -1
+	o.MaxRetries, o.DialerRetries = -1, 1 // who calls knows better whether and when
 	o.PoolSize, o.MaxActiveConns = connections, connections
 	o.ContextTimeoutEnabled = true
 	o.ClientName = "posthaste"
@@ -75,16 +73,13 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 	return e, nil
 }
 
-// New is [Open] for a client that the caller has and closes: of one server or a
-// cluster. It must not repeat commands by itself (MaxRetries -1).
+// New is [Open] for a client that the caller has and closes: of one server or of a
+// cluster.
 func New(ctx context.Context, client goredis.UniversalClient, options ...Option) (*Engine, error) {
 	e := &Engine{client: client, keys: keys{prefix: "posthaste"}, keep: 1000,
 		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[string]bool{}}
 	for _, o := range options {
 		o(e)
-	}
-	if c, ok := client.(*goredis.Client); ok && c.Options().MaxRetries > 0 {
-		return nil, posthaste.Invalidf("client", "the client repeats commands by itself, which could send a message twice: give it MaxRetries -1")
 	}
 	if err := posthaste.CheckName("prefix", strings.ToLower(e.keys.prefix)); err != nil {
 		return nil, err

@@ -70,14 +70,33 @@ var (
 	workerScript    = load("worker")
 )
 
+// once is a command that the client must not repeat by itself after its reply was
+// lost, for it may have been done. It still follows where a cluster sends it.
+type once struct{ *goredis.Cmd }
+
+// NoRetry implements [goredis.Cmder].
+func (once) NoRetry() bool { return true }
+
 // run runs a script, and loads it where Redis does not know it (any more): it
 // answers that before it has done anything.
 func (s script) run(ctx context.Context, client goredis.UniversalClient, keys []string, args ...any) (any, error) {
-	reply, err := client.EvalSha(ctx, s.sha, keys, args...).Result()
+	reply, err := eval(ctx, client, "evalsha", s.sha, keys, args)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		reply, err = client.Eval(ctx, s.text, keys, args...).Result()
+		reply, err = eval(ctx, client, "eval", s.text, keys, args)
 	}
 	return reply, err
+}
+
+func eval(ctx context.Context, client goredis.UniversalClient, name, script string, keys []string, args []any) (any, error) {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, name, script, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	cmd := once{goredis.NewCmd(ctx, append(all, args...)...)}
+	cmd.SetFirstKeyPos(3)
+	_ = client.Process(ctx, cmd)
+	return cmd.Result()
 }
 
 // unexpected is what cannot be: an answer that is none of the script's.

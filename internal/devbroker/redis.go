@@ -16,6 +16,7 @@ type Redis struct {
 	path    string
 	args    []string
 	port    int
+	bus     int
 	process *process
 }
 
@@ -36,6 +37,20 @@ func StartRedis(ctx context.Context, dir string, further ...string) (*Redis, err
 	return r, r.Start(ctx)
 }
 
+// StartRedisNode is StartRedis for a server that can be one of a cluster, and is one of
+// its own at first.
+func StartRedisNode(ctx context.Context, dir string, further ...string) (*Redis, error) {
+	bus, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	r, err := StartRedis(ctx, dir, append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus)}, further...)...)
+	if r != nil {
+		r.bus = bus
+	}
+	return r, err
+}
+
 // Start starts it again after Kill or Shutdown, with the data that it had.
 func (r *Redis) Start(ctx context.Context) (err error) {
 	r.process, err = start(ctx, "Redis", exec.CommandContext(context.WithoutCancel(ctx), r.path, r.args...), func() bool {
@@ -50,6 +65,9 @@ func (r *Redis) URL() string { return "redis://" + r.Address() }
 
 // Address is its host and port.
 func (r *Redis) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
+
+// BusPort is where other servers of its cluster reach it.
+func (r *Redis) BusPort() int { return r.bus }
 
 // PID is its process, for measuring what it costs.
 func (r *Redis) PID() int { return r.process.cmd.Process.Pid }
