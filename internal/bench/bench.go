@@ -47,12 +47,17 @@ type Options struct {
 	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered).
 	// Default 1,000; 1 to 10,000.
 	Batch int
-	// Broker is the URL of the broker to measure on (relay); the user may make and
+	// Broker is the URL of the broker to measure on (relay, pipeline); the user may make and
 	// drop a queue there. Empty means the RabbitMQ that is installed on this machine,
 	// started for the run.
 	Broker string
 	// QueueType is that of the broker's queue (relay): classic (default) or quorum.
 	QueueType string
+	// Handler is how long a notification's handler waits, without CPU (pipeline).
+	// Default 10 ms; 1 µs to 10 s.
+	Handler time.Duration
+	// Consumers is how many take chunks from the broker (pipeline). Default 3; 1 to 16.
+	Consumers int
 	// OpenSender holds the transaction of another sender to the same queue
 	// open for the whole run (latency).
 	OpenSender bool
@@ -92,12 +97,13 @@ var scenarios = []scenario{
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered},
 	{"relay", "from the ledger into RabbitMQ, with confirms; against what the broker's client publishes alone", relayed},
+	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one and kept in a log", pipeline},
 	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost},
 	{"idle", "what a worker of 20 queues costs with nothing to do", idle},
 }
 
 // later are scenarios that are planned and refused by name until they exist.
-var later = []string{"pipeline", "redis"}
+var later = []string{"redis"}
 
 // Scenarios lists the names that [Run] takes.
 func Scenarios() []string {
@@ -167,6 +173,12 @@ func (o *Options) setDefaults() {
 	if o.Batch == 0 {
 		o.Batch = 1000
 	}
+	if o.Handler == 0 {
+		o.Handler = 10 * time.Millisecond
+	}
+	if o.Consumers == 0 {
+		o.Consumers = 3
+	}
 	if o.QueueType == "" {
 		o.QueueType = "classic"
 	}
@@ -198,6 +210,8 @@ func (o *Options) check(scenario string) error {
 	fault(o.Waiting < 0 || o.Waiting > 10_000_000, "waiting", "waiting must be 1 to 10000000, got %d", o.Waiting)
 	fault(o.Rate < 0 || o.Rate > 10_000, "rate", "rate must be above 0 and at most 10000 a second, got %g", o.Rate)
 	fault(o.QueueType != "" && o.QueueType != "classic" && o.QueueType != "quorum", "queue_type", "queue type must be classic or quorum, got %q", o.QueueType)
+	fault(o.Handler < 0 || o.Handler > 10*time.Second, "handler", "handler must be above 0 and at most 10s, got %s", o.Handler)
+	fault(o.Consumers < 0 || o.Consumers > 16, "consumers", "consumers must be 1 to 16, got %d", o.Consumers)
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
 	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
 		"a database URL excludes the settings of the embedded PostgreSQL")

@@ -24,7 +24,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"", Options{}, posthaste.Invalid, []string{"there is no bench scenario"}},
 		{"relay", Options{QueueType: "stream"}, posthaste.Invalid, []string{"queue type", "quorum"}},
 		{"redis", Options{}, posthaste.Unsupported, []string{`"redis" is not supported yet`}},
-		{"pipeline", Options{}, posthaste.Unsupported, []string{`"pipeline" is not supported yet`}},
+		{"pipeline", Options{Handler: time.Minute, Consumers: 99}, posthaste.Invalid, []string{"handler", "consumers"}},
 		{"flow", Options{Duration: time.Millisecond, Batch: -1}, posthaste.Invalid, []string{"duration", "batch"}},
 		{"flow", Options{Duration: 2 * time.Hour}, posthaste.Invalid, []string{"duration"}},
 		{"backlog", Options{Waiting: 10_000_001}, posthaste.Invalid, []string{"waiting"}},

@@ -38,6 +38,7 @@ type Result struct {
 	*IdleResult
 	*RelayResult
 	*TelemetryResult
+	*PipelineResult
 }
 
 // Machine is what the figures were measured on.
@@ -166,6 +167,18 @@ type RelayResult struct {
 	// confirm, in milliseconds, at 50 messages a second.
 	ConfirmP50 float64 `json:"confirm_p50_ms"`
 	ConfirmP99 float64 `json:"confirm_p99_ms"`
+}
+
+// PipelineResult is what scenario pipeline has of its own.
+type PipelineResult struct {
+	// PerMinute is notifications, from when the relay starts on what has fallen due
+	// to the last one's settling.
+	PerMinute float64 `json:"per_minute"`
+	// Consumers take chunks from the broker, each with so many handlers.
+	Consumers    int     `json:"consumers"`
+	HandlersEach int     `json:"handlers_each"`
+	HandlerMS    float64 `json:"handler_ms"`
+	ChunkSize    int     `json:"chunk_size"`
 }
 
 // known is a figure that exists, rounded for reading.

@@ -160,6 +160,17 @@ func TestOR7Relay(t *testing.T) {
 	}
 }
 
+func TestNP6Pipeline(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "pipeline", Options{Handler: time.Millisecond, Consumers: 2})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	if r.PipelineResult == nil || r.Consumers != 2 || r.HandlerMS != 1 || r.ChunkSize != 10 {
+		t.Fatalf("%+v", r)
+	}
+	above(t, "per_minute", r.PerMinute)
+}
+
 func TestBenchTelemetry(t *testing.T) {
 	t.Parallel()
 	r := smoke(t, "telemetry", Options{Batch: 100})

@@ -74,6 +74,9 @@ var figures = map[string][]figure{
 	"relay": {
 		{"outbox article", "1,350 → 32,500/s to RabbitMQ", notStated},
 	},
+	"pipeline": {
+		{"notification article", "1,321,975 a minute", "two servers; RabbitMQ, Redis, SQL Server"},
+	},
 	"idle": {
 		{"pgmq", "0.2 statements/s", sideBySide},
 		{"graphile-worker", "0.5 statements/s", sideBySide},
@@ -192,6 +195,10 @@ func (r *Result) lines() (lines [][2]string) {
 		line("to", "%s, %s queue", b.Broker, b.QueueType)
 		line("ceiling", "%s/s: its client alone, confirmed, %d outstanding on %d channels", grouped(b.CeilingPerSecond), b.CeilingOutstanding, b.CeilingChannels)
 		line("commit to confirm", "p50 %g, p99 %g ms at %d/s", b.ConfirmP50, b.ConfirmP99, relayRate)
+	}
+	if p := r.PipelineResult; p != nil {
+		line("a minute", "%s", grouped(p.PerMinute))
+		line("through", "RabbitMQ, %d to a message, and %d consumers with %d handlers each of %g ms", p.ChunkSize, p.Consumers, p.HandlersEach, p.HandlerMS)
 	}
 	if r.Ratio != nil {
 		line("ratio", "%.2f", *r.Ratio)

@@ -46,6 +46,12 @@ func watchSettled(engine posthaste.Engine) *settled {
 // Settle implements [posthaste.Claims].
 func (s *settled) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	results, err := s.Engine.Settle(ctx, settlements)
+	s.add(results)
+	return results, err
+}
+
+// add counts what was settled as done.
+func (s *settled) add(results []posthaste.SettleResult) {
 	n := int64(0)
 	for i := range results {
 		if results[i].Settled && results[i].Outcome == posthaste.Done {
@@ -60,7 +66,6 @@ func (s *settled) Settle(ctx context.Context, settlements []posthaste.Settlement
 		default:
 		}
 	}
-	return results, err
 }
 
 // sends is what messages are sent by.

@@ -33,7 +33,7 @@ A result that must not be trusted says why, with exit code 1.`,
 		Example: "  posthaste bench flow\n  posthaste bench latency --duration 30s --json",
 		Args:    exactly(1, "a scenario: "+strings.Join(bench.Scenarios(), ", ")), ValidArgs: bench.Scenarios(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := explicitZero(cmd, "duration", "rate", "batch", "waiting"); err != nil {
+			if err := explicitZero(cmd, "duration", "rate", "batch", "waiting", "handler", "consumers"); err != nil {
 				return err
 			}
 			o.DatabaseURL, o.Log = db.url, a.log
@@ -65,8 +65,10 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags.StringVar(&o.PostgresVersion, "postgres-version", "", "the embedded PostgreSQL to use, 14 or 18 (default 18)")
 	flags.StringVar(&o.DataDir, "data", "", "where the embedded PostgreSQL's throw-away cluster lies")
 	flags.StringVar(&o.Profile, "profile", "", "write a CPU profile of the last measurement to this file")
-	flags.StringVar(&o.Broker, "broker", "", "relay: the broker to measure on, amqp://user:password@host/ (default: the RabbitMQ installed here, started for the run)")
+	flags.StringVar(&o.Broker, "broker", "", "relay, pipeline: the broker to measure on, amqp://user:password@host/ (default: the RabbitMQ installed here, started for the run)")
 	flags.StringVar(&o.QueueType, "queue-type", "", "relay: classic or quorum (default classic)")
+	flags.Var(duration{&o.Handler}, "handler", "pipeline: how long each handler waits (default 10ms)")
+	flags.IntVar(&o.Consumers, "consumers", 0, "pipeline: how many consumers, 1 to 16 (default 3)")
 	later(flags, "engine")
 	return cmd
 }

@@ -54,14 +54,14 @@ var rooms = []room{
 	{name: "enginetest", may: []string{"."}},
 	{name: "posthastetest", may: []string{".", "worker", "internal/memory", "internal/scratch"}},
 
-	{name: "examples/*", may: []string{".", "postgres", "worker"}}, // what users write
+	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "source/*", "codec/*"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing",
 		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
-	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker"}},
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "source", "source/*", "codec/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "worker", "email", "sink/smtp", "internal/catcher", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/scratch", may: []string{"postgres"}},

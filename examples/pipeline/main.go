@@ -1,0 +1,162 @@
+// Command pipeline sends notifications when they are due, by way of RabbitMQ:
+//
+//	notifications ─ due ─▶ chunks of ten ─▶ RabbitMQ ─▶ sending ─▶ handlers ─▶ the log of what was sent
+//
+// Everything but the handler is configuration. README.md beside it says more.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/relay"
+	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/source"
+	origin "github.com/posthaste-mq/posthaste/source/rabbitmq"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+const (
+	notifications = "notifications" // what shall be sent, each with its time
+	sending       = "sending"       // what has come through the broker
+)
+
+type notification struct {
+	To   string `json:"to"`
+	Text string `json:"text"`
+}
+
+// chunks is how notifications travel; both ends know it.
+var chunks = relay.Chunks{Size: 10, Codec: msgpack.Codec}
+
+func main() {
+	role := flag.String("role", "demo", "demo, plan, publish or consume")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	engine, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
+	check(err)
+	defer engine.Close()
+	broker := os.Getenv("AMQP_URL")
+	check(prepare(ctx, engine, broker))
+	switch *role {
+	case "plan":
+		check(plan(ctx, engine, time.Now().Add(time.Minute)))
+	case "publish":
+		check(publish(ctx, engine, broker))
+	case "consume":
+		check(consume(ctx, engine, broker, nil))
+	default:
+		check(demo(ctx, engine, broker))
+	}
+}
+
+// prepare makes both queues and the broker's.
+func prepare(ctx context.Context, engine posthaste.Engine, broker string) error {
+	for queue, o := range map[string]posthaste.QueueOptions{
+		notifications: {},
+		// Ten attempts each, and what was sent can be looked up for 90 days.
+		sending: {MaxAttempts: 10, Retention: 90 * 24 * time.Hour, RetainPayload: true},
+	} {
+		if err := engine.QueueCreate(ctx, queue, o); err != nil && posthaste.CodeOf(err) != posthaste.Conflict {
+			return err
+		}
+	}
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		return errors.New("RabbitMQ cannot be reached: check AMQP_URL")
+	}
+	defer conn.Close()
+	channel, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	_, err = channel.QueueDeclare(notifications, true, false, false, false, nil)
+	return err
+}
+
+// plan is what the application does, in its own transaction as a rule.
+func plan(ctx context.Context, engine posthaste.Engine, at time.Time) error {
+	var due []posthaste.Message
+	for i := range 25 {
+		due = append(due, posthaste.Message{Queue: notifications, SendAt: at, Reference: fmt.Sprint("appointment-", i),
+			Payload: notification{fmt.Sprintf("+4930%07d", i), "Your appointment is tomorrow at nine."}})
+	}
+	_, err := posthaste.NewClient(engine).Send(ctx, due...)
+	return err
+}
+
+// publish takes what is due to the broker, ten to a message, confirmed.
+func publish(ctx context.Context, engine posthaste.Engine, broker string) error {
+	to, err := sink.New(sink.Config{URL: broker, RoutingKey: notifications})
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	w := worker.New(engine, worker.Config{})
+	worker.HandleSink(w, notifications, chunks.Sink(to), worker.BatchSize(relay.DefaultBatch))
+	return w.Run(ctx)
+}
+
+// consume takes chunks apart and handles each notification by itself. Run as many as
+// you like.
+func consume(ctx context.Context, engine posthaste.Engine, broker string, sent func()) error {
+	from, err := origin.New(engine, origin.Config{URL: broker, FromQueue: notifications,
+		Config: source.Config{Queue: sending, Unpack: chunks.Unpack}})
+	if err != nil {
+		return err
+	}
+	w := worker.New(engine, worker.Config{})
+	worker.Handle(w, sending, func(ctx context.Context, d posthaste.Delivery[notification]) error {
+		fmt.Printf("%s: %s\n", d.Payload.To, d.Payload.Text) // your provider's API; an error is a retry
+		if sent != nil {
+			sent()
+		}
+		return nil
+	})
+	var both sync.WaitGroup
+	var failed error
+	both.Go(func() { failed = from.Run(ctx) })
+	err = w.Run(ctx)
+	both.Wait()
+	return errors.Join(err, failed)
+}
+
+// demo does all of it in one process, until 25 notifications are sent.
+func demo(ctx context.Context, engine posthaste.Engine, broker string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := plan(ctx, engine, time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	left := 25
+	sent := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if left--; left == 0 {
+			stop()
+		}
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- publish(ctx, engine, broker) }()
+	return errors.Join(consume(ctx, engine, broker, sent), <-failed)
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,240 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/source"
+	origin "github.com/posthaste-mq/posthaste/source/rabbitmq"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+var chunks = relay.Chunks{Size: 10, Codec: msgpack.Codec}
+
+// publish relays what is due of a queue to the mailbox, in chunks.
+func (m *mailbox) publish(queue string, w worker.Config) (stop func()) {
+	m.Helper()
+	sink, err := rabbitmq.New(rabbitmq.Config{URL: m.url, RoutingKey: m.name, Logger: slog.New(slog.DiscardHandler)})
+	m.must(err)
+	m.Cleanup(func() { sink.Close() })
+	w.Logger = m.log
+	run := worker.New(m.open(), w)
+	worker.HandleSink(run, queue, chunks.Sink(sink), worker.BatchSize(100), worker.Concurrency(1))
+	return m.stage.run(run)
+}
+
+// takeIn runs a source that takes chunks of the mailbox apart into a queue.
+func (m *mailbox) takeIn(queue string) {
+	m.Helper()
+	from, err := origin.New(m.open(), origin.Config{URL: m.url, FromQueue: m.name, Config: source.Config{Queue: queue, Unpack: chunks.Unpack}})
+	m.must(err)
+	ctx, cancel := context.WithCancel(m.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- from.Run(ctx) }()
+	m.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			m.Error(err)
+		}
+		_, _ = m.ch.QueueDelete(m.name+".refused", false, false, false)
+	})
+}
+
+// references are those of the messages in a chunk.
+func references(t *testing.T, body []byte) (all []string) {
+	t.Helper()
+	messages, err := chunks.Unpack(t.Context(), posthaste.Message{Payload: body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages {
+		all = append(all, m.Reference)
+	}
+	return all
+}
+
+// notify sends notifications that are due at a time, with their numbers as references.
+func (s *stage) notify(queue string, from, to int, at time.Time) (ids []posthaste.MessageID) {
+	s.Helper()
+	var all []posthaste.Message
+	for i := from; i < to; i++ {
+		all = append(all, posthaste.Message{Queue: queue, SendAt: at, Payload: i, Reference: fmt.Sprint(i)})
+	}
+	ids, err := s.client.Send(s.ctx, all...)
+	s.must(err)
+	return ids
+}
+
+// Due messages are chunked, ten to a broker message; only due ones leave.
+func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.mailbox(nil, nil)
+	queue := s.queue(posthaste.QueueOptions{})
+	n := size(100, 10_000)
+	later := s.notify(queue, n, n+20, time.Now().Add(24*time.Hour))
+	due := s.notify(queue, 0, n, time.Now().Add(time.Second))
+	m.publish(queue, worker.Config{})
+	for _, id := range due {
+		s.until("what is due leaves", func() bool { return s.state(id).State == posthaste.StateDone })
+	}
+	came, tens := map[string]int{}, 0
+	for _, d := range m.read() {
+		all := references(t, d.Body)
+		if len(all) > 10 || d.ContentType != msgpack.ContentType {
+			t.Errorf("a chunk of %d, %s", len(all), d.ContentType)
+		}
+		if len(all) == 10 {
+			tens++
+		}
+		for _, r := range all {
+			came[r]++
+		}
+	}
+	for i := range n {
+		if came[fmt.Sprint(i)] != 1 {
+			t.Errorf("notification %d came %d times", i, came[fmt.Sprint(i)])
+		}
+	}
+	if len(came) != n || tens == 0 {
+		t.Errorf("%d notifications came of %d due, in %d chunks of ten", len(came), n, tens)
+	}
+	for _, id := range later {
+		if state := s.state(id).State; state != posthaste.StateScheduled {
+			t.Errorf("message %s, due tomorrow, is %s", id, state)
+		}
+	}
+}
+
+// The sixth of ten in a chunk fails: the first five are not repeated. What never
+// succeeds is a dead letter, what is no chunk is put aside, and neither spins.
+func TestNP3_OneOfAChunkFails(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.failing()
+	m := s.mailbox(nil, nil)
+	due := s.queue(posthaste.QueueOptions{})
+	sending := s.queue(posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond})
+	var mu sync.Mutex
+	calls := map[string]int{}
+	s.work(sending, s.recorder(), worker.Config{}, func(_ context.Context, d posthaste.RawDelivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[d.Reference]++
+		switch {
+		case d.Reference == "5" && calls["5"] == 1:
+			return errors.New("the provider is busy")
+		case d.Reference == "16":
+			return errors.New("poisoned")
+		}
+		return nil
+	})
+	s.notify(due, 0, 20, time.Time{})
+	stop := m.publish(due, worker.Config{})
+	s.settled(due)
+	stop()
+
+	// The same chunks once more, as after a lost acknowledgement, with other ids: they
+	// may be chunked otherwise the second time. And one that is none.
+	for _, d := range m.read() {
+		for _, id := range []string{d.MessageId, "other-" + d.MessageId} {
+			s.must(m.ch.PublishWithContext(s.ctx, "", m.name, false, false, amqp.Publishing{MessageId: id, ContentType: d.ContentType, Body: d.Body, DeliveryMode: amqp.Persistent}))
+		}
+	}
+	s.must(m.ch.PublishWithContext(s.ctx, "", m.name, false, false, amqp.Publishing{MessageId: "poison", ContentType: msgpack.ContentType, Body: []byte{0xc1}}))
+	m.takeIn(sending)
+	s.until("what is no chunk is put aside", func() bool {
+		ch, err := m.conn.Channel() // an error closes it
+		s.must(err)
+		defer ch.Close()
+		q, err := ch.QueueDeclarePassive(m.name+".refused", true, false, false, false, nil)
+		return err == nil && q.Messages == 1
+	})
+	s.until("all are settled", func() bool {
+		return s.count(sending, posthaste.StateDone) == 19 && s.count(sending, posthaste.StateDead) == 1
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range 20 {
+		reference := fmt.Sprint(i)
+		if want := map[string]int{"5": 2, "16": 3}[reference]; calls[reference] != max(want, 1) {
+			t.Errorf("notification %d was handled %d times, want %d", i, calls[reference], max(want, 1))
+		}
+	}
+	if q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil); err != nil || q.Messages != 0 {
+		t.Errorf("the broker has %d messages left, %v", q.Messages, err)
+	}
+}
+
+// One trace leads from the sender's span through queue, relay, broker and source to
+// the handler, also in chunks, where each message has its own.
+func TestTR1_OneTraceThroughTheBroker(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	tr := newTraces(s)
+	m := s.mailbox(nil, nil)
+	due, sending := s.queue(posthaste.QueueOptions{}), s.queue(posthaste.QueueOptions{})
+	tr.work(func(w *worker.Worker) {
+		worker.HandleRaw(w, sending, func(ctx context.Context, _ posthaste.RawDelivery) error {
+			_, span := tr.provider.Tracer("test").Start(ctx, "notified")
+			span.End()
+			return nil
+		})
+	})
+	var sent []trace.SpanContext
+	for range 12 {
+		ctx, begun := tr.sender()
+		_, err := tr.tracing.Sender(s.client).Send(ctx, posthaste.Message{Queue: due, Payload: 1})
+		s.must(err)
+		begun.End()
+		sent = append(sent, begun.SpanContext())
+	}
+	m.publish(due, worker.Config{Tracing: tr.tracing})
+	m.takeIn(sending)
+	for _, begun := range sent {
+		id := begun.TraceID()
+		s.until("the handler is called", func() bool { return len(tr.named(id, "notified")) == 1 && len(tr.named(id, "process "+sending)) == 1 })
+		first := tr.only(id, "send "+due)
+		tr.childOf(first, begun)
+		handled := tr.only(id, "process "+sending)
+		tr.childOf(handled, first.SpanContext)
+		tr.childOf(tr.only(id, "notified"), handled.SpanContext)
+	}
+}
+
+// The example runs as its README says, and what was sent can be looked up.
+func TestPipelineExample(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.mailbox(nil, nil) // for the broker
+	cmd := exec.CommandContext(s.ctx, "go", "run", "./examples/pipeline")
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "DATABASE_URL="+s.url, "AMQP_URL="+m.url)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := strings.Count(string(out), "Your appointment is tomorrow"); n != 25 {
+		t.Errorf("%d notifications, want 25:\n%s", n, out)
+	}
+	if n := one[int](s, s.conn(), "select count(*) from posthaste.messages where queue = 'sending' and reference = 'appointment-7' and state = 'done'"); n != 1 {
+		t.Errorf("the log has it %d times", n)
+	}
+}

@@ -1,0 +1,284 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/source"
+	origin "github.com/posthaste-mq/posthaste/source/rabbitmq"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+const (
+	pipelineDue     = "notifications" // due in the ledger
+	pipelineBroker  = "posthaste-bench-pipeline"
+	pipelineSending = "sending" // what has come through the broker
+	// pipelineChunk is how many notifications a message of the broker holds.
+	pipelineChunk = 10
+	// pipelineTrial is how many go through before, to see how many to send.
+	pipelineTrial = 10_000
+	// pipelineShare is the share of the duration that the measured ones shall take.
+	pipelineShare = 0.6
+	// handlersEach is how many handlers a consumer runs at once.
+	handlersEach = 150
+	mostNotified = 5_000_000
+)
+
+var pipelineChunks = relay.Chunks{Size: pipelineChunk, Codec: msgpack.Codec}
+
+// pipelined is the notification pipeline: due in the ledger, in chunks through
+// RabbitMQ, taken apart by consumers, handled one by one, kept in a log.
+type pipelined struct {
+	*run
+	*traffic          // what becomes due; settled counts what is confirmed
+	sending  *settled // what was handled
+	calls    sync.Map // by reference: how often the handler was called
+	repeated atomic.Int64
+	broker   string
+}
+
+func pipeline(ctx context.Context, r *run) (err error) {
+	broker, stop, err := r.broker(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	drop, err := pipelineQueue(broker)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	url, err := r.server.database(ctx, "pipeline")
+	if err != nil {
+		return err
+	}
+	t, err := newTraffic(ctx, r, url, pipelineDue, posthaste.QueueOptions{})
+	if err != nil {
+		return err
+	}
+	defer t.engine.Close()
+	// The log of what was sent: by reference, for a month.
+	if err := t.engine.QueueCreate(ctx, pipelineSending, posthaste.QueueOptions{Retention: 30 * 24 * time.Hour, RetainPayload: true}); err != nil {
+		return err
+	}
+	p := &pipelined{run: r, traffic: t, sending: watchSettled(t.engine), broker: broker}
+
+	r.begin()
+	r.phase("trying how fast it is")
+	took, _, err := p.through(ctx, url, pipelineTrial)
+	if err != nil {
+		return err
+	}
+	n := int(min(mostNotified, max(pipelineTrial, 1.3*rate(pipelineTrial, took)*r.part(pipelineShare).Seconds())))
+	took, own, err := p.through(ctx, url, n)
+	if err != nil {
+		return err
+	}
+	if err := p.inspect(ctx, pipelineTrial+n); err != nil {
+		return err
+	}
+	res := r.result
+	perSecond := rate(int64(n), took)
+	res.PerSecond, res.Messages = known(perSecond), int64(n)
+	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	res.PipelineResult = &PipelineResult{PerMinute: *known(60 * perSecond), Consumers: r.o.Consumers, HandlersEach: handlersEach,
+		HandlerMS: float64(r.o.Handler.Microseconds()) / 1000, ChunkSize: pipelineChunk}
+	return nil
+}
+
+// pipelineQueue makes the broker's queue anew.
+func pipelineQueue(broker string) (drop func(), err error) {
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		return nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: "the broker cannot be used", Hint: "check --broker", Cause: err}
+	}
+	ch, err := conn.Channel()
+	if err == nil {
+		_, err = ch.QueueDelete(pipelineBroker, false, false, false)
+	}
+	if err == nil {
+		_, err = ch.QueueDeclare(pipelineBroker, true, false, false, false, nil)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("the broker's queue %s cannot be made: %w", pipelineBroker, err)
+	}
+	return func() {
+		for _, name := range []string{pipelineBroker, pipelineBroker + ".refused"} {
+			_, _ = ch.QueueDelete(name, false, false, false)
+		}
+		conn.Close()
+	}, nil
+}
+
+// through sends n notifications that fall due, starts relay and consumers once they
+// are, and waits until all are handled: from the start to the last settle.
+func (p *pipelined) through(ctx context.Context, url string, n int) (took time.Duration, own cost, err error) {
+	if n > pipelineTrial {
+		p.phase("sending what falls due")
+	}
+	due := time.Now().Add(2 * time.Second)
+	if err := p.plan(ctx, n, due); err != nil {
+		return 0, own, err
+	}
+	if late := time.Until(due); late > 0 {
+		select {
+		case <-time.After(late):
+		case <-ctx.Done():
+			return 0, own, ctx.Err()
+		}
+	}
+	if n > pipelineTrial {
+		p.phase("notifying")
+	}
+	before := p.sending.count.Load()
+	own.meter = p.server.meter
+	end := own.span()
+	begun := time.Since(epoch)
+	stop, err := p.start(ctx, url)
+	if err != nil {
+		return 0, own, err
+	}
+	err = p.profiled(n > pipelineTrial, func() error {
+		for p.sending.count.Load() < before+int64(n) {
+			select {
+			case <-p.sending.changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	end(int64(n))
+	took = time.Duration(p.sending.last.Load()) - begun
+	return took, own, errors.Join(err, stop())
+}
+
+// plan sends notifications that fall due at a time.
+func (p *pipelined) plan(ctx context.Context, n int, due time.Time) error {
+	const batch = 10_000
+	for n > 0 {
+		messages := make([]posthaste.Message, min(n, batch))
+		for i := range messages {
+			messages[i] = posthaste.Message{Queue: pipelineDue, Payload: payload, SendAt: due, Reference: fmt.Sprint("appointment-", p.sent.Load()+int64(i))}
+		}
+		if _, err := p.client.Send(ctx, messages...); err != nil {
+			return err
+		}
+		p.sent.Add(int64(len(messages)))
+		n -= len(messages)
+	}
+	return nil
+}
+
+// start starts the relay and the consumers, each with an engine of its own.
+func (p *pipelined) start(ctx context.Context, url string) (stop func() error, err error) {
+	running, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var faults []error
+	var closers []func()
+	stop = func() error {
+		cancel()
+		all.Wait()
+		for _, f := range closers {
+			f()
+		}
+		return errors.Join(faults...)
+	}
+	goes := func(f func(context.Context) error) {
+		all.Go(func() {
+			if err := f(running); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				faults = append(faults, err)
+			}
+		})
+	}
+	log := quiet(p.o.Log)
+	to, err := rabbitmq.New(rabbitmq.Config{URL: p.broker, RoutingKey: pipelineBroker, Logger: log})
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	closers = append(closers, func() { to.Close() })
+	w := worker.New(p.settled, worker.Config{Logger: log})
+	worker.HandleSink(w, pipelineDue, pipelineChunks.Sink(to), worker.BatchSize(relay.DefaultBatch), worker.Concurrency(relay.DefaultConcurrency))
+	goes(w.Run)
+	for range p.o.Consumers {
+		engine, err := postgres.Open(ctx, url, postgres.Logger(p.o.Log))
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		closers = append(closers, engine.Close)
+		from, err := origin.New(engine, origin.Config{URL: p.broker, FromQueue: pipelineBroker,
+			Config: source.Config{Queue: pipelineSending, Unpack: pipelineChunks.Unpack, Logger: log}})
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		w := worker.New(&settledInto{engine, p.sending}, worker.Config{Logger: log, Concurrency: handlersEach})
+		worker.Handle(w, pipelineSending, p.notify)
+		goes(from.Run)
+		goes(w.Run)
+	}
+	return stop, nil
+}
+
+// settledInto counts what one of several engines settles.
+type settledInto struct {
+	posthaste.Engine
+	into *settled
+}
+
+// Settle implements [posthaste.Claims].
+func (s *settledInto) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	results, err := s.Engine.Settle(ctx, settlements)
+	s.into.add(results)
+	return results, err
+}
+
+// notify waits as for a provider's answer, without CPU.
+func (p *pipelined) notify(ctx context.Context, d posthaste.Delivery[json.RawMessage]) error {
+	if _, again := p.calls.LoadOrStore(d.Reference, true); again {
+		p.repeated.Add(1)
+	}
+	select {
+	case <-time.After(p.o.Handler):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// inspect says what no figure may hide, and asks the log for some of what was sent.
+func (p *pipelined) inspect(ctx context.Context, n int) error {
+	if again := p.repeated.Load(); again > 0 {
+		p.invalid("%d notifications were handled twice", again)
+	}
+	handled := 0
+	p.calls.Range(func(any, any) bool { handled++; return true })
+	if handled != n {
+		p.invalid("%d notifications of %d were handled", handled, n)
+	}
+	for _, i := range []int{0, n / 2, n - 1} {
+		found, _, err := p.engine.Messages(ctx, posthaste.MessageFilter{Queue: pipelineSending, Reference: fmt.Sprint("appointment-", i)})
+		if err != nil {
+			return err
+		}
+		if len(found) != 1 || found[0].Subscriptions[0].State != posthaste.StateDone {
+			p.invalid("the log has notification %d %d times", i, len(found))
+		}
+	}
+	return nil
+}

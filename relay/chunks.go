@@ -1,0 +1,142 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// Chunks puts several messages into one of the broker, and takes them apart
+// again where a source takes it in. It is for brokers and consumers to which a
+// message costs more than its content, such as ten notifications of a few bytes.
+// Both ends need the same Codec and Prefix. Queues whose keys are in order are
+// not for it: a chunk holds many keys.
+type Chunks struct {
+	// Size is how many messages a chunk holds at most (default 10). A chunk holds
+	// what waits; nothing waits for it to be full.
+	Size int
+	// Codec is what chunks are encoded with, such as msgpack.Codec. Required.
+	Codec posthaste.Codec
+	// Prefix goes before ids, which are unique in one database: where several relay
+	// to one broker it tells them apart.
+	Prefix string
+}
+
+// chunked is a message in a chunk.
+type chunked struct {
+	ID          string            `json:"id"`
+	Kind        string            `json:"kind,omitempty"`
+	Key         string            `json:"key,omitempty"`
+	Reference   string            `json:"reference,omitempty"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Payload     []byte            `json:"payload"`
+}
+
+// Sink makes a sink deliver chunks. A chunk bears the id of its first message and
+// the highest attempt of all; kind, key, reference and headers, with the trace, are
+// each message's own, inside. Which messages share a chunk may differ when they are
+// delivered again; [Chunks.Unpack] knows each by itself. What is refused for good
+// is delivered once more in chunks of one, so that it takes no neighbour with it.
+// It closes the sink it was made of.
+func (c Chunks) Sink(sink posthaste.Sink) posthaste.Sink {
+	if c.Size < 1 {
+		c.Size = 10
+	}
+	return &chunkSink{c, sink}
+}
+
+type chunkSink struct {
+	Chunks
+	sink posthaste.Sink
+}
+
+// Close implements [posthaste.Sink].
+func (s *chunkSink) Close() error { return s.sink.Close() }
+
+// Deliver implements [posthaste.Sink].
+func (s *chunkSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	results := s.deliver(ctx, batch, s.Size)
+	var alone []posthaste.RawDelivery
+	var places []int
+	for i, r := range results {
+		if s.Size > 1 && len(batch) > 1 && posthaste.IsPermanent(r.Err) {
+			alone, places = append(alone, batch[i]), append(places, i)
+		}
+	}
+	if len(alone) > 0 && ctx.Err() == nil {
+		for i, r := range s.deliver(ctx, alone, 1) {
+			results[places[i]] = r
+		}
+	}
+	return results
+}
+
+func (s *chunkSink) deliver(ctx context.Context, batch []posthaste.RawDelivery, size int) []posthaste.SinkResult {
+	results := make([]posthaste.SinkResult, len(batch))
+	var packed []posthaste.RawDelivery
+	var from []int // where each chunk begins in the batch
+	for i := 0; i < len(batch); i += size {
+		chunk, err := s.pack(batch[i:min(i+size, len(batch))])
+		if err != nil {
+			for k := i; k < min(i+size, len(batch)); k++ {
+				results[k].Err = posthaste.Permanent(err)
+			}
+			continue
+		}
+		packed, from = append(packed, chunk), append(from, i)
+	}
+	if len(packed) == 0 {
+		return results
+	}
+	for n, r := range s.sink.Deliver(ctx, packed) {
+		for i := from[n]; i < min(from[n]+size, len(batch)); i++ {
+			results[i] = r
+		}
+	}
+	return results
+}
+
+// pack makes one delivery of several.
+func (s *chunkSink) pack(messages []posthaste.RawDelivery) (posthaste.RawDelivery, error) {
+	first := messages[0]
+	d := posthaste.RawDelivery{ID: first.ID, MessageID: first.MessageID, Queue: first.Queue, Subscription: first.Subscription,
+		CreatedAt: first.CreatedAt, DueAt: first.DueAt, Timeout: first.Timeout, ContentType: s.Codec.ContentTypes()[0]}
+	all := make([]chunked, len(messages))
+	for i, m := range messages {
+		all[i] = chunked{ID: s.Prefix + m.Queue + "/" + m.MessageID.String(), Kind: m.Kind, Key: m.Key, Reference: m.Reference,
+			ContentType: cmp.Or(m.ContentType, posthaste.ContentTypeJSON), Headers: m.Headers, Payload: m.Payload}
+		d.Attempt, d.Alone = max(d.Attempt, m.Attempt), d.Alone || m.Alone
+	}
+	var err error
+	if d.Payload, err = s.Codec.Encode(all); err != nil {
+		err = fmt.Errorf("a chunk cannot be encoded: %w", err)
+	}
+	return d, err
+}
+
+// Unpack takes a chunk apart, for the Config.Unpack of a source. Each message has a
+// dedupe key of its own, so that it goes into the ledger once, whatever was delivered
+// together with it. A payload that is no chunk is an error.
+func (c Chunks) Unpack(_ context.Context, m posthaste.Message) ([]posthaste.Message, error) {
+	payload, ok := m.Payload.([]byte)
+	if !ok {
+		return nil, errors.New("a chunk comes as bytes")
+	}
+	var all []chunked
+	if err := c.Codec.Decode(payload, &all); err != nil {
+		return nil, fmt.Errorf("it is no chunk: %w", err)
+	}
+	messages := make([]posthaste.Message, len(all))
+	for i, x := range all {
+		if x.ID == "" {
+			return nil, fmt.Errorf("it is no chunk: message %d has no id", i+1)
+		}
+		messages[i] = posthaste.Message{Kind: x.Kind, Key: x.Key, Reference: x.Reference, ContentType: x.ContentType, Headers: x.Headers,
+			Payload: x.Payload, DedupeKey: DedupeKey(x.ID)}
+	}
+	return messages, nil
+}

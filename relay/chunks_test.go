@@ -1,0 +1,112 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+// keeps is a sink that keeps what it is given, and refuses chunks with a word.
+type keeps struct {
+	chunks []posthaste.RawDelivery
+	sizes  []int
+	refuse string
+	err    error
+}
+
+func (k *keeps) Close() error { return nil }
+
+func (k *keeps) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	results := make([]posthaste.SinkResult, len(batch))
+	for i, d := range batch {
+		messages, err := relay.Chunks{Codec: msgpack.Codec}.Unpack(ctx, posthaste.Message{Payload: d.Payload})
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		k.sizes = append(k.sizes, len(messages))
+		for _, m := range messages {
+			if k.refuse != "" && string(m.Payload.([]byte)) == k.refuse {
+				results[i].Err = k.err
+			}
+		}
+		if results[i].Err == nil {
+			k.chunks = append(k.chunks, d)
+		}
+	}
+	return results
+}
+
+func deliveries(n int) (all []posthaste.RawDelivery) {
+	for i := range n {
+		all = append(all, posthaste.RawDelivery{ID: posthaste.DeliveryID(100 + i), MessageID: posthaste.MessageID(i + 1), Queue: "q", Attempt: 1 + i%2, Key: "ada", Kind: "due",
+			Reference: fmt.Sprint("n-", i), Headers: map[string]string{"traceparent": fmt.Sprint(i)}, ContentType: "text/plain", Payload: fmt.Append(nil, "payload ", i)})
+	}
+	return all
+}
+
+// What goes into chunks comes out of them, each message with its own fields and id.
+func TestChunksRoundTrip(t *testing.T) {
+	t.Parallel()
+	chunks := relay.Chunks{Codec: msgpack.Codec, Prefix: "shop/"}
+	k := &keeps{}
+	for i, r := range chunks.Sink(k).Deliver(t.Context(), deliveries(25)) {
+		if r.Err != nil {
+			t.Errorf("message %d: %v", i, r.Err)
+		}
+	}
+	if want := []int{10, 10, 5}; !reflect.DeepEqual(k.sizes, want) {
+		t.Errorf("chunks of %v, want %v", k.sizes, want)
+	}
+	var got []posthaste.Message
+	for _, d := range k.chunks {
+		if d.ContentType != msgpack.ContentType || d.Attempt != 2 || d.Headers != nil {
+			t.Errorf("chunk: %+v", d)
+		}
+		messages, err := chunks.Unpack(t.Context(), posthaste.Message{Payload: d.Payload})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, messages...)
+	}
+	for i, d := range deliveries(25) {
+		want := posthaste.Message{Key: d.Key, Kind: d.Kind, Reference: d.Reference, Headers: d.Headers, ContentType: d.ContentType, Payload: d.Payload, DedupeKey: fmt.Sprint("shop/q/", i+1)}
+		if !reflect.DeepEqual(got[i], want) {
+			t.Errorf("got  %+v\nwant %+v", got[i], want)
+		}
+	}
+	for _, wrong := range []any{"text", []byte("no chunk"), []byte{0x91, 0x80}} {
+		if _, err := chunks.Unpack(t.Context(), posthaste.Message{Payload: wrong}); err == nil {
+			t.Errorf("%q was unpacked", wrong)
+		}
+	}
+}
+
+// A message that is refused for good takes no neighbour with it; a failed chunk is
+// not published again by itself.
+func TestChunksIsolateWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]struct{ failed, calls int }{
+		posthaste.Permanent(errors.New("too large")): {1, 3 + 10},
+		errors.New("nack"):                           {10, 3},
+	} {
+		k := &keeps{refuse: "payload 15", err: err}
+		failed := 0
+		for i, r := range (relay.Chunks{Size: 10, Codec: msgpack.Codec}).Sink(k).Deliver(t.Context(), deliveries(30)) {
+			if r.Err != nil {
+				failed++
+			} else if i == 15 {
+				t.Errorf("%v: message 15 was delivered", err)
+			}
+		}
+		if failed != want.failed || len(k.sizes) != want.calls {
+			t.Errorf("%v: %d failed and %d chunks were delivered, want %d and %d", err, failed, len(k.sizes), want.failed, want.calls)
+		}
+	}
+}
