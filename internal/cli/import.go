@@ -148,6 +148,9 @@ func tellImport(w io.Writer, r outbox.Report) {
 	} else {
 		fmt.Fprintf(w, "%d rows of %s are taken over, %d are still waiting there\n", r.Imported, r.Table, r.Pending)
 	}
+	if r.Known > 0 {
+		fmt.Fprintf(w, "%d of those had been sent before, by their ids, and were only marked\n", r.Known)
+	}
 	for i, x := range r.Refused {
 		if i == toldRefusals {
 			fmt.Fprintf(w, "… and %d more are refused; --json lists all\n", len(r.Refused)-i)

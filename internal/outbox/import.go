@@ -32,6 +32,9 @@ type Report struct {
 	Table string `json:"table"`
 	// Imported counts the rows that were sent into the ledger and marked.
 	Imported int `json:"imported"`
+	// Known counts those of them whose id was sent before, within the last day: they
+	// were marked and not sent again.
+	Known int `json:"known"`
 	// Pending counts the rows that are still waiting in the table, with those
 	// that were refused. In a dry run it is what would be taken.
 	Pending int `json:"pending"`
@@ -81,6 +84,7 @@ type importer struct {
 	Options
 	report  *Report
 	refused []string // ids
+	known   int      // in the batch in hand
 }
 
 func (i *importer) run(ctx context.Context) error {
@@ -112,6 +116,7 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 	var ids []string
 	var refused []Refusal
 	sent := 0
+	i.known = 0
 	err := i.inTx(ctx, func(tx pgx.Tx) error {
 		lock := "for update skip locked"
 		if waiting {
@@ -157,6 +162,7 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 	}
 	if !i.DryRun {
 		i.report.Imported += sent
+		i.report.Known += i.known
 		if i.Progress != nil {
 			i.Progress(sent)
 		}
@@ -164,15 +170,28 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 	return len(ids), nil
 }
 
-// send sends rows that are locked, oldest first.
+// send sends rows that are locked, oldest first, and counts those that were known.
 func (i *importer) send(ctx context.Context, tx pgx.Tx, ids []string) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint
-		tag, err := tx.Exec(ctx, fmt.Sprintf(`with chosen as materialized (select * from %s as r where %s = any($1::text[]::%s[]) and %s order by %s)
+		rows, err := tx.Query(ctx, fmt.Sprintf(`with chosen as materialized (select * from %s as r where %s = any($1::text[]::%s[]) and %s order by %s)
 			select posthaste.send_bytes(%s, %s, %s) from chosen as r`, i.sql, i.id, i.idType, i.pending, i.order, i.queue, i.payload, i.options), ids)
-		if err == nil && tag.RowsAffected() != int64(len(ids)) {
-			return fmt.Errorf("%d rows were locked and %d of them found: the id does not tell rows of %s apart", len(ids), tag.RowsAffected(), i.Name())
+		if err != nil {
+			return err
 		}
-		return err
+		sent, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return err
+		}
+		if len(sent) != len(ids) {
+			return &posthaste.Error{Code: posthaste.Conflict, Field: "id", Message: fmt.Sprintf("%d rows were locked and %d of them found, so this batch was not taken", len(ids), len(sent)),
+				Hint: "the id must tell rows of " + i.Name() + " apart"}
+		}
+		for _, id := range sent {
+			if id <= i.probe {
+				i.known++
+			}
+		}
+		return nil
 	})
 }
 

@@ -367,7 +367,15 @@ func TestImportLeavesLockedRows(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	waits.Wait()
-	if got := query[string](t, ctx, conn, "select reference from posthaste.messages order by message_id"); strings.Join(got, " ") != "5 6 7 8 9 10 4" {
+	exec(t, ctx, conn, "update outbox set sent = false where id in (1, 5)")
+	if table, err = Open(ctx, conn, plainMapping()); err != nil { // as run again
+		t.Fatal(err)
+	}
+	if r, err = table.Import(ctx, Options{}); err != nil || r.Imported != 2 || r.Known != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	exec(t, ctx, conn, "delete from outbox where id = 1")
+	if got := query[string](t, ctx, conn, "select reference from posthaste.messages where reference <> '1' order by message_id"); strings.Join(got, " ") != "5 6 7 8 9 10 4" {
 		t.Errorf("sent: %v", got)
 	}
 }
@@ -488,6 +496,15 @@ func TestDeletingPoller(t *testing.T) {
 	if id := query[int64](t, ctx, conn, "insert into outbox (at, body) values (1, 'text') returning id"); len(id) != 1 {
 		t.Errorf("the insert returned %v", id)
 	}
+	exec(t, ctx, conn, "savepoint twice")
+	exec(t, ctx, conn, "reset role")
+	exec(t, ctx, conn, "alter table outbox disable trigger user")
+	exec(t, ctx, conn, "insert into outbox (id, at) overriding system value values (999, 1)")
+	exec(t, ctx, conn, "alter table outbox enable trigger user")
+	if _, err := conn.Exec(ctx, "insert into outbox (id, at) overriding system value values (999, 2)"); err == nil || !strings.Contains(err.Error(), "have the id 999") {
+		t.Errorf("two rows of one id: %v", err)
+	}
+	exec(t, ctx, conn, "rollback to savepoint twice")
 	exec(t, ctx, conn, "insert into outbox_1 (id, at, body) overriding system value values (1000, 2, 'text')")
 	exec(t, ctx, conn, "commit")
 	if n := query[int](t, ctx, conn, "select count(*)::int from outbox")[0]; n != 0 {

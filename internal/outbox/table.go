@@ -24,6 +24,9 @@ type Table struct {
 	idType       string
 	// Expressions of SQL over a row r.
 	id, queue, payload, options, pending, order string
+	// probe is an id that the ledger gave away at the start: what is sent by this
+	// connection from then on has a higher one.
+	probe int64
 	// mark makes a row one that was sent: "update … set …" or "delete from …",
 	// up to its where.
 	mark string
@@ -288,8 +291,7 @@ func (t *Table) checkQueues(ctx context.Context) error {
 	}
 	for _, queue := range queues {
 		err := t.inTx(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `select posthaste.send_bytes($1, 'null', '{"content_type": "application/json", "key": "probe", "wake": false}')`, queue)
-			return err
+			return tx.QueryRow(ctx, `select posthaste.send_bytes($1, 'null', '{"content_type": "application/json", "key": "probe", "wake": false}')`, queue).Scan(&t.probe)
 		}, false)
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) {

@@ -35,14 +35,21 @@ func (t *Table) TriggerSQL() string { return strings.Join(t.triggerStatements(),
 // not have.
 func (t *Table) triggerStatements() []string {
 	body := fmt.Sprintf(`
+declare
+  marked bigint;
 begin
   perform posthaste.send_bytes(%s, %s, %s)
     from (select new.*) as r where %s;
   if found then
     %s where %s = new.%s;
+    get diagnostics marked = row_count;
+    if marked > 1 then
+      raise unique_violation using message = format(%s, marked, new.%s);
+    end if;
   end if;
   return null;
-end `, t.queue, t.payload, t.options, t.pending, t.mark, t.id, identifier(t.mapping.ID))
+end `, t.queue, t.payload, t.options, t.pending, t.mark, t.id, identifier(t.mapping.ID),
+		literal(triggerName+": %s rows of "+strings.ReplaceAll(t.Name(), "%", "%%")+" have the id %s, which must tell rows apart"), identifier(t.mapping.ID))
 	quote := "$posthaste$"
 	for n := 1; strings.Contains(body, quote); n++ {
 		quote = fmt.Sprintf("$posthaste%d$", n)
