@@ -12,6 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/sink/redisstream"
 	"github.com/posthaste-mq/posthaste/source"
+	fromkafka "github.com/posthaste-mq/posthaste/source/kafka"
 	fromnats "github.com/posthaste-mq/posthaste/source/nats"
 	fromrabbitmq "github.com/posthaste-mq/posthaste/source/rabbitmq"
 	fromredis "github.com/posthaste-mq/posthaste/source/redisstream"
@@ -175,6 +176,19 @@ var kafkaKind = &brokerKind{
 		return opened(kafka.New(kafka.Config{URL: url, Topic: o.Topic, Key: o.Key, Mechanism: o.Mechanism, Create: o.Create, MaxMessageBytes: o.MaxMessageBytes,
 			Compression: o.Compression, Mapping: o.Mapping, Outstanding: o.Outstanding, Logger: log}))
 	},
+	sourceOptions: func() any { return &kafkaSource{} },
+	source: func(ledger source.Ledger, url string, c source.Config, options any) (*source.Source, error) {
+		o := options.(*kafkaSource)
+		return fromkafka.New(ledger, fromkafka.Config{Config: c, URL: url, Mechanism: o.Mechanism, Topic: o.Topic, Group: o.Group, Refused: o.Refused})
+	},
+}
+
+// kafkaSource are the options of a source from Kafka.
+type kafkaSource struct {
+	Mechanism string `yaml:"mechanism"`
+	Topic     string `yaml:"topic"`
+	Group     string `yaml:"group"`
+	Refused   string `yaml:"refused"`
 }
 
 // brokerKinds are those that are built in, by the scheme of their URLs.

@@ -47,9 +47,6 @@ func readSource(node *yaml.Node, broker string, place place) (sourceConfig, erro
 	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
 		return c, err
 	}
-	if c.kind.source == nil {
-		return c, &posthaste.Error{Code: posthaste.Unsupported, Field: "broker", Message: c.place("broker") + ": sources from " + c.kind.name + " are not supported yet"}
-	}
 	c.options = c.kind.sourceOptions()
 	if u := unknownKey(node, reflect.TypeOf(c.sourceTarget), reflect.TypeOf(c.options)); u != nil {
 		return c, c.fault(u.key(), u.message()+" of a source from "+c.kind.name, u.hint())

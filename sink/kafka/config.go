@@ -28,21 +28,17 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/kafka"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -112,20 +108,13 @@ const eventPrefix = "ce_"
 // may hold a password.
 func parse(c Config) (*target, error) {
 	t := &target{}
-	u, err := brokers(c.URL)
-	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the brokers' URL cannot be used: " + err.Error(),
-			Hint: "kafka://user:password@host:9092,host2:9092 or kafkas://, with special characters percent-encoded"}
-	}
 	if err := relay.Bounded("outstanding", &c.Outstanding, 10_000, 1_000_000); err != nil {
 		return nil, err
 	}
 	if err := relay.Bounded("max_message_bytes", &c.MaxMessageBytes, 1_000_012, 64<<20); err != nil {
 		return nil, err
 	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = 10 * time.Second
-	}
+	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	if c.Topic == "" {
 		c.Topic = "{{.Queue}}"
 	}
@@ -143,17 +132,17 @@ func parse(c Config) (*target, error) {
 	if !ok {
 		return nil, posthaste.Invalidf("compression", "compression must be none, gzip, snappy, lz4 or zstd, and is %q", c.Compression)
 	}
-	login, err := c.login(u)
-	if err != nil {
+	reach := kafka.Brokers{URL: c.URL, Mechanism: c.Mechanism, DialTimeout: c.DialTimeout, TLS: c.TLS, Name: c.Name, Dial: c.dial}
+	var err error
+	if t.options, t.address, err = reach.Options(); err != nil {
 		return nil, err
 	}
 	t.Config = c
-	t.address = strings.Join(hosts(u), ",")
 	if t.topic, err = relay.Compile("topic", c.Topic); err != nil {
 		return nil, err
 	}
 	if topic, static := t.topic.Static(); static {
-		if err := checkTopic(topic); err != nil {
+		if err := kafka.CheckTopic(topic); err != nil {
 			return nil, err
 		}
 	}
@@ -168,101 +157,18 @@ func parse(c Config) (*target, error) {
 			return nil, posthaste.Invalidf("headers."+name, "the header %s is set by the relay: use message_id", name)
 		}
 	}
-	t.options = append(t.options, login...)
-	t.options = append(t.options, kgo.SeedBrokers(hosts(u)...), kgo.ClientID(c.Name), kgo.SoftwareNameAndVersion("posthaste", "relay"),
+	t.options = append(t.options, kgo.SoftwareNameAndVersion("posthaste", "relay"),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(codec),
 		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)), kgo.BrokerMaxWriteBytes(int32(max(100<<20, c.MaxMessageBytes+1<<20))),
 		kgo.MaxBufferedRecords(c.Outstanding+1), // its own bound shall never be reached, for it blocks there
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.DialTimeout(c.DialTimeout),
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		// What a missing topic keeps waiting is the whole batch.
 		kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(250*time.Millisecond))
 	if c.Create {
 		t.options = append(t.options, kgo.AllowAutoTopicCreation())
 	}
-	switch {
-	case c.dial != nil:
-		t.options = append(t.options, kgo.Dialer(c.dial))
-	case u.Scheme == "kafkas":
-		config := c.TLS.Clone()
-		if config == nil {
-			config = &tls.Config{}
-		}
-		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-		t.options = append(t.options, kgo.DialTLSConfig(config))
-	}
 	return t, nil
-}
-
-// login is how the user in a URL logs in.
-func (c *Config) login(u *url.URL) ([]kgo.Opt, error) {
-	user := u.User.Username()
-	password, _ := u.User.Password()
-	var how sasl.Mechanism
-	switch c.Mechanism {
-	case "", "scram-sha-512":
-		how = scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
-	case "scram-sha-256":
-		how = scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
-	case "plain":
-		how = plain.Auth{User: user, Pass: password}.AsMechanism()
-	default:
-		return nil, posthaste.Invalidf("mechanism", "mechanism must be scram-sha-512, scram-sha-256 or plain, and is %q", c.Mechanism)
-	}
-	if user == "" {
-		return nil, nil
-	}
-	return []kgo.Opt{kgo.SASL(how)}, nil
-}
-
-// brokers takes apart the URL: its host is the list.
-func brokers(text string) (*url.URL, error) {
-	// A port in the middle of a list is none to package url.
-	scheme, rest, _ := strings.Cut(text, "://")
-	if scheme != "kafka" && scheme != "kafkas" {
-		return nil, errors.New("it must begin with kafka:// or kafkas://")
-	}
-	at := strings.LastIndexByte(rest, '@')
-	u, err := url.Parse(scheme + "://" + rest[:at+1] + "host")
-	if err != nil {
-		var e *url.Error
-		if errors.As(err, &e) {
-			err = e.Err // the other half of its text is the URL
-		}
-		return nil, err
-	}
-	u.Host = strings.TrimSuffix(rest[at+1:], "/")
-	for _, one := range hosts(u) {
-		if host, port, err := net.SplitHostPort(one); err != nil || host == "" || port == "" || strings.ContainsAny(one, "/?#") {
-			return nil, errors.New("behind the user there must be nothing but hosts with ports, separated by commas")
-		}
-	}
-	return u, nil
-}
-
-// hosts are the brokers of a URL.
-func hosts(u *url.URL) []string {
-	all := strings.Split(u.Host, ",")
-	for i, one := range all {
-		if one = strings.TrimSpace(one); !strings.Contains(one[strings.LastIndexByte(one, ']')+1:], ":") && one != "" {
-			one = net.JoinHostPort(strings.Trim(one, "[]"), "9092")
-		}
-		all[i] = one
-	}
-	return all
 }
 
 // reserved says whether a record header of that name is the relay's.
 func reserved(name string) bool { return name == HeaderMessageID || name == HeaderContentType }
-
-// checkTopic refuses what no topic can be called.
-func checkTopic(topic string) error {
-	if topic != "" && topic != "." && topic != ".." && len(topic) <= 249 && !strings.ContainsFunc(topic, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
-	}) {
-		return nil
-	}
-	if len(topic) > 100 {
-		topic = topic[:100] + "…"
-	}
-	return posthaste.Invalidf("topic", "no topic can be called %q: up to 249 letters, digits, dots, dashes and underscores", topic)
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/kafka"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -53,7 +54,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (*kgo.Record, error) {
 	if r.Topic, err = t.topic.Execute(d); err != nil {
 		return nil, err
 	}
-	if err := checkTopic(r.Topic); err != nil {
+	if err := kafka.CheckTopic(r.Topic); err != nil {
 		return nil, posthaste.Permanent(err)
 	}
 	key, err := t.key.Execute(d)

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/kafka"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -55,7 +55,7 @@ func (s *Sink) Close() error {
 func (s *Sink) Check(ctx context.Context) error {
 	p, err := s.target.open(ctx)
 	if err != nil {
-		return s.atStart(err)
+		return kafka.AtStart(err)
 	}
 	defer p.client.Close()
 	topic, static := s.target.topic.Static()
@@ -79,27 +79,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		invalid.Hint = "let the user describe the topic and write to it"
 	default:
-		return s.atStart(fmt.Errorf("kafka at %s: %w", s.target.address, err))
+		return kafka.AtStart(fmt.Errorf("kafka at %s: %w", s.target.address, err))
 	}
 	return invalid
-}
-
-// atStart says whether an error of connecting is one of the configuration.
-func (s *Sink) atStart(err error) error {
-	var authority *tls.CertificateVerificationError
-	var plain tls.RecordHeaderError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
-	switch {
-	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.IllegalSaslState):
-		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the cluster"
-	case errors.Is(err, kerr.UnsupportedSaslMechanism):
-		e.Field, e.Hint = "mechanism", "use a mechanism that the brokers have: scram-sha-512, scram-sha-256 or plain"
-	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
-	case errors.As(err, &plain):
-		e.Hint = "use kafkas:// with a listener that has TLS, and kafka:// with one that has not"
-	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the brokers, or check hosts, ports and whether they have TLS in the URL"}
-	}
-	return e
 }

@@ -1,0 +1,410 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/relay"
+	sink "github.com/posthaste-mq/posthaste/sink/kafka"
+	"github.com/posthaste-mq/posthaste/source"
+	"github.com/posthaste-mq/posthaste/source/sourcetest"
+)
+
+// server is shared by tests that use topics of their own in it and do not stop it.
+var server *devbroker.Kafka
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "posthaste-kafka-")
+	if err == nil {
+		server, err = devbroker.StartKafka(context.Background(), dir, "group.initial.rebalance.delay.ms=0")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	server.Stop()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// places counts, for names that no other has.
+var places atomic.Int64
+
+// place is a topic.
+type place struct {
+	name   string
+	client *kgo.Client
+	proxy  *faultproxy.Proxy
+}
+
+func newPlace(t *testing.T, partitions int32) *place {
+	t.Helper()
+	p := &place{name: fmt.Sprint("t", places.Add(1))}
+	var err error
+	if p.client, err = kgo.NewClient(kgo.SeedBrokers(server.Address()), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.client.Close)
+	request := kmsg.NewPtrCreateTopicsRequest()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = p.name, partitions, 1
+	request.Topics = append(request.Topics, topic)
+	answer, err := request.RequestWith(t.Context(), p.client)
+	if err == nil {
+		err = kerr.ErrorForCode(answer.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The broker hears of it from the controller.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		known := kmsg.NewPtrMetadataRequest()
+		known.Topics = []kmsg.MetadataRequestTopic{{Topic: &p.name}}
+		if answer, err := known.RequestWith(t.Context(), p.client); err == nil && answer.Topics[0].ErrorCode == 0 && len(answer.Topics[0].Partitions) == int(partitions) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the topic is not there")
+		}
+	}
+	if p.proxy, err = faultproxy.New(server.Address(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.proxy.Close)
+	return p
+}
+
+func (p *place) config() Config {
+	return Config{URL: "kafka://" + p.proxy.Address(), Topic: p.name, Group: p.name,
+		// The broker tells clients its own address.
+		dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, p.proxy.Address())
+		}}
+}
+
+func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*Config)) *source.Source {
+	t.Helper()
+	config := p.config()
+	if config.Config = c; change != nil {
+		change(&config)
+	}
+	s, err := New(ledger, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+	t.Helper()
+	var records []*kgo.Record
+	for _, m := range messages {
+		r := &kgo.Record{Topic: p.name, Key: []byte(m.Key), Value: m.Payload, Headers: []kgo.RecordHeader{{Key: HeaderMessageID, Value: []byte(m.MessageID)}, {Key: HeaderContentType, Value: []byte(m.ContentType)},
+			{Key: relay.HeaderKind, Value: []byte(m.Kind)}}}
+		for name, value := range m.Headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+		records = append(records, r)
+	}
+	if err := p.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end is behind the last record of the first partition.
+func (p *place) end(t *testing.T) int64 {
+	t.Helper()
+	list := kmsg.NewPtrListOffsetsRequest()
+	partition := kmsg.NewListOffsetsRequestTopicPartition()
+	partition.Timestamp = -1
+	list.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: p.name, Partitions: []kmsg.ListOffsetsRequestTopicPartition{partition}}}
+	answer, err := list.RequestWith(t.Context(), p.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Topics[0].Partitions[0].Offset
+}
+
+func (p *place) left(t *testing.T) int {
+	t.Helper()
+	request := kmsg.NewPtrOffsetFetchRequest()
+	request.Group = p.name
+	request.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: p.name, Partitions: []int32{0}}}
+	group := kmsg.NewOffsetFetchRequestGroup()
+	group.Group = p.name
+	group.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: p.name, Partitions: []int32{0}}}
+	request.Groups = append(request.Groups, group)
+	answer, err := request.RequestWith(t.Context(), p.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed := int64(0)
+	for _, g := range answer.Groups {
+		for _, one := range g.Topics {
+			committed = max(committed, one.Partitions[0].Offset)
+		}
+	}
+	return int(p.end(t) - committed)
+}
+
+func (p *place) refused(t *testing.T) (all []relay.Incoming) {
+	t.Helper()
+	aside := &place{name: p.name + ".refused", client: p.client}
+	end := aside.end(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(server.Address()), kgo.ConsumeTopics(aside.name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for int64(len(all)) < end {
+		fetched := client.PollFetches(t.Context())
+		if t.Context().Err() != nil {
+			t.Fatal("what was put aside cannot be read")
+		}
+		fetched.EachRecord(func(r *kgo.Record) {
+			m := relay.Incoming{Payload: r.Value, Headers: map[string]string{}}
+			for _, h := range r.Headers {
+				switch h.Key {
+				case HeaderMessageID:
+					m.MessageID = string(h.Value)
+				case HeaderContentType:
+					m.ContentType = string(h.Value)
+				}
+				m.Headers[h.Key] = string(h.Value)
+			}
+			all = append(all, m)
+		})
+	}
+	return all
+}
+
+func engine(t *testing.T) posthaste.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), testpg.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestSource(t *testing.T) {
+	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {
+		p := newPlace(t, 1)
+		return sourcetest.Fixture{
+			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+				return p.source(t, ledger, c, nil)
+			},
+			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse, Reconnects: true,
+			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+				s, err := sink.New(sink.Config{URL: "kafka://" + server.Address(), Topic: p.name, Mapping: m})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				return s
+			},
+		}
+	})
+}
+
+// What was read and not committed is read again, with the same ids; an offset is not
+// committed before those that are below it.
+func TestCommittedWithoutGap(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, 1)
+	for range 6 {
+		p.publish(t, relay.Incoming{Payload: []byte("x")})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	open := func() *session {
+		t.Helper()
+		c := p.config()
+		c.Queue = "orders"
+		b, err := parse(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.(*session)
+	}
+	read := func(s *session, n int) (got []source.Arrival) {
+		t.Helper()
+		for len(got) < n {
+			more, err := s.Read(ctx, n-len(got))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, more...)
+		}
+		return got
+	}
+	one := open()
+	first := read(one, 4)
+	acknowledge := func(s *session, all ...source.Arrival) {
+		t.Helper()
+		if err := s.Acknowledge(ctx, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acknowledge(one, first[0], first[2], first[3])
+	if left := p.left(t); left != 5 {
+		t.Errorf("%d are left beside a gap, want 5", left)
+	}
+	one.Close()
+	two := open()
+	again := read(two, 5)
+	if again[0].Message.DedupeKey != first[1].Message.DedupeKey || !strings.HasPrefix(first[1].Message.DedupeKey, "kafka/"+p.name+"/") {
+		t.Errorf("%q came as %q again", first[1].Message.DedupeKey, again[0].Message.DedupeKey)
+	}
+	acknowledge(two, again[1:]...)
+	acknowledge(two, again[0])
+	if left := p.left(t); left != 0 {
+		t.Errorf("%d are left", left)
+	}
+	two.Close()
+}
+
+// Two sources share a topic's partitions, while one of them comes and goes.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	const n = 400
+	p, e := newPlace(t, 4), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	start := func() (stop func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		s := p.source(t, e, source.Config{Queue: "orders", Batch: 10}, nil)
+		go func() { done <- s.Run(ctx) }()
+		return func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	defer start()()
+	produce := func(from, to int) {
+		for i := from; i < to; i++ {
+			r := &kgo.Record{Topic: p.name, Partition: int32(i % 4), Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: HeaderMessageID, Value: []byte(fmt.Sprint(i))}}}
+			if err := p.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := map[posthaste.MessageID]bool{}
+	wait := func(want int) {
+		t.Helper()
+		for end := time.Now().Add(3 * time.Minute); len(got) < want; {
+			r, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1000, Lease: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range r.Deliveries {
+				got[d.MessageID] = true
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d of %d messages came", len(got), want)
+			}
+			if len(r.Deliveries) == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		if len(got) != want {
+			t.Errorf("%d messages came, want %d", len(got), want)
+		}
+	}
+	produce(0, n/4)
+	stop := start()
+	produce(n/4, n/2)
+	wait(n / 2)
+	produce(n/2, 3*n/4)
+	stop()
+	produce(3*n/4, n)
+	wait(n)
+}
+
+// A key and headers that are no text, and a record without a value.
+func TestForeignRecord(t *testing.T) {
+	t.Parallel()
+	s := &session{broker: &broker{}, id: "aa"}
+	m := s.arrival(&kgo.Record{Topic: "events", Partition: 3, Offset: 17, Key: []byte{255}, Headers: []kgo.RecordHeader{{Key: "raw", Value: []byte{255}}}}).Message
+	if m.DedupeKey != "kafka/events/aa/3/17" || m.Key != "/w==" || m.Headers["raw"] != "/w==" || m.ContentType != posthaste.ContentTypeBytes || m.Payload.([]byte) == nil || m.Check() == nil {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t, 1), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*Config)
+	}{
+		{"as it is", "", "", nil},
+		{"password", "url", posthaste.Invalid, func(c *Config) {
+			c.URL, c.Mechanism, c.dial = "kafka://me:wrong@"+server.LoginAddress(), "plain", nil
+		}},
+		{"no topic", "topic", posthaste.Invalid, func(c *Config) { c.Topic = "nowhere" }},
+		{"refused by nobody", "refused", posthaste.Invalid, func(c *Config) { c.Refused = "nobody" }},
+		{"queue", "queue", posthaste.Invalid, func(c *Config) { c.Queue = "nowhere" }},
+		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL, c.dial, c.DialTimeout = "kafka://127.0.0.1:1", nil, time.Second }},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err := p.source(t, e, source.Config{Queue: "orders"}, test.change).Check(ctx)
+		cancel()
+		var fault *posthaste.Error
+		if test.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		} else if !errors.As(err, &fault) || fault.Code != test.code || fault.Field != test.field || fault.Hint == "" || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for field, change := range map[string]func(*Config){
+		"url":       func(c *Config) { c.URL = "http://secret@x" },
+		"queue":     func(c *Config) { c.Queue = "No" },
+		"topic":     func(c *Config) { c.Topic = "" },
+		"refused":   func(c *Config) { c.Refused = c.Topic },
+		"mechanism": func(c *Config) { c.Mechanism = "none" },
+	} {
+		c := Config{URL: "kafka://localhost", Topic: "in", Config: source.Config{Queue: "orders"}}
+		change(&c)
+		_, err := New(nil, c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
