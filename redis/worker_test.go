@@ -52,7 +52,7 @@ func (h *handledBy) twice() (n int) {
 }
 
 // work runs a worker on e until the test ends.
-func work(t *testing.T, e posthaste.Engine, c worker.Config, handle func(posthaste.RawDelivery) error) *handledBy {
+func work(t *testing.T, e posthaste.Engine, c worker.Config, handle func(posthaste.RawDelivery) error, further ...func(*worker.Worker)) *handledBy {
 	t.Helper()
 	h := &handledBy{times: map[posthaste.MessageID]int{}}
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -64,6 +64,9 @@ func work(t *testing.T, e posthaste.Engine, c worker.Config, handle func(posthas
 		}
 		return handle(d.RawDelivery)
 	})
+	for _, f := range further {
+		f(w)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

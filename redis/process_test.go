@@ -1,0 +1,213 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// doomed is the variable that makes the test binary a worker that is going to be
+// killed: "url prefix".
+const doomed = "POSTHASTE_TEST_DOOMED_REDIS_WORKER"
+
+const doomedLease = 2 * time.Second
+
+// runDoomed says how many messages it holds and never ends one.
+func runDoomed(where string) error {
+	url, prefix, _ := strings.Cut(where, " ")
+	e, err := Open(context.Background(), url, WithPrefix(prefix))
+	if err != nil {
+		return err
+	}
+	w := worker.New(e, worker.Config{Lease: doomedLease})
+	worker.Handle(w, jobs, func(context.Context, posthaste.Delivery[int]) error {
+		fmt.Println("held")
+		select {}
+	})
+	return w.Run(context.Background())
+}
+
+// The work of a process that is killed runs elsewhere within its lease and 3 s,
+// beside 100,000 keys that are not ours, and that of a living one is not taken.
+func TestRE2_KilledProcess(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	e := open(t, r.URL())
+	if err := e.client.Do(t.Context(), "debug", "populate", 100_000, "foreign").Err(); err != nil {
+		foreign(t, e, 100_000) // where DEBUG is not allowed
+	}
+	create(t, e, posthaste.QueueOptions{})
+	ids := send(t, e, 20)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), doomed+"="+r.URL()+" "+e.keys.prefix)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	lines := bufio.NewScanner(out)
+	for range ids {
+		if !lines.Scan() {
+			t.Fatal("the worker ended")
+		}
+	}
+	// A living worker has one, of a queue that the other does not read, that takes
+	// longer than both leases.
+	if err := e.QueueCreate(t.Context(), "long", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began, end := make(chan posthaste.RawDelivery, 100), make(chan struct{})
+	h := work(t, e, worker.Config{Lease: doomedLease}, nil, func(w *worker.Worker) {
+		worker.Handle(w, "long", func(_ context.Context, d posthaste.Delivery[int]) error {
+			began <- d.RawDelivery
+			<-end
+			return nil
+		})
+	})
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: "long", Payload: 1}); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	until(t, "its work runs elsewhere", func() bool { return h.all(ids) })
+	took, bound := time.Since(killed), time.Minute
+	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
+		bound = doomedLease + 3*time.Second
+	}
+	if took > bound {
+		t.Errorf("it took %s", took)
+	}
+	close(end)
+	until(t, "all are settled", settledAll(t, e))
+	if n := len(began); bound < time.Minute && n > 0 { // a machine that stands still may lose a lease
+		t.Errorf("the living worker's own was handled %d times more", n)
+	}
+}
+
+func foreign(t *testing.T, e *Engine, n int) {
+	t.Helper()
+	for from := 0; from < n; from += 1000 {
+		var pairs []any
+		for i := range 1000 {
+			pairs = append(pairs, fmt.Sprint("foreign:", from+i), 1)
+		}
+		if err := e.client.MSet(t.Context(), pairs...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A process has few connections, however many handlers and queues.
+func TestRE3_FewConnections(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	e := open(t, r.URL())
+	w := worker.New(e, worker.Config{Concurrency: 500})
+	const queues = 20
+	done := make(chan struct{}, 100*queues)
+	for i := range queues {
+		name := fmt.Sprint("queue", i)
+		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { done <- struct{}{}; return nil })
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := range queues {
+		batch := make([]posthaste.Message, 100)
+		for n := range batch {
+			batch[n] = posthaste.Message{Queue: fmt.Sprint("queue", i), Payload: n}
+		}
+		if _, err := e.Send(t.Context(), batch...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 * queues {
+		<-done
+	}
+	clients, err := e.client.ClientList(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The client may open one or two more than its pool keeps, when many ask at once.
+	const most = connections + 1 + 2
+	if n := strings.Count(clients, " name=posthaste "); n < 2 || n > most {
+		t.Errorf("%d connections, want at most %d:\n%s", n, most, clients)
+	}
+}
+
+// A worker that has nothing to do asks for at most two commands a second.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	e := open(t, r.URL())
+	create(t, e, posthaste.QueueOptions{})
+	h := work(t, e, worker.Config{}, nil)
+	ids := send(t, e, 10)
+	until(t, "it works", func() bool { return h.all(ids) })
+	until(t, "all are settled", settledAll(t, e))
+	before, began := asked(t, e), time.Now()
+	idle, bound := 4*time.Second, 4.0
+	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
+		idle, bound = 30*time.Second, 2
+	}
+	time.Sleep(idle) // it is idleness that is measured
+	n := asked(t, e) - before
+	if per := float64(n) / time.Since(began).Seconds(); per > bound {
+		t.Errorf("%d commands in %s, %.1f a second", n, time.Since(began), per)
+	} else {
+		t.Logf("%.2f commands a second", per)
+	}
+	began = time.Now()
+	ids = send(t, e, 1)
+	until(t, "it wakes up", func() bool { return h.all(ids) })
+	if took := time.Since(began); took > lookAnyway/2 {
+		t.Errorf("it woke up after %s", took)
+	}
+}
+
+// asked is how many commands clients have given, scripts' own left out.
+func asked(t *testing.T, e *Engine) (n int64) {
+	t.Helper()
+	text, err := e.client.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		for _, of := range []string{"evalsha", "eval", "ping", "subscribe", "hgetall", "info"} {
+			var calls int64
+			if _, err := fmt.Sscanf(line, "cmdstat_"+of+":calls=%d,", &calls); err == nil {
+				n += calls
+			}
+		}
+	}
+	return n
+}
