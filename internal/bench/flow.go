@@ -64,9 +64,7 @@ func flow(ctx context.Context, r *run) (err error) {
 			end(rows)
 			rates[i] = append(rates[i], rate(rows, took))
 		}
-		if err := f.clear(ctx); err != nil {
-			return err
-		}
+		f.turn()
 		r.phase("flow")
 		err := r.profiled(round == rounds-1, func() error {
 			end := own.span()
