@@ -31,8 +31,9 @@ type Config struct {
 	// half of it.
 	Heartbeat time.Duration
 	// Grace is how long running handlers may go on once the worker has to
-	// stop, before their contexts are cancelled. Default 20 s; negative means
-	// none.
+	// stop, before their contexts are cancelled. While the store is away, what was
+	// handled waits as long for it to be settled, and 5 s at least. Default 20 s;
+	// negative means none.
 	Grace time.Duration
 	// Overrun is how long a handler may go on after its context ended at the
 	// queue's timeout. Then its attempt counts as failed, its place in the

@@ -44,6 +44,43 @@ func TestAnswersThatGetLost(t *testing.T) {
 	}
 }
 
+// What was handled is settled as long as the worker may take to stop, also when the
+// store is away for longer than a call may take: it does not run again elsewhere.
+func TestStopWaitsForTheStoreWithinItsGrace(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	var away atomic.Bool
+	f.faults.set(func(call string) error {
+		if away.Load() && call != "register" {
+			return errAway
+		}
+		return nil
+	}, nil)
+	held := make(chan struct{})
+	l := f.run(f.faults, worker.Config{Grace: 30 * time.Second}, func(w *worker.Worker) {
+		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+			<-held
+			return f.seen.handle(ctx, d)
+		})
+	})
+	ids := f.send(queue, 3)
+	f.untilState(posthaste.StateRunning, ids...)
+	away.Store(true)
+	l.cancel()
+	close(held)
+	f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
+	time.Sleep(6 * time.Second) // a call at the end may take 5 s
+	select {
+	case err := <-l.ended:
+		l.ended <- err
+		t.Fatal("the worker gave up, though it could wait for longer")
+	default:
+	}
+	away.Store(false)
+	l.stop()
+	f.untilState(posthaste.StateDone, ids...)
+	f.eachOnce(ids)
+}
+
 // TestStoreAway: the store is away at the start and in the middle; the worker
 // goes on by itself.
 func TestStoreAway(t *testing.T) {

@@ -229,7 +229,14 @@ func (rt *runtime) shutdown() {
 		cancel()
 	}
 	rt.loseWhatIsLeft()
-	last, cancel := context.WithTimeout(rt.base, callTimeout/2)
+	// What was handled and is not settled runs again: while the store is away, that is
+	// worth waiting as long as handlers may take.
+	least := time.Now().Add(callTimeout / 2)
+	until, _ := grace.Deadline()
+	if until.Before(least) {
+		until = least
+	}
+	last, cancel := context.WithDeadline(rt.base, until)
 	defer cancel()
 	rt.acks.flush(last)
 	rt.stopRuns(errStopped)
