@@ -43,14 +43,14 @@ type message struct {
 	*send
 	part    int
 	calls   []*call
-	effects int // rows that its handlers left behind, or mails that arrived
+	effects int // rows that its handlers left behind, or mails or relayed messages that arrived
 }
 
 func (m *message) String() string { return fmt.Sprintf("%s.%d", m.token, m.part) }
 
 // handled reports whether somebody is done with it.
 func (m *message) handled() bool {
-	if m.queue == Effects || m.queue == Mails {
+	if m.queue == Effects || m.queue == Mails || m.queue == Relayed {
 		return m.effects > 0
 	}
 	return slices.ContainsFunc(m.calls, func(c *call) bool { return c.ended == history.Handled })
@@ -229,12 +229,12 @@ func (a *account) concerns(f *fault, process string) bool {
 func (a *account) hits() {
 	for _, f := range a.faults {
 		for _, c := range between(a.calls, f.span) {
-			if c.touches(f.span) && a.concerns(f, c.process) {
+			if c.touches(f.span) && a.concerns(f, c.process) && (!ofBroker(f.kind) || c.queue == Relayed) {
 				f.hit++
 			}
 		}
 		for _, s := range between(a.list, f.span) {
-			if s.touches(f.span) && a.concerns(f, s.process) {
+			if s.touches(f.span) && a.concerns(f, s.process) && !ofBroker(f.kind) {
 				f.hit += len(s.messages)
 			}
 		}

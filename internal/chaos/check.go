@@ -26,7 +26,7 @@ const (
 	Order       Rule = "order"        // of a key, started before its turn
 	Together    Rule = "together"     // of a key, run at the same time
 	NotOnce     Rule = "not once"     // an exactly-once effect happened never or more than once
-	NotMailed   Rule = "not mailed"   // a mail arrived less often than calls say, or oftener than there were any
+	NotMailed   Rule = "not mailed"   // a mail or relayed message arrived less often than calls say, or oftener than there were any
 	MoreThan    Rule = "more than"    // at most once, and run more than once
 	Behind      Rule = "left behind"  // something is left in the ledger
 	LateRescue  Rule = "late rescue"  // a dead worker's message ran again too late
@@ -135,7 +135,7 @@ func (c *checker) message(m *message) {
 	if m.queue == Effects && m.effects > 1 {
 		c.broken(NotOnce, "%s happened %d times", m, m.effects)
 	}
-	if m.queue == Mails {
+	if m.queue == Mails || m.queue == Relayed {
 		claimed := 0
 		for _, call := range m.calls {
 			if call.ended == history.Handled {
@@ -143,7 +143,7 @@ func (c *checker) message(m *message) {
 			}
 		}
 		if m.effects < claimed || m.effects > len(m.calls) {
-			c.broken(NotMailed, "%s was mailed %d times, in %d calls of which %d said that they did", m, m.effects, len(m.calls), claimed)
+			c.broken(NotMailed, "%s of "+m.queue+" arrived %d times, in %d calls of which %d said that they did", m, m.effects, len(m.calls), claimed)
 		}
 	}
 	for _, call := range m.calls {
@@ -259,7 +259,7 @@ func (c *checker) anyFault(s span) bool {
 		case Snapshot, Backup, Migrate, Replace, Clock:
 			return false
 		}
-		return f.touches(s)
+		return !ofBroker(f.kind) && f.touches(s)
 	})
 }
 
@@ -269,7 +269,7 @@ func (c *checker) atMostOnce() {
 	may := 0
 	for _, f := range c.faults {
 		switch f.kind {
-		case Snapshot, Backup, Migrate, Replace, Clock, KillSender:
+		case Snapshot, Backup, Migrate, Replace, Clock, KillSender, KillBroker, CutBroker, CutConfirm, BrokerAlarm:
 			continue
 		}
 		for _, p := range c.processes {

@@ -286,6 +286,33 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			effect(s, 130_000, "m")
 			effect(s, 130_000, "m")
 		}},
+		"relayed again after a fault of the broker": {plant: func(s *script) {
+			s.sends(50, "m", Relayed, 1, history.Sent)
+			s.strikes(60, 70, CutConfirm, "")
+			s.runs(60, 5, "w1", "m", 0, 1, history.Failed)
+			s.runs(200, 5, "w1", "m", 0, 2, history.Handled)
+			effect(s, 130_000, "m")
+			effect(s, 130_000, "m")
+		}, kinds: []Fault{CutConfirm}},
+		"settled as relayed, and the broker does not have it": {want: NotMailed, plant: func(s *script) {
+			s.sends(50, "m", Relayed, 1, Unsure)
+			s.runs(60, 5, "w1", "m", 0, 1, history.Handled)
+		}},
+		"relayed, and nobody has it": {want: Lost, plant: func(s *script) {
+			s.sends(50, "m", Relayed, 1, history.Sent)
+			s.runs(60, 0, "w1", "m", 0, 1, "")
+		}},
+		"relayed twice in one call": {want: NotMailed, plant: func(s *script) {
+			s.sends(50, "m", Relayed, 1, history.Sent)
+			s.runs(60, 5, "w1", "m", 0, 1, history.Handled)
+			effect(s, 130_000, "m")
+			effect(s, 130_000, "m")
+		}},
+		"a fault of the broker explains nothing elsewhere": {want: Twice, plant: func(s *script) {
+			s.strikes(15, 40, KillBroker, "")
+			s.runs(300, 5, "w2", "p", 0, 2, history.Handled)
+		}},
+		"a broker killed while nothing was relayed": {want: StruckNone, plant: func(s *script) { s.strikes(15, 40, KillBroker, "") }, kinds: []Fault{KillBroker}},
 		"at most once, twice": {want: MoreThan, plant: func(s *script) {
 			s.sends(50, "a", Once, 1, history.Sent)
 			s.runs(60, 1, "w1", "a", 0, 1, "")

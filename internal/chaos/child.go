@@ -30,6 +30,7 @@ type task struct {
 	URL    string // of the database, through the proxy
 	Server string // of the HTTP API
 	Mail   string // the address of the mail server
+	Broker string // the URL of the broker, through its proxy
 	Queues []string
 	Seed   uint64
 	Lease  time.Duration

@@ -118,8 +118,12 @@ var strikes = map[Fault]func(r *rig) func(ctx context.Context) error{
 			for t in select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'posthaste' loop
 				execute 'lock table ' || t || ' in access share mode'; end loop; end $$`)
 	},
-	Migrate: (*rig).migrate,
-	Replace: (*rig).replace,
+	Migrate:     (*rig).migrate,
+	Replace:     (*rig).replace,
+	KillBroker:  (*rig).killBroker,
+	CutBroker:   (*rig).cutBroker,
+	CutConfirm:  (*rig).cutConfirm,
+	BrokerAlarm: (*rig).alarm,
 }
 
 // databaseRoles are those that connect to the database.

@@ -13,7 +13,7 @@ const (
 
 	// Of receivers.
 	Damaged history.Kind = "damaged" // a payload is not what was sent
-	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind, or a mail that arrived; read at the end
+	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind, or a mail or relayed message that arrived; read at the end
 
 	// Of the rig.
 	Born    history.Kind = "born"    // process Whom starts: Note is its role, Took its lease, Count what it may hold
@@ -72,6 +72,10 @@ const (
 	Migrate      Fault = "migrations run again"
 	Replace      Fault = "workers replaced in turn"
 	Clock        Fault = "client's clock a minute off"
+	KillBroker   Fault = "broker killed"
+	CutBroker    Fault = "connections to the broker cut"
+	CutConfirm   Fault = "cut between publishing and the confirm"
+	BrokerAlarm  Fault = "broker's disk alarm"
 )
 
 // natures says of every kind what it can bring about.
@@ -82,6 +86,12 @@ var natures = map[Fault]nature{
 	Cut: harmless, CutStatement: harmless, CutAnswer: harmless, HalfOpen: silence, Slow: silence,
 	Terminate: harmless, Listener: harmless, Heartbeat: harmless,
 	Snapshot: harmless, Backup: harmless, Migrate: harmless, Replace: harmless, Clock: harmless,
+	KillBroker: harmless, CutBroker: harmless, CutConfirm: harmless, BrokerAlarm: harmless,
+}
+
+// ofBroker says that only what is relayed can notice a kind of fault.
+func ofBroker(f Fault) bool {
+	return f == KillBroker || f == CutBroker || f == CutConfirm || f == BrokerAlarm
 }
 
 // The queues of a run, one for each promise.
@@ -91,6 +101,7 @@ const (
 	Effects = "effects"
 	Once    = "once" // at most once
 	Mails   = "emails"
+	Relayed = "relayed" // to a broker
 )
 
 // The roles of processes.
@@ -108,5 +119,5 @@ const (
 func AllFaults() []Fault {
 	return []Fault{KillWorker, KillSender, KillServer, KillPostgres, Immediate, Fast, DiskFull, Pause, LongPause,
 		Cut, CutStatement, CutAnswer, HalfOpen, Slow, Terminate, Listener, Heartbeat,
-		Snapshot, Backup, Migrate, Replace, Clock}
+		Snapshot, Backup, Migrate, Replace, Clock, KillBroker, CutBroker, CutConfirm, BrokerAlarm}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/sink/smtp"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -131,6 +132,14 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 			}
 			defer sink.Close()
 			worker.HandleSink(w, queue, mailer{sink, r}, worker.BatchSize(1))
+		case Relayed:
+			sink, err := rabbitmq.New(rabbitmq.Config{URL: t.Broker, Logger: log})
+			if err != nil {
+				return err
+			}
+			defer sink.Close()
+			// While the broker is away these wait for it, and others must not wait with them.
+			worker.HandleSink(w, queue, relayer{sink, r}, worker.BatchSize(concurrency), worker.Concurrency(2))
 		default:
 			worker.HandleRaw(w, queue, plain)
 		}

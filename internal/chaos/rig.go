@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 		c.Rate = 250
 	}
 	if len(c.Queues) == 0 {
-		c.Queues = []string{Plain, Ordered, Effects, Once, Mails}
+		c.Queues = []string{Plain, Ordered, Effects, Once, Mails, Relayed}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +84,9 @@ func (c Config) withDefaults() Config {
 	if len(c.Kinds) == 0 {
 		c.Kinds = mostImportant
 		if c.Duration >= 2*time.Minute {
-			c.Kinds = slices.DeleteFunc(AllFaults(), func(f Fault) bool { return strikes[f] == nil })
+			c.Kinds = slices.DeleteFunc(AllFaults(), func(f Fault) bool {
+				return strikes[f] == nil || ofBroker(f) && !slices.Contains(c.Queues, Relayed)
+			})
 		}
 	}
 	return c
@@ -101,6 +103,7 @@ type rig struct {
 	engine *postgres.Engine // straight to the server
 	api    string           // the HTTP server's address
 	mail   *catcher.Catcher // what mails are delivered to
+	broker *broker          // what messages are relayed to; nil without that queue
 
 	mu      sync.Mutex
 	places  []*running   // the processes that shall be there, by their place
@@ -204,6 +207,11 @@ func (r *rig) prepare(ctx context.Context) (err error) {
 	if r.mail, err = mailServer(); err != nil {
 		return err
 	}
+	if slices.Contains(r.Queues, Relayed) {
+		if r.broker, err = startBroker(ctx, r.Dir); err != nil {
+			return err
+		}
+	}
 	// A free port for the API, which is kept over its deaths.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -296,7 +304,11 @@ func (r *rig) spawn(place int) error {
 			rate *= 2
 		}
 		var input []byte
-		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, URL: u, Server: "http://" + r.api, Mail: r.mail.Addr(),
+		var relayTo string
+		if r.broker != nil {
+			relayTo = r.broker.url()
+		}
+		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, URL: u, Server: "http://" + r.api, Mail: r.mail.Addr(), Broker: relayTo,
 			Queues: r.mix(), Seed: r.Seed, Lease: r.Lease, Rate: rate})
 		if err != nil {
 			return err
@@ -339,7 +351,7 @@ func (r *rig) spawn(place int) error {
 // mix is the queues, as often as senders choose them: half of it is plain.
 func (r *rig) mix() (mix []string) {
 	for _, queue := range r.Queues {
-		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 2}[queue])...)
+		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 2, Relayed: 4}[queue])...)
 	}
 	return mix
 }
@@ -386,6 +398,9 @@ func (r *rig) end() error {
 	var err error
 	if r.mail != nil {
 		err = r.mail.Close()
+	}
+	if r.broker != nil {
+		r.broker.close()
 	}
 	if r.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -526,6 +541,11 @@ func (r *rig) look(ctx context.Context) error {
 	// Workers leave in order first: what they hold until then is nobody's.
 	r.stop(slices.Collect(allPlaces)...)
 	mailed(r.mail, r.record)
+	if r.broker != nil {
+		if err := r.broker.relayed(r.record); err != nil {
+			return fmt.Errorf("what was relayed cannot be read: %w", err)
+		}
+	}
 	return r.connected(ctx, func(conn *pgx.Conn) error {
 		for what, query := range map[string]string{
 			"open claims":                          "select count(*) from posthaste.claims c where posthaste.claim_open(c)",

@@ -84,7 +84,7 @@ func (c *checker) rescues() {
 		if next.attempt > run.attempt+1 {
 			continue
 		}
-		if most := p.lease + rescue + c.anew(took) + c.obstructed(took) + c.b.Slack; took.length() > most {
+		if most := p.lease + rescue + c.anew(took) + c.obstructed(took, run.queue) + c.b.Slack; took.length() > most {
 			c.broken(LateRescue, "%s ran again %s after the death of %s, as %s; at most %s is allowed", run.message, took.length(), p.name, next, most)
 		}
 	}
@@ -102,14 +102,18 @@ func (c *checker) anew(s span) (after time.Duration) {
 }
 
 // obstructed is how long the machine or connections stalled: whoever was handed
-// the message may have been unable to get or start it.
-func (c *checker) obstructed(s span) (sum time.Duration) {
+// the message may have been unable to get or start it. Relays wait for their broker
+// with all that they may have in hand.
+func (c *checker) obstructed(s span, queue string) (sum time.Duration) {
 	for _, stall := range c.stalls {
 		sum += stall.within(s)
 	}
 	for _, f := range c.faults {
 		if natures[f.kind] == silence && f.touches(s) {
 			sum += f.within(s)
+		}
+		if ofBroker(f.kind) && queue == Relayed && f.touches(s) {
+			sum += f.within(s) + resume
 		}
 	}
 	return sum

@@ -35,7 +35,7 @@ func run() int {
 	flag.StringVar(&c.Postgres.Version, "postgres", "18", "the version of PostgreSQL, 14 or 18")
 	only := flag.String("only", "", "bring about this fault alone")
 	check := flag.String("check", "", "only check the histories in this directory again")
-	queues := flag.String("queues", "", "the queues to run with, plain and any of ordered, effects, once and emails, with commas between; default all")
+	queues := flag.String("queues", "", "the queues to run with, plain and any of ordered, effects, once, emails and relayed, with commas between; default all")
 	clocks := flag.String("clocks", "", "builds of this program whose clocks are off, with commas between")
 	sabotage := flag.String("sabotage", "", "a file of SQL that breaks the ledger, to see whether that is found")
 	flag.Parse()
