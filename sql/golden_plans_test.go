@@ -46,6 +46,7 @@ var hot = []hotStatement{
 	{"slot_held: leases", "from posthaste.leases e where e.subscriber = z.subscriber"},
 	{"carry_slot: cursors", "order by y.reader desc, y.seq desc limit 1) = p_slot"},
 	{"count_up: due entries", "count(*) filter (where e.message_id is null) as first"},
+	{"insert_once: a key", "select d.message_id from posthaste.dedupe_keys d where"},
 }
 
 type hotStatement struct{ name, words string }
@@ -186,6 +187,7 @@ func (p *planner) use(number *int64) {
 	p.exec(`select from posthaste.worker_look($1, '{q}', '{default}')`, worker)
 	// Of a slot that has nothing, so that nothing is carried.
 	p.exec(`select posthaste.slot_unread(5), posthaste.slot_held(5), posthaste.carry_slot(5)`)
+	p.exec(`select posthaste.send('q', '1', jsonb_build_object('dedupe_key', 'k' || $1::bigint))`, *number)
 }
 
 // fill makes a log of n entries that wait in queue q, and as much of another
@@ -194,6 +196,7 @@ func fill(s *session, n int) {
 	s.t.Helper()
 	s.exec(`select posthaste.create_queue('other')`)
 	s.exec(`insert into posthaste.entries (queue_id, payload) select 1, convert_to(repeat('x', 20), 'UTF8') from generate_series(1, $1::int)`, n)
+	s.exec(`insert into posthaste.dedupe_keys (queue_id, key, message_id, until) select 2, g::text || clock_timestamp(), g, clock_timestamp() + interval '1 day' from generate_series(1, $1::int) g`, n)
 	s.exec(`insert into posthaste.entries (queue_id, payload, due_at, message_id)
 		select 2, '1', clock_timestamp() + case when g % 2 = 0 then '1 day' else '-1 day' end::interval, g from generate_series(1, $1::int) g`, n/10)
 }
@@ -219,7 +222,7 @@ func TestGoldenPlans(t *testing.T) {
 	n := rows(t, 200_000)
 	fill(s, n)
 	compare(fmt.Sprintf("%d entries without statistics", n))
-	s.exec(`analyze posthaste.entries, posthaste.claims, posthaste.settlements, posthaste.leases, posthaste.queue_settings`)
+	s.exec(`analyze posthaste.entries, posthaste.claims, posthaste.settlements, posthaste.leases, posthaste.queue_settings, posthaste.dedupe_keys`)
 	compare(fmt.Sprintf("%d entries with statistics", n))
 	// Statistics that know only one queue, all of it settled and none of it due.
 	s.exec(`create table public.kept as select * from posthaste.entries_0 where queue_id = 2`)

@@ -13,7 +13,7 @@ create or replace function posthaste.insert_once(p_queues int[], p_lanes smallin
   p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[],
   p_dedupe_keys text[], p_dedupe_windows double precision[])
 returns bigint[] language plpgsql volatile
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_ids bigint[] := array_fill(null::bigint, array[cardinality(p_payloads)]);
@@ -37,7 +37,7 @@ begin
     loop
       -- Looked at first, for a conflict would lock the row of a key in use, and
       -- everybody who sends it would wait for everybody else.
-      select d.message_id into v_id from posthaste.dedupe_keys d where d.queue_id = k.queue and d.key = k.key and d.until > v_now;
+      select d.message_id into v_id from posthaste.dedupe_keys d where d.queue_id = k.queue and d.key = k.key and d.until - interval '0' > v_now; -- not by the index of until, which has all of them
       v_known := found;
       exit when v_known;
       insert into posthaste.dedupe_keys as d (queue_id, key, message_id, until)
