@@ -104,7 +104,7 @@ func TestGoldenKeyedPlans(t *testing.T) {
 	})
 	s, late := begin(t, url), connect(t, url)
 	for queue, options := range map[string]string{"ordered": `{"ordered": true, "lanes": 1}`, "fair": `{"fair": true}`, "runs": `{"key_concurrency": 1}`,
-		"rated": `{"key_rate_limit": {"limit": 10, "burst": 1}}`, "limited": `{"concurrency": 2}`} {
+		"rated": `{"key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 1}}`, "limited": `{"concurrency": 2}`} {
 		s.exec(`select posthaste.create_queue($1, $2)`, queue, options)
 	}
 	var number int64
