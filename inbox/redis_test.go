@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,18 +21,9 @@ import (
 var server *devbroker.Redis
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "posthaste-inbox-")
-	if err == nil {
-		server, err = devbroker.StartRedis(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	server.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
+		return devbroker.StartRedis(ctx, dir)
+	})
 }
 
 func client(t *testing.T, address string) *redis.Client {

@@ -23,18 +23,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, runDoomed(where))
 		os.Exit(1)
 	}
-	dir, err := os.MkdirTemp("", "posthaste-redis-")
-	if err == nil {
-		server, err = devbroker.StartRedis(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	server.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
+		return devbroker.StartRedis(ctx, dir)
+	})
 }
 
 var prefixes atomic.Int64

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -33,18 +32,9 @@ import (
 var broker *devbroker.Kafka
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "posthaste-kafka-")
-	if err == nil {
-		broker, err = devbroker.StartKafka(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	broker.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.Kafka, error) {
+		return devbroker.StartKafka(ctx, dir)
+	})
 }
 
 var topics atomic.Int64

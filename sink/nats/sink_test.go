@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,24 +27,15 @@ import (
 var broker *devbroker.NATS
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "posthaste-nats-")
-	if err == nil {
-		broker, err = devbroker.StartNATS(context.Background(), dir, func(o *server.Options) {
+	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.NATS, error) {
+		return devbroker.StartNATS(ctx, dir, func(o *server.Options) {
 			o.MaxPayload = 300_000
 			o.NoAuthUser = "all"
 			o.Users = []*server.User{{Username: "all", Password: "secret"}, {Username: "little", Password: "secret", Permissions: &server.Permissions{
 				Publish: &server.SubjectPermission{Allow: []string{"*.allowed"}}}},
 				{Username: "deaf", Password: "secret", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"nothing"}}}}}
 		})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	broker.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	})
 }
 
 var streams atomic.Int64

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -26,18 +25,9 @@ import (
 var broker *devbroker.RabbitMQ
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "posthaste-rabbitmq-")
-	if err == nil {
-		broker, err = devbroker.StartRabbitMQ(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	broker.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.RabbitMQ, error) {
+		return devbroker.StartRabbitMQ(ctx, dir)
+	})
 }
 
 // outside is a queue of the broker and what came to it.

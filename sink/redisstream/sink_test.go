@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,18 +26,9 @@ import (
 var broker *devbroker.Redis
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "posthaste-redis-")
-	if err == nil {
-		broker, err = devbroker.StartRedis(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	broker.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
+		return devbroker.StartRedis(ctx, dir)
+	})
 }
 
 // newServer starts a server of the test's own.

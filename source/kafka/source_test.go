@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,18 +29,9 @@ import (
 var server *devbroker.Kafka
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "posthaste-kafka-")
-	if err == nil {
-		server, err = devbroker.StartKafka(context.Background(), dir, "group.initial.rebalance.delay.ms=0")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	server.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Kafka, error) {
+		return devbroker.StartKafka(ctx, dir, "group.initial.rebalance.delay.ms=0")
+	})
 }
 
 // places counts, for names that no other has.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,21 +28,12 @@ import (
 var broker1 *devbroker.NATS
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "posthaste-nats-")
-	if err == nil {
-		broker1, err = devbroker.StartNATS(context.Background(), dir, func(o *server.Options) {
+	devbroker.Main(m, &broker1, func(ctx context.Context, dir string) (*devbroker.NATS, error) {
+		return devbroker.StartNATS(ctx, dir, func(o *server.Options) {
 			o.NoAuthUser = "all"
 			o.Users = []*server.User{{Username: "all", Password: "secret"}}
 		})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	broker1.Stop()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	})
 }
 
 // places counts, for names that no other has.
