@@ -78,8 +78,13 @@ func (s *signals) code() int {
 	return 0
 }
 
+// stop is for the end of the program. Where a signal ended it, signals are still
+// caught: one that comes doubled would kill it on its way out.
 func (s *signals) stop() {
+	s.cancel()
+	if s.caught.Load() != 0 {
+		return
+	}
 	signal.Stop(s.ch)
 	close(s.ch)
-	s.cancel()
 }
