@@ -255,11 +255,7 @@ func (c *checker) crashed(run *call) *fault {
 // anyFault reports whether anything happened that may have cost an attempt.
 func (c *checker) anyFault(s span) bool {
 	return len(c.stalls) > 0 || slices.ContainsFunc(c.faults, func(f *fault) bool {
-		switch f.kind {
-		case Snapshot, Backup, Migrate, Replace, Clock:
-			return false
-		}
-		return !ofBroker(f.kind) && f.touches(s)
+		return !unnoticed(f.kind) && f.touches(s)
 	})
 }
 
@@ -268,8 +264,7 @@ func (c *checker) anyFault(s span) bool {
 func (c *checker) atMostOnce() {
 	may := 0
 	for _, f := range c.faults {
-		switch f.kind {
-		case Snapshot, Backup, Migrate, Replace, Clock, KillSender, KillBroker, CutBroker, CutConfirm, BrokerAlarm:
+		if unnoticed(f.kind) || f.kind == KillSender {
 			continue
 		}
 		for _, p := range c.processes {

@@ -94,6 +94,15 @@ func ofBroker(f Fault) bool {
 	return f == KillBroker || f == CutBroker || f == CutConfirm || f == BrokerAlarm
 }
 
+// unnoticed says that a kind of fault costs nobody an attempt but what is relayed.
+func unnoticed(f Fault) bool {
+	switch f {
+	case Snapshot, Backup, Migrate, Replace, Clock:
+		return true
+	}
+	return ofBroker(f)
+}
+
 // The queues of a run, one for each promise.
 const (
 	Plain   = "plain"

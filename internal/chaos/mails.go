@@ -55,11 +55,6 @@ func mailServer() (*catcher.Catcher, error) {
 // mailed records what the server has.
 func mailed(c *catcher.Catcher, r *history.Recorder) {
 	for _, m := range c.Mails() {
-		content, fault := parse([]byte(m.Text))
-		e := history.Event{Kind: Effect, Token: content.Token, Part: content.Part}
-		if fault != "" {
-			e.Kind, e.Note = Damaged, fault
-		}
-		r.Record(e)
+		came(r, []byte(m.Text))
 	}
 }

@@ -55,6 +55,16 @@ func arrived(r *history.Recorder, id posthaste.MessageID, attempt int, alone boo
 	return seen{c, e}, true
 }
 
+// came records what is outside in the end: a mail's text, or what was relayed.
+func came(r *history.Recorder, payload []byte) {
+	content, fault := parse(payload)
+	e := history.Event{Kind: Effect, Token: content.Token, Part: content.Part}
+	if fault != "" {
+		e.Kind, e.Note = Damaged, fault
+	}
+	r.Record(e)
+}
+
 // left records how a handler ended.
 func (s seen) left(r *history.Recorder, err error) {
 	s.event.Kind, s.event.Alone = history.Handled, false

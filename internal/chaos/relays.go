@@ -121,12 +121,7 @@ func (b *broker) relayed(r *history.Recorder) error {
 			if err != nil || !any {
 				return err
 			}
-			content, fault := parse(d.Body)
-			e := history.Event{Kind: Effect, Token: content.Token, Part: content.Part}
-			if fault != "" {
-				e.Kind, e.Note = Damaged, fault
-			}
-			r.Record(e)
+			came(r, d.Body)
 		}
 	})
 }

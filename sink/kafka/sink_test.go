@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/relay"
@@ -508,17 +509,7 @@ func TestCheck(t *testing.T) {
 			c.URL, c.dial, c.DialTimeout = strings.Replace(broker.URL(), "kafka:", "kafkas:", 1), nil, time.Second
 		}},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := o.sink(test.change).Check(ctx)
-		cancel()
-		var e *posthaste.Error
-		if test.code == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		} else if !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || e.Hint == "" || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
 	}
 }
 
@@ -538,10 +529,7 @@ func TestConfig(t *testing.T) {
 		c := Config{URL: "kafka://localhost"}
 		change(&c)
 		_, err := New(c)
-		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
-		}
+		configtest.Refused(t, field, err)
 	}
 	for _, url := range []string{"kafka://a:se%cret@x", "kafka://secret:x@", "", "kafkas://", "kafka://x/secret", "kafka://x,,y", "kafka://x:9092?secret=1"} {
 		if _, err := New(Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {

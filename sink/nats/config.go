@@ -33,17 +33,14 @@ package nats
 
 import (
 	"crypto/tls"
-	"errors"
 	"log/slog"
-	"net"
-	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/nats"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -112,14 +109,8 @@ const orderPrefix = "Nats-"
 func parse(c Config) (*target, error) {
 	t := &target{ordered: map[string]bool{}}
 	var err error
-	if t.address, err = addresses(c.URL); err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
-			Hint: "nats://user:password@host:4222 or tls://, with special characters percent-encoded; several separated by commas"}
-	}
-	if c.Credentials != "" {
-		if _, err := os.Stat(c.Credentials); err != nil {
-			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "credentials", Message: "the credentials cannot be read: " + err.Error(), Cause: err, Hint: "give the path of the user's .creds file"}
-		}
+	if t.address, err = nats.Address(c.URL, c.Credentials); err != nil {
+		return nil, err
 	}
 	if strings.ContainsAny(c.Stream, " \t\r\n.*>/\\") {
 		return nil, posthaste.Invalidf("stream", "stream %q is no stream's name: it holds a space, a dot, a slash or a wildcard", c.Stream)
@@ -176,33 +167,4 @@ func parse(c Config) (*target, error) {
 	t.Config = c
 	t.encoded = c.Mapping.CloudEvents != nil && c.Mapping.CloudEvents.Mode != relay.Structured
 	return t, nil
-}
-
-// addresses are the hosts and ports in a URL of servers.
-func addresses(text string) (string, error) {
-	var all []string
-	for one := range strings.SplitSeq(text, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			var e *url.Error
-			if errors.As(err, &e) {
-				err = e.Err // the other half of its text is the URL
-			}
-			return "", err
-		}
-		switch u.Scheme {
-		case "nats", "tls":
-		default:
-			return "", errors.New("it must begin with nats:// or tls://")
-		}
-		if u.Hostname() == "" {
-			return "", errors.New("it names no host")
-		}
-		port := u.Port()
-		if port == "" {
-			port = "4222"
-		}
-		all = append(all, net.JoinHostPort(u.Hostname(), port))
-	}
-	return strings.Join(all, ","), nil
 }

@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/nats"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -121,22 +121,9 @@ func (l *link) ask(ctx context.Context, subject string, request func(context.Con
 
 // atStart says whether an error of connecting is one of the configuration.
 func (s *Sink) atStart(err error) error {
-	var authority *tls.CertificateVerificationError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
-	switch {
-	case errors.Is(err, natsgo.ErrAuthorization), errors.Is(err, natsgo.ErrAuthExpired), errors.Is(err, natsgo.ErrAuthRevoked),
-		errors.Is(err, natsgo.ErrAccountAuthExpired), errors.Is(err, natsgo.ErrNkeysNotSupported):
-		if e.Hint = "check user and password or token in the URL, percent-encoded"; s.target.Credentials != "" {
-			e.Field, e.Hint = "credentials", "check that the credentials are of a user of this server, and neither expired nor revoked"
-		}
-	case errors.Is(err, natsgo.ErrPermissionViolation):
-		e.Field, e.Hint = "inbox_prefix", "let the user subscribe to inbox_prefix (default _INBOX.>), for acks come there"
-	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
-	case errors.Is(err, natsgo.ErrSecureConnWanted), errors.Is(err, natsgo.ErrSecureConnRequired):
-		e.Hint = "use tls:// with a server that has TLS, and nats:// with one that has not"
-	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
+	e := nats.AtStart(err, s.target.Credentials)
+	if errors.Is(err, natsgo.ErrPermissionViolation) {
+		e.Code, e.Field, e.Hint = posthaste.Invalid, "inbox_prefix", "let the user subscribe to inbox_prefix (default _INBOX.>), for acks come there"
 	}
 	return e
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/relay"
@@ -459,17 +460,7 @@ func TestCheck(t *testing.T) {
 		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "nats://127.0.0.1:1" }},
 		{"subject by template", "", "", func(c *Config) { c.Subject = "{{.Kind}}" }},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := o.sink(test.change).Check(ctx)
-		cancel()
-		var e *posthaste.Error
-		if test.code == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		} else if !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || e.Hint == "" || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
 	}
 }
 
@@ -490,10 +481,7 @@ func TestConfig(t *testing.T) {
 		c := Config{URL: "nats://localhost"}
 		change(&c)
 		_, err := New(c)
-		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
-		}
+		configtest.Refused(t, field, err)
 	}
 	for _, url := range []string{"nats://a:se%cret@x", "nats://secret:x@[", "", "tls://"} {
 		if _, err := New(Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {

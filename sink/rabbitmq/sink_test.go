@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/relay"
@@ -354,11 +355,6 @@ func TestTooLarge(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, nil)
-	with := func(change func(*Config)) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		return o.sink(change).Check(ctx)
-	}
 	at := func(user, path string) func(*Config) {
 		return func(c *Config) { c.URL = "amqp://" + user + "@" + broker.Address() + path }
 	}
@@ -375,15 +371,7 @@ func TestCheck(t *testing.T) {
 		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "amqp://127.0.0.1:1/" }},
 		{"exchange by template", "", "", func(c *Config) { c.Exchange = "{{.Kind}}" }},
 	} {
-		err := with(test.change)
-		var e *posthaste.Error
-		if test.code == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		} else if !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || e.Hint == "" || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
 	}
 }
 
@@ -402,9 +390,6 @@ func TestConfig(t *testing.T) {
 		c := Config{URL: "amqp://localhost"}
 		change(&c)
 		_, err := New(c)
-		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
-		}
+		configtest.Refused(t, field, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/relay"
@@ -448,17 +449,7 @@ func TestCheck(t *testing.T) {
 		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "redis://127.0.0.1:1" }},
 		{"stream by template", "", "", func(c *Config) { c.Stream = "{{.Kind}}" }},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := o.sink(test.change).Check(ctx)
-		cancel()
-		var e *posthaste.Error
-		if test.code == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		} else if !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || e.Hint == "" || strings.Contains(err.Error(), ":wrong") {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, ":wrong")
 	}
 }
 
@@ -479,10 +470,7 @@ func TestConfig(t *testing.T) {
 		c := Config{URL: "redis://localhost"}
 		change(&c)
 		_, err := New(c)
-		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
-		}
+		configtest.Refused(t, field, err)
 	}
 	for _, url := range []string{"redis://a:se%cret@x", "redis://secret:x@[", "", "rediss://", "redis://x/secret", "redis://x?secret=1"} {
 		if _, err := New(Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -367,17 +367,7 @@ func TestCheck(t *testing.T) {
 		{"queue", "queue", posthaste.Invalid, func(c *Config) { c.Queue = "nowhere" }},
 		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL, c.dial, c.DialTimeout = "kafka://127.0.0.1:1", nil, time.Second }},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := p.source(t, e, source.Config{Queue: "orders"}, test.change).Check(ctx)
-		cancel()
-		var fault *posthaste.Error
-		if test.code == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		} else if !errors.As(err, &fault) || fault.Code != test.code || fault.Field != test.field || fault.Hint == "" || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
 }
 
@@ -392,9 +382,6 @@ func TestConfig(t *testing.T) {
 		c := Config{URL: "kafka://localhost", Topic: "in", Config: source.Config{Queue: "orders"}}
 		change(&c)
 		_, err := New(nil, c)
-		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
-		}
+		configtest.Refused(t, field, err)
 	}
 }

@@ -14,14 +14,11 @@ package nats
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
-	"net"
-	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/nats"
 	"github.com/posthaste-mq/posthaste/source"
 )
 
@@ -73,14 +70,8 @@ const eventPrefix = "ce-"
 func New(ledger source.Ledger, c Config) (*source.Source, error) {
 	b := &broker{}
 	var err error
-	if b.address, err = addresses(c.URL); err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
-			Hint: "nats://user:password@host:4222 or tls://, with special characters percent-encoded; several separated by commas"}
-	}
-	if c.Credentials != "" {
-		if _, err := os.Stat(c.Credentials); err != nil {
-			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "credentials", Message: "the credentials cannot be read: " + err.Error(), Cause: err, Hint: "give the path of the user's .creds file"}
-		}
+	if b.address, err = nats.Address(c.URL, c.Credentials); err != nil {
+		return nil, err
 	}
 	c.Consumer = cmp.Or(c.Consumer, "posthaste")
 	for _, f := range [...]struct{ field, name string }{{"stream", c.Stream}, {"consumer", c.Consumer}} {
@@ -102,27 +93,4 @@ func New(ledger source.Ledger, c Config) (*source.Source, error) {
 	c.Name = cmp.Or(c.Name, "posthaste source")
 	b.Config = c
 	return source.New(ledger, c.Config, b)
-}
-
-// addresses are the hosts and ports in a URL of servers.
-func addresses(text string) (string, error) {
-	var all []string
-	for one := range strings.SplitSeq(text, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			var e *url.Error
-			if errors.As(err, &e) {
-				err = e.Err // the other half of its text is the URL
-			}
-			return "", err
-		}
-		switch {
-		case u.Scheme != "nats" && u.Scheme != "tls":
-			return "", errors.New("it must begin with nats:// or tls://")
-		case u.Hostname() == "":
-			return "", errors.New("it names no host")
-		}
-		all = append(all, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222")))
-	}
-	return strings.Join(all, ","), nil
 }

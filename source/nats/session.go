@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/nats"
 	"github.com/posthaste-mq/posthaste/source"
 )
 
@@ -49,22 +49,10 @@ func (b *broker) Check(ctx context.Context) error {
 		s.conn.Close()
 		return nil
 	}
+	e := nats.AtStart(err, b.Credentials)
 	var f *fault
-	var authority *tls.CertificateVerificationError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
-	switch {
-	case errors.As(err, &f):
-		e.Field, e.Hint = f.field, f.hint
-	case errors.Is(err, natsgo.ErrAuthorization), errors.Is(err, natsgo.ErrAuthExpired), errors.Is(err, natsgo.ErrAuthRevoked), errors.Is(err, natsgo.ErrAccountAuthExpired):
-		if e.Hint = "check user and password or token in the URL, percent-encoded"; b.Credentials != "" {
-			e.Field, e.Hint = "credentials", "check that the credentials are of a user of this server, and neither expired nor revoked"
-		}
-	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
-	case errors.Is(err, natsgo.ErrSecureConnWanted), errors.Is(err, natsgo.ErrSecureConnRequired):
-		e.Hint = "use tls:// with a server that has TLS, and nats:// with one that has not"
-	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
+	if errors.As(err, &f) {
+		e.Code, e.Field, e.Hint = posthaste.Invalid, f.field, f.hint
 	}
 	return e
 }

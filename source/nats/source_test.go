@@ -2,9 +2,7 @@ package nats
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -206,17 +205,7 @@ func TestCheck(t *testing.T) {
 		{"queue", "queue", posthaste.Invalid, func(c *Config) { c.Queue = "nowhere" }},
 		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "nats://127.0.0.1:1" }},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := p.source(t, e, source.Config{Queue: "orders"}, test.change).Check(ctx)
-		cancel()
-		var fault *posthaste.Error
-		if test.code == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		} else if !errors.As(err, &fault) || fault.Code != test.code || fault.Field != test.field || fault.Hint == "" || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
 }
 
@@ -232,9 +221,6 @@ func TestConfig(t *testing.T) {
 		c := Config{URL: "nats://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}
 		change(&c)
 		_, err := New(nil, c)
-		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
-		}
+		configtest.Refused(t, field, err)
 	}
 }

@@ -2,7 +2,6 @@ package rabbitmq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -253,17 +253,7 @@ func TestCheck(t *testing.T) {
 		{"refused", "refused", posthaste.Invalid, func(c *Config) { c.Refused = "amq.refused" }},
 		{"away", "", posthaste.Unavailable, func(c *Config) { c.URL = "amqp://127.0.0.1:1/" }},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := p.source(t, e, source.Config{Queue: "orders"}, test.change).Check(ctx)
-		cancel()
-		var fault *posthaste.Error
-		if test.code == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
-		} else if !errors.As(err, &fault) || fault.Code != test.code || fault.Field != test.field || fault.Hint == "" || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
 }
 
@@ -281,9 +271,6 @@ func TestConfig(t *testing.T) {
 		c := Config{URL: "amqp://localhost", FromQueue: "in", Config: source.Config{Queue: "orders"}}
 		change(&c)
 		_, err := New(nil, c)
-		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", field, err)
-		}
+		configtest.Refused(t, field, err)
 	}
 }
