@@ -61,7 +61,7 @@ func TestEngineInCluster(t *testing.T) {
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses})
 	t.Cleanup(func() { client.Close() })
 	can := lacking
-	can.NoIdempotency, can.NoSendAcross = true, true
+	can.NoSendAcross = true
 	enginetest.RunWith(t, can, func(t *testing.T) posthaste.Engine {
 		e, err := New(t.Context(), client, WithPrefix(fmt.Sprintf("cluster%d", prefixes.Add(1))))
 		if err != nil {
@@ -81,8 +81,13 @@ func TestEngineInCluster(t *testing.T) {
 	if _, err := e.Send(t.Context(), posthaste.Message{Queue: "a"}, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.Unsupported {
 		t.Errorf("sending to two queues: %v", err)
 	}
-	request := posthaste.Idempotency{Scope: "s", Key: "k", Window: time.Hour}
-	if _, err := e.SendIdempotent(t.Context(), request, posthaste.Message{Queue: "a"}); posthaste.CodeOf(err) != posthaste.Unsupported {
-		t.Errorf("a request that may come again: %v", err)
+	// A key that was used for one queue is refused for another, which is in another slot.
+	request := posthaste.Idempotency{Scope: "s", Key: "k", Digest: []byte("a"), Window: time.Hour}
+	if _, err := e.SendIdempotent(t.Context(), request, posthaste.Message{Queue: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	request.Digest = []byte("b")
+	if _, err := e.SendIdempotent(t.Context(), request, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.KeyReused {
+		t.Errorf("the same key for another queue: %v", err)
 	}
 }

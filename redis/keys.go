@@ -1,6 +1,9 @@
 package redis
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // keys builds the names of all keys; no other file, and no script, does. Those of
 // one queue share a hash tag, and so a slot of a cluster. Prefixes hold neither
@@ -22,6 +25,9 @@ func (k keys) workers() string { return k.global("workers") }
 // actions is a list of what operators did, newest first.
 func (k keys) actions() string { return k.global("actions") }
 
+// tokens is a hash: the name of a token to what it is, and whether there ever was one.
+func (k keys) tokens() string { return k.global("tokens") }
+
 func (k keys) global(what string) string { return "{" + k.prefix + "}:" + what }
 
 func (k keys) of(queue, what string) string { return "{" + k.prefix + ":" + queue + "}:" + what }
@@ -32,6 +38,11 @@ func (k keys) bell(queue string) string { return k.of(queue, "bell") }
 
 // request remembers one request that may come again, until it expires.
 func (k keys) request(digest string) string { return k.global("request:" + digest) }
+
+// answer is the same in the slot of the queue that the request sent to, for clusters.
+func (k keys) answer(queue, request string) string {
+	return k.of(queue, strings.TrimPrefix(request, k.global("")))
+}
 
 // once remembers one dedupe key of the queue with this number, until it expires.
 func (k keys) once(queue string, number int64, key string) string {

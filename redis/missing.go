@@ -41,26 +41,6 @@ func (e *Engine) Erase(context.Context, string, string, posthaste.MessageID) ([]
 	return nil, 0, unsupported("term", "erasing by a term")
 }
 
-const tokens = "tokens of the HTTP API"
-
-// TokenAdd implements [posthaste.Tokens].
-func (e *Engine) TokenAdd(context.Context, string, posthaste.Token) (string, error) {
-	return "", unsupported("name", tokens)
-}
-
-// TokenDrop implements [posthaste.Tokens].
-func (e *Engine) TokenDrop(context.Context, string, string) error { return unsupported("name", tokens) }
-
-// Tokens implements [posthaste.Tokens].
-func (e *Engine) Tokens(context.Context) ([]posthaste.Token, error) {
-	return nil, unsupported("name", tokens)
-}
-
-// TokensInForce implements [posthaste.Tokens].
-func (e *Engine) TokensInForce(context.Context, ...string) ([]posthaste.Token, bool, error) {
-	return nil, false, unsupported("name", tokens)
-}
-
 const schedules = "schedules"
 
 // SchedulePut implements [posthaste.Scheduling].

@@ -32,8 +32,10 @@ const layoutVersion = "1"
 type Engine struct {
 	client goredis.UniversalClient
 	owned  bool
-	keys   keys
-	keep   int
+	// cluster: keys of several queues cannot be in one script.
+	cluster bool
+	keys    keys
+	keep    int
 
 	mu     sync.RWMutex
 	byName map[string]*queue
@@ -78,6 +80,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 func New(ctx context.Context, client goredis.UniversalClient, options ...Option) (*Engine, error) {
 	e := &Engine{client: client, keys: keys{prefix: "posthaste"}, keep: 1000,
 		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[string]bool{}}
+	_, e.cluster = client.(*goredis.ClusterClient)
 	for _, o := range options {
 		o(e)
 	}

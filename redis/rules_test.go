@@ -241,3 +241,18 @@ func TestPurgeCutShort(t *testing.T) {
 		t.Errorf("%+v: %v", s, err)
 	}
 }
+
+// Of two who make a token of one name, one gets it: the other's secret is good for
+// nothing, and he must know.
+func TestTokenNameIsTakenOnce(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		want := posthaste.Token{Name: "shop", Scopes: []posthaste.Scope{posthaste.ScopeSend}}
+		if _, err := e.TokenAdd(t.Context(), "ada", want); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.TokenAdd(t.Context(), "bob", want); posthaste.CodeOf(err) != posthaste.Conflict {
+			return fmt.Sprintf("the second was answered %v", err)
+		}
+		return ""
+	}, patch{&tokenScript, "if call('HEXISTS', KEYS[1], name) == 1 then return 'exists' end", ""})
+}

@@ -65,6 +65,7 @@ var (
 	sendScript      = load("send")
 	settleScript    = load("settle")
 	tellScript      = load("tell")
+	tokenScript     = load("token")
 	unsettledScript = load("unsettled")
 	withdrawScript  = load("withdraw")
 	workerScript    = load("worker")

@@ -7,9 +7,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -37,7 +40,8 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	return e.sendAll(ctx, sendHead{}, "", messages)
 }
 
-// SendIdempotent implements [posthaste.Engine]. In a cluster it is refused.
+// SendIdempotent implements [posthaste.Engine]. In a cluster the answer is in the
+// queue's slot, and what the key stands for in another: see reserve.
 func (e *Engine) SendIdempotent(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -62,8 +66,36 @@ func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, mes
 	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "a queue is being dropped and made anew", Hint: "try again"}
 }
 
+// reserve says in the slot of all requests what a request's key stands for, so that
+// it is refused to another request also where that is for another queue. made says
+// that it was not said before: whoever dies between this and sending has used the
+// key for his own request alone, which may come again.
+func (e *Engine) reserve(ctx context.Context, request string, head sendHead) (made bool, err error) {
+	before, err := e.client.SetArgs(ctx, request, head.Digest, goredis.SetArgs{Mode: "NX", Get: true, TTL: time.Duration(head.Window) * time.Millisecond}).Result()
+	switch {
+	case errors.Is(err, goredis.Nil):
+		return true, nil
+	case err != nil:
+		return false, readError(err)
+	case before != head.Digest:
+		return false, keyReused()
+	}
+	return false, nil
+}
+
+func keyReused() error {
+	return &posthaste.Error{Code: posthaste.KeyReused, Field: "Idempotency-Key", Message: "the key was used for another request",
+		Hint: "give each request a key of its own"}
+}
+
+// gone reports whether send.lua found a queue that is not there (any more).
+func gone(reply any) bool {
+	all, _ := reply.([]any)
+	return len(all) == 2 && all[0] == "gone"
+}
+
 // send sends, or returns the queue whose keys are not there (any more).
-func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, gone *queue, err error) {
+func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
 	var queues []*queue
 	places := map[string]int{}
 	var names, once []string
@@ -110,22 +142,30 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	}
 	args[0], args[1] = len(queues), packed(head)
 	names = append(names, once...)
-	if request != "" {
+	reserved := false
+	if request != "" && e.cluster {
+		if reserved, err = e.reserve(ctx, request, head); err != nil {
+			return nil, nil, err
+		}
+		names = append(names, e.keys.answer(queues[0].name, request))
+	} else if request != "" {
 		names = append(names, request)
 	}
 	reply, err := sendScript.run(ctx, e.client, names, args...)
+	if reserved && (err != nil && (answered(err) || neverSent(err)) || err == nil && gone(reply)) {
+		_ = e.client.Del(ctx, request).Err() // so that it may come again with other content
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if reply == "reused" {
-		return nil, nil, &posthaste.Error{Code: posthaste.KeyReused, Field: "Idempotency-Key", Message: "the key was used for another request",
-			Hint: "give each request a key of its own"}
+		return nil, nil, keyReused()
 	}
 	all, err := list("send", reply, 1)
 	if err != nil {
 		return nil, nil, err
 	}
-	if all[0] == "gone" && len(all) == 2 {
+	if gone(reply) {
 		if n, ok := all[1].(int64); ok && int(n) <= len(queues) {
 			return nil, queues[n-1], nil
 		}

@@ -1,0 +1,137 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// token is one as it is stored.
+type token struct {
+	Hash    string            `codec:"h"`
+	Scopes  []posthaste.Scope `codec:"s"`
+	Queues  []string          `codec:"q,omitempty"`
+	By      string            `codec:"b"`
+	Created int64             `codec:"c,omitempty"`
+	Expires int64             `codec:"x,omitempty"`
+	Used    int64             `codec:"u,omitempty"`
+}
+
+const (
+	// secretBytes is how much chance a secret has.
+	secretBytes = 32
+	// tokensMost is how many tokens there can be, as token.lua says.
+	tokensMost = 1000
+	// tokenQueuesMost bounds the queues of one token.
+	tokenQueuesMost = 100
+)
+
+// TokenAdd implements [posthaste.Tokens]. The secret is made here and sent nowhere;
+// Redis has its SHA-256.
+func (e *Engine) TokenAdd(ctx context.Context, by string, t posthaste.Token) (string, error) {
+	if err := posthaste.CheckName("name", t.Name); err != nil {
+		return "", err
+	}
+	if err := t.Check(); err != nil {
+		return "", err
+	}
+	if len(t.Queues) > tokenQueuesMost {
+		return "", posthaste.Invalidf("queues", "a token is for at most %d queues, or for all", tokenQueuesMost)
+	}
+	random := make([]byte, secretBytes)
+	_, _ = rand.Read(random) // it never fails
+	secret := "ph_" + base64.RawURLEncoding.EncodeToString(random)
+	hash := sha256.Sum256([]byte(secret))
+	var at, in any = "", ""
+	if !t.ExpiresAt.IsZero() {
+		at = micros(t.ExpiresAt)
+	}
+	if t.ExpiresIn > 0 {
+		in = max(1, t.ExpiresIn.Microseconds())
+	}
+	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, "add", t.Name, at, in,
+		packed(token{Hash: string(hash[:]), Scopes: sorted(t.Scopes), Queues: sorted(t.Queues), By: cmp.Or(by, "redis")}))
+	if err != nil {
+		return "", writeError(err)
+	}
+	switch reply {
+	case "exists":
+		return "", &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: fmt.Sprintf("there is a token %q already", t.Name),
+			Hint: "a new secret needs a new name: add it, give it out, then drop the old one"}
+	case "full":
+		return "", &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: fmt.Sprintf("there are %d tokens, which is the most there can be", tokensMost), Hint: "drop some"}
+	case "past":
+		return "", posthaste.Invalidf("expires_at", "a token must expire at a time that comes")
+	}
+	return secret, nil
+}
+
+func sorted[S ~string](all []S) []S { return slices.Compact(slices.Sorted(slices.Values(all))) }
+
+// TokenDrop implements [posthaste.Tokens].
+func (e *Engine) TokenDrop(ctx context.Context, _, name string) error {
+	if err := posthaste.CheckName("name", name); err != nil {
+		return err
+	}
+	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, "drop", name)
+	if err == nil && reply == int64(0) {
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no token %q", name), Hint: "list them"}
+	}
+	return writeError(err)
+}
+
+// Tokens implements [posthaste.Tokens].
+func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
+	all, _, err := e.tokens(ctx, nil)
+	return all, err
+}
+
+// TokensInForce implements [posthaste.Tokens].
+func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {
+	all, ever, err := e.tokens(ctx, used)
+	if err != nil {
+		return nil, false, err
+	}
+	return slices.DeleteFunc(all, func(t posthaste.Token) bool { return t.Expired }), ever, nil
+}
+
+func (e *Engine) tokens(ctx context.Context, used []string) (tokens []posthaste.Token, ever bool, err error) {
+	args := []any{"list"}
+	for _, name := range used {
+		if posthaste.CheckName("name", name) == nil {
+			args = append(args, name)
+		}
+	}
+	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, args...)
+	if err != nil {
+		return nil, false, readError(err)
+	}
+	all, err := list("tokens", reply, 2)
+	if err != nil {
+		return nil, false, err
+	}
+	now, _ := parseMicros(str(all[0]))
+	for row := range slices.Chunk(all[2:], 2) {
+		var is token
+		if err := unpack(str(row[len(row)-1]), &is); err != nil {
+			return nil, false, err
+		}
+		t := posthaste.Token{Name: str(row[0]), Scopes: is.Scopes, Queues: is.Queues, CreatedAt: at(is.Created), CreatedBy: is.By}
+		copy(t.Hash[:], is.Hash)
+		if is.Expires != 0 {
+			t.ExpiresAt, t.Expired = at(is.Expires), is.Expires <= now
+		}
+		if is.Used != 0 {
+			t.LastUsedAt = at(is.Used)
+		}
+		tokens = append(tokens, t)
+	}
+	slices.SortFunc(tokens, func(a, b posthaste.Token) int { return cmp.Compare(a.Name, b.Name) })
+	return tokens, str(all[1]) == "1", nil
+}
