@@ -57,6 +57,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 		}
 		h, err := handed(answer, q, true)
 		reply.Deliveries, reply.NextDue, reply.WantsIdle = h.deliveries, h.nextDue, h.wantsIdle
+		reply.Limits, reply.AtLimit = h.limits, h.atLimit
 		return reply, err
 	}
 }
@@ -84,7 +85,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 		return reply, writeError(err)
 	}
 	h, err := handed(answer, q, false)
-	return posthaste.ReceiveReply{Deliveries: h.deliveries, NextDue: h.nextDue}, err
+	return posthaste.ReceiveReply{Deliveries: h.deliveries, NextDue: h.nextDue, AtLimit: h.atLimit}, err
 }
 
 func checkLease(lease time.Duration) error {
@@ -98,16 +99,19 @@ type handedOut struct {
 	deliveries []posthaste.RawDelivery
 	nextDue    time.Duration
 	wantsIdle  bool
+	limits     bool
+	atLimit    bool
 }
 
 // handed reads what claim.lua returns.
 func handed(answer any, q *queue, toWorker bool) (h handedOut, err error) {
 	h.nextDue = -1
-	all, err := list("claim", answer, 5)
+	all, err := list("claim", answer, 6)
 	if err != nil {
 		return h, err
 	}
 	h.wantsIdle = str(all[0]) == "1"
+	h.limits, h.atLimit = str(all[5]) != "", str(all[5]) == "reached"
 	if n, ok := parseMicros(str(all[1])); ok && n >= 0 {
 		h.nextDue = fromMicros(n)
 	}

@@ -10,14 +10,6 @@ import (
 
 // What this engine does not do yet. Each is refused by its name.
 
-// QueueLimit implements [posthaste.Admin].
-func (e *Engine) QueueLimit(_ context.Context, _, _ string, limits posthaste.QueueLimits) error {
-	if limits == (posthaste.QueueLimits{}) {
-		return nil // it has none
-	}
-	return unsupported("limits", "limits")
-}
-
 // KeyPause implements [posthaste.Admin].
 func (e *Engine) KeyPause(context.Context, string, string, string) error {
 	return unsupported("key", "queues that look at keys")

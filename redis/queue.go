@@ -23,6 +23,7 @@ type queue struct {
 	numberArg string
 	rules     string
 	once      string // "1" where handing out settles
+	limits    string // those that it was made with, as scripts have them
 }
 
 // rules are the options that scripts need, as ended.lua names them.
@@ -55,6 +56,11 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 	if o.Mode == posthaste.AtMostOnce {
 		q.once = "1"
 	}
+	made, err := limitsOf(o, o.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("what Redis has of queue %s: %w", name, err)
+	}
+	q.limits = made.packed()
 	q.rules = packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
 		Keep: e.keep, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload})
 	return q, nil
@@ -156,7 +162,7 @@ func (e *Engine) remake(ctx context.Context, q *queue) error {
 		return err
 	}
 	if now := all[q.name]; now != nil && now.number == q.number {
-		_, err = makeScript.run(ctx, e.client, q.keys, q.numberArg)
+		_, err = makeScript.run(ctx, e.client, q.keys, q.numberArg, q.limits)
 	}
 	return readError(err)
 }
@@ -175,8 +181,8 @@ func checkOptions(o *posthaste.QueueOptions) error {
 		return unsupported("ordered", "ordered queues")
 	case o.Fair:
 		return unsupported("fair", "fair queues")
-	case o.Limits != (posthaste.QueueLimits{}):
-		return unsupported("limits", "limits")
+	case o.Limits.KeyConcurrency > 0 || !o.Limits.KeyRateLimit.IsZero():
+		return unsupported("limits", "limits for each key")
 	case o.Mode == posthaste.AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0):
 		return posthaste.Invalidf("max_attempts", "a queue that hands out at most once never tries again")
 	}
@@ -205,7 +211,8 @@ func checkOptions(o *posthaste.QueueOptions) error {
 			return posthaste.Invalidf(c.field, "%s must be %s", c.field, c.want)
 		}
 	}
-	return nil
+	_, err := limitsOf(*o, o.Limits)
+	return err
 }
 
 // QueueCreate implements [posthaste.Admin].
@@ -230,7 +237,10 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	case "full":
 		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues, and no more are possible", maxQueues), Hint: "drop some"}
 	}
-	_, err = makeScript.run(ctx, e.client, e.keys.queue(name), fmt.Sprint(reply))
+	made, err := limitsOf(o, o.Limits)
+	if err == nil {
+		_, err = makeScript.run(ctx, e.client, e.keys.queue(name), fmt.Sprint(reply), made.packed())
+	}
 	return readError(err) // whoever uses it first makes up for what was not done
 }
 
@@ -305,7 +315,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 	if err != nil {
 		return info, readError(err)
 	}
-	all, err := list("count", reply, 11)
+	all, err := list("count", reply, 12)
 	if err != nil {
 		return info, err
 	}
@@ -314,6 +324,13 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 		n[i], _ = parseMicros(str(all[i]))
 	}
 	info = posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: at(q.created)}
+	var now limits
+	if l := str(all[11]); l != "" {
+		if err := unpack(l, &now); err != nil {
+			return info, err
+		}
+	}
+	info.Options.Limits = now.public()
 	if str(all[3]) != "" {
 		info.PausedAt = at(n[3])
 	}

@@ -58,6 +58,7 @@ var (
 	dropScript      = load("drop")
 	enrollScript    = load("enroll")
 	extendScript    = load("extend")
+	limitScript     = load("limit")
 	makeScript      = load("make")
 	pauseScript     = load("pause")
 	purgeScript     = load("purge")

@@ -154,10 +154,10 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	}
 	for name, answer := range answers {
 		all, ok := answer.Val().([]any)
-		if !ok || len(all) < 3 { // dropped, or not made yet
+		if !ok || len(all) < 4 { // dropped, or not made yet
 			continue
 		}
-		l := look{LookReply: posthaste.LookReply{Found: str(all[0]) == "1", NextDue: -1}, ended: str(all[2]) == "1"}
+		l := look{LookReply: posthaste.LookReply{Found: str(all[0]) == "1", NextDue: -1, AtLimit: str(all[3]) == "1"}, ended: str(all[2]) == "1"}
 		if n, ok := parseMicros(str(all[1])); ok && n >= 0 {
 			l.NextDue = fromMicros(n)
 		}

@@ -4,10 +4,11 @@
 -- args: 1 the queue's number; 2 the worker, or "" to look only; 3 its lease in
 --       µs; 4 its name; 5 "1" to begin a lease, else one that was not begun stays so
 -- returns: "gone", or a list: "1" if something may be handed out, µs until the next
---       is due ("-1": none known), "1" if a lease has ended
--- cost: at most eleven commands
--- includes: keys
-local meta = call('HMGET', META, 'no', 'paused')
+--       is due ("-1": none known), "1" if a lease has ended, "1" if the queue's limits
+--       let nothing through
+-- cost: at most twelve commands
+-- includes: keys, limits
+local meta = call('HMGET', META, 'no', 'paused', 'limits', 'full')
 if meta[1] ~= ARGV[1] then return 'gone' end
 if ARGV[5] == '1' then
   call('ZADD', LEASES, text(now + ARGV[3]), ARGV[2])
@@ -29,5 +30,9 @@ for _, key in ipairs({LEASES, TIMED}) do
   local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   if first and first < now then ended = '1' end
 end
-if meta[2] then return {'', '-1', ended} end
-return {found, due and text(math.max(0, due - now)) or '-1', ended}
+if meta[2] then return {'', '-1', ended, ''} end
+if meta[3] then
+  local most, comes = room(unpacked(meta[3]), tonumber(meta[4] or 0), 1)
+  if most < 1 then return {'', comes and text(comes - now) or '-1', ended, '1'} end
+end
+return {found, due and text(math.max(0, due - now)) or '-1', ended, ''}

@@ -12,15 +12,17 @@
 --       to run alone, µs until the next is due ("-1": none known), deliveries of first
 --       attempts (their messages have the same id), their contents, and a list of
 --       the others, six each: delivery, message, content, state, when it was due
---       (or ""), alone
+--       (or ""), alone; and "limits" if the queue has some, "reached" if they let
+--       nothing through
 -- cost: some twelve commands a call; per message one field got and one set, one
 --       popped; of what was due two and a half more
--- includes: keys, ended
+-- includes: keys, limits, ended
 local once = ARGV[8] == '1'
 local most, worker = tonumber(ARGV[3]), ARGV[6]
-local meta = call('HMGET', META, 'no', 'paused', 'last')
+local meta = call('HMGET', META, 'no', 'paused', 'last', 'limits', 'full')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local last = tonumber(meta[3])
+local limits, full, said = meta[4] and unpacked(meta[4]), tonumber(meta[5] or 0), meta[4] and 'limits' or ''
 local ids, contents, others = {}, {}, {}
 
 local function tell(delivery, id, content, st, due)
@@ -45,16 +47,26 @@ if worker ~= '' then
         tell(deliveries[i], id, call('HGET', MSG, id), call('HGET', ST, id))
       end
     end
-    return {'', '-1', ids, contents, others}
+    return {'', '-1', ids, contents, others, said}
   end
   if tonumber(call('HGET', NAMES, '#' .. worker) or 0) >= tonumber(ARGV[7]) then
-    if once then return {'', '-1', ids, contents, others} end
+    if once then return {'', '-1', ids, contents, others, said} end
     return 'number'
   end
 else
   tag = 'T' .. text(now)
 end
-if meta[2] then return {'', '-1', ids, contents, others} end
+if meta[2] then return {'', '-1', ids, contents, others, said} end
+if limits then
+  local due
+  most, due = room(limits, full, most)
+  if most < 1 then
+    for _, key in pairs(READY) do
+      if call('EXISTS', key) == 1 then mute(due) end
+    end
+    return {'', due and text(due - now) or '-1', ids, contents, others, 'reached'}
+  end
+end
 
 local runs, deliveries, states, dues = {}, {}, {}, {}
 local function hand(id, content, st, due)
@@ -144,9 +156,10 @@ if #deliveries == 0 then
   local due = tonumber(next[2] or other[2])
   if due and other[2] and wants == '' then due = math.min(due, tonumber(other[2])) end
   if wants == '1' then due = tonumber(next[2]) end
-  return {wants, due and text(math.max(0, due - now)) or '-1', ids, contents, others}
+  return {wants, due and text(math.max(0, due - now)) or '-1', ids, contents, others, said}
 end
 call('HSET', META, 'last', text(last))
+if limits and limits.r then call('HSET', META, 'full', exactly(taken(limits.r, full, #deliveries))) end
 if once then
   local name = ''
   if worker ~= '' then
@@ -165,7 +178,7 @@ if once then
     many('HSET', ST, states)
   end
   finish()
-  return {wants, '-1', ids, contents, others}
+  return {wants, '-1', ids, contents, others, said}
 end
 many('HSET', RUN, runs)
 many('HSET', ST, states)
@@ -183,4 +196,4 @@ else
   end
   many('ZADD', TIMED, timed)
 end
-return {wants, '-1', ids, contents, others}
+return {wants, '-1', ids, contents, others, said}

@@ -4,10 +4,11 @@
 -- args: 1 the queue's number
 -- returns: "gone", or what waits, is in flight, is dead; since when it is paused
 --       or ""; sent, done, retried, lost, withdrawn; µs since the oldest that may be
---       handed out was sent or fell due, or "-1"; the time
+--       handed out was sent or fell due, or "-1"; the time; its
+--       limits (limits.lua) or ""
 -- cost: some sixteen commands
 -- includes: keys
-local meta = call('HMGET', META, 'no', 'paused', 'sent', 'done', 'retried', 'lost', 'withdrawn')
+local meta = call('HMGET', META, 'no', 'paused', 'sent', 'done', 'retried', 'lost', 'withdrawn', 'limits')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local depth = call('ZCARD', DUE) + call('ZCARD', ALONE) - call('SCARD', STALE)
 local oldest
@@ -21,5 +22,5 @@ if due and due <= now and (not oldest or due < oldest) then oldest = due end
 return {
   text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[2] or '',
   meta[3] or '0', meta[4] or '0', meta[5] or '0', meta[6] or '0', meta[7] or '0',
-  oldest and text(math.max(0, now - oldest)) or '-1', text(now),
+  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[8] or '',
 }

@@ -155,8 +155,9 @@ local function forget(came)
 end
 
 -- finish writes what all that ended has in common. A message that ended before
--- it was handed out (kept alone) has no holder.
-local function finish()
+-- it was handed out (kept alone) has no holder. limits are the queue's, or nil: a
+-- place that is free again wakes who waits for it.
+local function finish(limits)
   many('HDEL', RUN, left)
   many('ZREM', TIMED, released)
   for tag, h in pairs(holders) do
@@ -185,6 +186,10 @@ local function finish()
   if came > 0 then forget(came) end
   for name, n in pairs(counts) do
     if n > 0 then call('HINCRBY', META, name, n) end
+  end
+  if limits and #left > 0 and unpacked(limits).c then
+    call('HDEL', META, 'mute')
+    wake = true
   end
   if wake then ring() end
 end

@@ -7,7 +7,8 @@
 -- returns: "gone", or how many were lost
 -- cost: two commands where there is nothing; some ten per lost delivery
 -- includes: keys, ended
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+local meta = call('HMGET', META, 'no', 'limits')
+if meta[1] ~= ARGV[1] then return 'gone' end
 local most = tonumber(ARGV[3])
 local function lose(deliveries, why)
   for i, held in ipairs(got(RUN, deliveries)) do
@@ -25,12 +26,12 @@ if #overdue > 0 then
     if claim then lose(unpacked(claim).d, 'its worker was lost: no heartbeat came within its lease') end
     holder(tag).open = 1000000000 -- whatever is counted, nothing of it is open any more
   end
-  finish()
+  finish(meta[2])
   if #claims < 10 then
     call('ZREM', LEASES, worker)
     call('HDEL', NAMES, worker, '#' .. worker)
   end
 else
-  finish()
+  finish(meta[2])
 end
 return counts.lost

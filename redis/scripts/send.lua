@@ -23,9 +23,9 @@ end
 local per = 27
 for q = 1, tonumber(ARGV[1]) do
   local at = (q - 1) * per
-  local meta = call('HMGET', KEYS[at + 1], 'no', 'last')
+  local meta = call('HMGET', KEYS[at + 1], 'no', 'last', 'mute')
   if meta[1] ~= numbers[q] then return {'gone', q} end
-  queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, due = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
+  queues[q] = {at = at, last = tonumber(meta[2]), quiet = meta[3] and now < tonumber(meta[3]), msg = {}, due = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
 end
 local first = #queues * per
 local ids = {}
@@ -64,7 +64,7 @@ for _, q in ipairs(queues) do
     for p, ready in pairs(q.ready) do many('RPUSH', KEYS[q.at + 7 + p], ready) end
     call('HSET', KEYS[q.at + 1], 'last', text(q.last))
     call('HINCRBY', KEYS[q.at + 1], 'sent', q.n)
-    if q.wake and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 27], '') end
+    if q.wake and not q.quiet and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 27], '') end
   end
 end
 if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end

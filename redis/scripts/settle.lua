@@ -11,7 +11,8 @@
 --       and pushed, and the same to forget an older one); per other some six
 --       commands more. Not in what waits or is in flight.
 -- includes: keys, ended
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+local meta = call('HMGET', META, 'no', 'limits')
+if meta[1] ~= ARGV[1] then return 'gone' end
 local plain = {}
 local n = tonumber(ARGV[3])
 for i = 1, n do plain[i] = ARGV[3 + i] end
@@ -28,5 +29,5 @@ for i = 4 + n, #ARGV do
   answers[#answers + 1] = outcome or ''
   answers[#answers + 1] = due and text(due) or ''
 end
-finish()
+finish(meta[2])
 return {table.concat(was), answers}

@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// attempt is one claim, whatever it says.
+func attempt(t *testing.T, e *Engine, w posthaste.WorkerID, number int64, most int) posthaste.ClaimReply {
+	t.Helper()
+	reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// No more is handed out and not settled than the queue's concurrency, to workers and
+// receivers together; a place that is free again wakes who sleeps.
+func TestLI_ConcurrencyHolds(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 3}})
+		send(t, e, 10)
+		received, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 2, Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(received.Deliveries) + len(claim(t, e, register(t, e), 1, 10)); n != 3 {
+			return fmt.Sprintf("%d are handed out", n)
+		}
+		return ""
+	}, patch{&claimScript, "limits.c - call('HLEN', RUN)", "limits.c"})
+}
+
+func TestLI_FreePlaceWakes(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 1}})
+		send(t, e, 2)
+		w := register(t, e)
+		held := claim(t, e, w, 1, 10)
+		asleep := e.keys.of(jobs, "asleep")
+		if err := e.client.Set(t.Context(), asleep, 1, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if reply := attempt(t, e, w, 2, 10); !reply.AtLimit || reply.NextDue != -1 {
+			return fmt.Sprintf("at the limit a claim says %+v", reply)
+		}
+		send(t, e, 1)
+		if e.client.Exists(t.Context(), asleep).Val() == 0 {
+			return "sending at the limit rang"
+		}
+		done(t, e, held...)
+		if e.client.Exists(t.Context(), asleep).Val() == 1 {
+			return "settling did not ring"
+		}
+		if got := claim(t, e, w, 3, 10); len(got) != 1 {
+			return fmt.Sprintf("then %d are handed out", len(got))
+		}
+		if send(t, e, 1); e.client.Exists(t.Context(), asleep).Val() == 1 {
+			return "it was not to be armed"
+		}
+		return ""
+	}, patch{&settleScript, "    wake = true\n  end\n  if wake", "  end\n  if wake"})
+}
+
+// A rate lets through what came in the time, to a message: neither more nor less,
+// however long the machine took.
+func TestLI_RateHolds(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		const perSecond, burst = 2000, 3000 // bears pauses of more than a second
+		create(t, e, posthaste.QueueOptions{Mode: posthaste.AtMostOnce, Limits: posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: perSecond, Burst: burst}}})
+		for range 5 {
+			send(t, e, 1000)
+		}
+		w := register(t, e)
+		number := int64(0)
+		take := func() (n int) {
+			number++
+			return len(claim(t, e, w, number, 1000))
+		}
+		before := time.Now()
+		total := take() + take() + take()
+		first := time.Now()
+		if total != burst {
+			return fmt.Sprintf("%d are handed out at once, want %d", total, burst)
+		}
+		var from, to time.Time
+		for total < 4000 {
+			from = time.Now()
+			total += take()
+			to = time.Now()
+			if most := burst + perSecond*to.Sub(before).Seconds() + 1; float64(total) > most {
+				return fmt.Sprintf("%d are handed out after %s, %.0f may be", total, to.Sub(before), most)
+			}
+		}
+		if least := burst + perSecond*from.Sub(first).Seconds() - 1; to.Sub(before) < time.Second && float64(total) < least {
+			return fmt.Sprintf("%d are handed out after %s, %.0f should be", total, from.Sub(first), least)
+		}
+		return ""
+	}, patch{&claimScript, "exactly(taken(limits.r, full, #deliveries))", "exactly(taken(limits.r, full, #deliveries - 1))"})
+}
+
+// Waiting for a rate burns no attempt, and says when the next token comes.
+func TestLI_RateTellsWhen(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: 1, Per: time.Hour}}})
+		send(t, e, 2)
+		w := register(t, e)
+		done(t, e, claim(t, e, w, 1, 10)...)
+		beat, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{{Queue: jobs}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply := attempt(t, e, w, 2, 10)
+		for _, look := range []posthaste.LookReply{beat.Looks[0], {Found: len(reply.Deliveries) > 0, NextDue: reply.NextDue, AtLimit: reply.AtLimit}} {
+			if look.Found || !look.AtLimit || look.NextDue < 50*time.Minute || look.NextDue > time.Hour {
+				return fmt.Sprintf("at the limit a look says %+v", look)
+			}
+		}
+		return ""
+	}, patch{&beatScript, "if most < 1 then return", "if false then return"})
+}
