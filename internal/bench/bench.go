@@ -38,6 +38,10 @@ type Options struct {
 	// Databases of the run's own are made there and dropped at the end. Empty
 	// means the embedded PostgreSQL, in a cluster that is thrown away.
 	DatabaseURL string
+	// RedisURL is the Redis to measure on (redis). Keys of the run's own are made
+	// there and removed at the end. Empty means the redis-server that is installed on
+	// this machine, started for the run with appendonly yes and appendfsync everysec.
+	RedisURL string
 	// Waiting is how many messages wait (backlog). Default 1,000,000; 1 to
 	// 10,000,000.
 	Waiting int
@@ -65,7 +69,8 @@ type Options struct {
 	// ones, and PostgresVersion names the embedded ones to use ("14" or "18",
 	// the default).
 	PostgresBin, PostgresVersion string
-	// DataDir is where the embedded PostgreSQL's throw-away cluster lies.
+	// DataDir is where the embedded PostgreSQL's throw-away cluster lies, or the data
+	// of the Redis that was started.
 	// Default: a new directory on a file system that is not memory.
 	DataDir string
 	// Profile is a file to write this process's CPU profile to, taken over
@@ -86,24 +91,24 @@ type scenario struct {
 	name string
 	what string
 	run  func(context.Context, *run) error
+	// onRedis says that the run has a Redis, and no PostgreSQL.
+	onRedis bool
 }
 
 // scenarios in the order in which people read of them.
 var scenarios = []scenario{
-	{"flow", "send in batches, handle each message, settle; against only inserting the same rows", flow},
-	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits", single},
-	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency},
-	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned},
-	{"backlog", "flow with many messages waiting; against the empty queue", backlog},
-	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered},
-	{"relay", "from the ledger into RabbitMQ, with confirms; against what the broker's client publishes alone", relayed},
-	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one and kept in a log", pipeline},
-	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost},
-	{"idle", "what a worker of 20 queues costs with nothing to do", idle},
+	{"flow", "send in batches, handle each message, settle; against only inserting the same rows", flow, false},
+	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits", single, false},
+	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency, false},
+	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, false},
+	{"backlog", "flow with many messages waiting; against the empty queue", backlog, false},
+	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, false},
+	{"relay", "from the ledger into RabbitMQ, with confirms; against what the broker's client publishes alone", relayed, false},
+	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one and kept in a log", pipeline, false},
+	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost, false},
+	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", redisFlow, true},
+	{"idle", "what a worker of 20 queues costs with nothing to do", idle, false},
 }
-
-// later are scenarios that are planned and refused by name until they exist.
-var later = []string{"redis"}
 
 // Scenarios lists the names that [Run] takes.
 func Scenarios() []string {
@@ -117,6 +122,9 @@ func Scenarios() []string {
 // Describe says in half a sentence what a scenario measures.
 func Describe(scenario string) string { return find(scenario).what }
 
+// OnRedis says whether a scenario measures on Redis, and has no use for PostgreSQL.
+func OnRedis(scenario string) bool { return find(scenario).onRedis }
+
 func find(name string) scenario {
 	for _, s := range scenarios {
 		if s.name == name {
@@ -129,8 +137,7 @@ func find(name string) scenario {
 // Run runs one scenario and returns what it measured. A measurement that must
 // not be trusted is no error: Result.Valid is false and Reason says why. Errors
 // are those of a run that could not take place: [posthaste.Invalid] for wrong
-// options (each fault named), [posthaste.Unsupported] for scenarios yet to
-// come, [posthaste.Unavailable] and [posthaste.Denied] from the server. What
+// options (each fault named), [posthaste.Unavailable] and [posthaste.Denied] from the server. What
 // was made on the server is dropped also when ctx ends. One Run at a time in a
 // process, for it measures the process.
 func Run(ctx context.Context, scenario string, o Options) (*Result, error) {
@@ -148,7 +155,7 @@ func execute(ctx context.Context, scenario string, o Options, overhead time.Dura
 	limited, cancel := context.WithDeadline(ctx, r.until)
 	defer cancel()
 	defer r.watch()()
-	err := r.perform(limited, find(scenario).run)
+	err := r.perform(limited, find(scenario))
 	r.result.DurationSeconds = round(time.Since(begun).Seconds(), 1)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		r.invalid("the run was cut off %s over its duration, for the machine was too busy", overhead-clearing)
@@ -195,10 +202,6 @@ func (o *Options) setDefaults() {
 
 // check lists every fault at once.
 func (o *Options) check(scenario string) error {
-	if slices.Contains(later, scenario) {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "scenario", Message: fmt.Sprintf("bench scenario %q is not supported yet", scenario),
-			Hint: "there are " + strings.Join(Scenarios(), ", ")}
-	}
 	var faults []error
 	fault := func(bad bool, field, format string, args ...any) {
 		if bad {
@@ -215,6 +218,10 @@ func (o *Options) check(scenario string) error {
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
 	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
 		"a database URL excludes the settings of the embedded PostgreSQL")
+	onRedis := find(scenario).onRedis
+	fault(o.RedisURL != "" && !onRedis, "redis_url", "bench %s measures on PostgreSQL, and a Redis URL is given", scenario)
+	fault(o.RedisURL != "" && o.DataDir != "", "redis_url", "a Redis URL excludes a directory for the data of one that is started")
+	fault(onRedis && (o.DatabaseURL != "" || o.PostgresBin != "" || o.PostgresVersion != ""), "database_url", "bench %s measures on Redis, and PostgreSQL is named", scenario)
 	return errors.Join(faults...)
 }
 
@@ -222,7 +229,8 @@ func (o *Options) check(scenario string) error {
 type run struct {
 	o      Options
 	result *Result
-	server *server
+	server *server       // nil on Redis
+	redis  *redisStore   // nil on PostgreSQL
 	until  time.Time     // when the run is cut off
 	during time.Duration // what the phases share: Options.Duration, or less where starting took long
 
@@ -231,7 +239,10 @@ type run struct {
 	started time.Time // when the first phase began; zero before
 }
 
-func (r *run) perform(ctx context.Context, measure func(context.Context, *run) error) (err error) {
+func (r *run) perform(ctx context.Context, s scenario) (err error) {
+	if s.onRedis {
+		return r.performOnRedis(ctx, s)
+	}
 	r.phase("starting PostgreSQL")
 	r.server, err = openServer(ctx, r)
 	if err != nil {
@@ -247,7 +258,23 @@ func (r *run) perform(ctx context.Context, measure func(context.Context, *run) e
 			r.result.LeftBehind = r.server.made
 		}
 	}()
-	return measure(ctx, r)
+	return s.run(ctx, r)
+}
+
+func (r *run) performOnRedis(ctx context.Context, s scenario) (err error) {
+	r.phase("starting Redis")
+	if r.redis, err = openRedis(ctx, r); err != nil {
+		return err
+	}
+	defer func() {
+		r.phase("clearing up")
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
+		defer cancel()
+		if fault := r.redis.close(ctx); fault != nil {
+			r.o.Log.Warn("bench could not clear up", slog.Any("error", fault))
+		}
+	}()
+	return s.run(ctx, r)
 }
 
 // phase says what goes on now.

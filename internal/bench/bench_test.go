@@ -23,7 +23,9 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"flight", Options{}, posthaste.Invalid, []string{`"flight"`, "flow, single, latency"}},
 		{"", Options{}, posthaste.Invalid, []string{"there is no bench scenario"}},
 		{"relay", Options{QueueType: "stream"}, posthaste.Invalid, []string{"queue type", "quorum"}},
-		{"redis", Options{}, posthaste.Unsupported, []string{`"redis" is not supported yet`}},
+		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
+		{"flow", Options{RedisURL: "redis://x"}, posthaste.Invalid, []string{"measures on PostgreSQL"}},
+		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.Invalid, []string{"no URL of a Redis"}},
 		{"pipeline", Options{Handler: time.Minute, Consumers: 99}, posthaste.Invalid, []string{"handler", "consumers"}},
 		{"flow", Options{Duration: time.Millisecond, Batch: -1}, posthaste.Invalid, []string{"duration", "batch"}},
 		{"flow", Options{Duration: 2 * time.Hour}, posthaste.Invalid, []string{"duration"}},
@@ -185,13 +187,15 @@ func TestTable(t *testing.T) {
 func TestJSONHasItsFixedNames(t *testing.T) {
 	t.Parallel()
 	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{},
-		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}}
+		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}}
+	r.Machine.PostgresVersion = "18"
 	has := encode(t, &r)
 	// Two embedded structs with the same name would both lose it silently.
 	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
 		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
 		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb variants
-		broker_ceiling_per_second confirm_p50_ms`) {
+		broker_ceiling_per_second confirm_p50_ms per_minute
+		blmove_per_second brpop_per_second at_least_once_ratio at_most_once_ratio`) {
 		if _, ok := has[name]; !ok {
 			t.Errorf("%q is missing", name)
 		}

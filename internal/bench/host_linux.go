@@ -80,6 +80,14 @@ func newMeter(backend int) meter {
 	return meter{}
 }
 
+// meterOf is the meter of one process of that name, and its children.
+func meterOf(pid int, name string) meter {
+	if p, ok := readProcess(pid); !ok || !strings.HasPrefix(p.name, name) {
+		return meter{}
+	}
+	return meter{pid}
+}
+
 // total is the CPU time that the server has used since it started: that of the
 // postmaster, of its living children, and of those that it has reaped. Child
 // processes move from the second to the third: one that does so between the two
@@ -118,6 +126,7 @@ func (m meter) living() (sum time.Duration) {
 type process struct {
 	parent      int
 	own, reaped time.Duration
+	name        string
 	postgres    bool
 }
 
@@ -131,8 +140,8 @@ func readProcess(pid int) (p process, ok bool) {
 	if open < 0 || end < open {
 		return p, false
 	}
-	name := string(b[open+1 : end])
-	p.postgres = strings.HasPrefix(name, "postgres") || name == "postmaster"
+	p.name = string(b[open+1 : end])
+	p.postgres = strings.HasPrefix(p.name, "postgres") || p.name == "postmaster"
 	fields := strings.Fields(string(b[end+1:]))
 	if len(fields) < 15 {
 		return p, false

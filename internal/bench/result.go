@@ -39,6 +39,7 @@ type Result struct {
 	*RelayResult
 	*TelemetryResult
 	*PipelineResult
+	*RedisResult
 }
 
 // Machine is what the figures were measured on.
@@ -47,8 +48,9 @@ type Machine struct {
 	// FsyncPerSecond is how often 8 KiB can be written and synced one after
 	// the other where the database lies. Null where that is out of reach.
 	FsyncPerSecond  *float64 `json:"fsync_per_second"`
-	PostgresVersion string   `json:"postgres_version"`
-	// Embedded says that the run started PostgreSQL itself.
+	PostgresVersion string   `json:"postgres_version,omitempty"`
+	RedisVersion    string   `json:"redis_version,omitempty"`
+	// Embedded says that the run started PostgreSQL or Redis itself.
 	Embedded bool `json:"embedded"`
 	// Settings of the server that durability and speed hang on.
 	Settings map[string]string `json:"settings"`
@@ -179,6 +181,31 @@ type PipelineResult struct {
 	HandlersEach int     `json:"handlers_each"`
 	HandlerMS    float64 `json:"handler_ms"`
 	ChunkSize    int     `json:"chunk_size"`
+}
+
+// RedisResult is what scenario redis has of its own. PerSecond, ServerCPU and
+// ClientCPU of the result are of the runtime at least once.
+type RedisResult struct {
+	AtMostOncePerSecond float64 `json:"at_most_once_per_second"`
+	// BLMovePerSecond and BRPopPerSecond are of loops on 50 connections that are not
+	// pipelined.
+	BLMovePerSecond float64 `json:"blmove_per_second"`
+	BRPopPerSecond  float64 `json:"brpop_per_second"`
+	// AtLeastOnceRatio compares with BLMOVE and LREM, AtMostOnceRatio with BRPOP.
+	AtLeastOnceRatio *float64 `json:"at_least_once_ratio"`
+	AtMostOnceRatio  *float64 `json:"at_most_once_ratio"`
+	// CPU per message in microseconds. Null where that is out of reach.
+	AtMostOnceServerCPU *float64 `json:"at_most_once_server_cpu_us_per_message"`
+	AtMostOnceClientCPU *float64 `json:"at_most_once_client_cpu_us_per_message"`
+	BLMoveServerCPU     *float64 `json:"blmove_server_cpu_us_per_message"`
+	BLMoveClientCPU     *float64 `json:"blmove_client_cpu_us_per_message"`
+	BRPopServerCPU      *float64 `json:"brpop_server_cpu_us_per_message"`
+	BRPopClientCPU      *float64 `json:"brpop_client_cpu_us_per_message"`
+	// The figures of each round.
+	AtLeastOnceRounds []float64 `json:"at_least_once_rounds"`
+	AtMostOnceRounds  []float64 `json:"at_most_once_rounds"`
+	BLMoveRounds      []float64 `json:"blmove_rounds"`
+	BRPopRounds       []float64 `json:"brpop_rounds"`
 }
 
 // known is a figure that exists, rounded for reading.

@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
@@ -169,6 +172,80 @@ func TestNP6Pipeline(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	above(t, "per_minute", r.PerMinute)
+}
+
+func TestRE6Redis(t *testing.T) {
+	t.Parallel()
+	check := func(t *testing.T, r *Result) {
+		t.Helper()
+		trafficFigures(t, r)
+		if r.RedisResult == nil || len(r.AtLeastOnceRounds) == 0 {
+			t.Fatalf("%+v", r)
+		}
+		aboveKnown(t, "at_least_once_ratio", r.AtLeastOnceRatio)
+		aboveKnown(t, "at_most_once_ratio", r.AtMostOnceRatio)
+		above(t, "blmove_per_second", r.BLMovePerSecond)
+		above(t, "brpop_per_second", r.BRPopPerSecond)
+		above(t, "at_most_once_per_second", r.AtMostOncePerSecond)
+		if runtime.GOOS == "linux" {
+			aboveKnown(t, "CPU of BLMOVE", r.BLMoveServerCPU)
+		}
+		if !strings.HasPrefix(r.Machine.RedisVersion, "7.") && !strings.HasPrefix(r.Machine.RedisVersion, "8.") || r.Machine.PostgresVersion != "" {
+			t.Errorf("machine: %+v", r.Machine)
+		}
+	}
+	run := func(t *testing.T, o Options) *Result {
+		t.Helper()
+		o.Duration, o.drain = time.Second, patient
+		o.setDefaults()
+		r, err := execute(t.Context(), "redis", o, patient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, r)
+		return r
+	}
+	t.Run("its own", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		r := run(t, Options{DataDir: dir})
+		if !r.Machine.Embedded || r.Machine.Settings["appendonly"] != "yes" || r.Machine.Settings["appendfsync"] != "everysec" || r.Valid == inMemory(dir) {
+			t.Errorf("valid is %t (%s) on %+v", r.Valid, r.Reason, r.Machine)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+	t.Run("one that is given", func(t *testing.T) {
+		t.Parallel()
+		s, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--appendonly", "no")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Stop()
+		client := goredis.NewClient(&goredis.Options{Addr: s.Address()})
+		defer client.Close()
+		if err := client.Set(t.Context(), "somebody's", "key", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if r := run(t, Options{RedisURL: s.URL()}); r.Valid || !strings.Contains(r.Reason, "appendonly is off") {
+			t.Errorf("valid is %t: %s", r.Valid, r.Reason)
+		}
+		if left, err := client.Keys(t.Context(), "*").Result(); err != nil || !slices.Equal(left, []string{"somebody's"}) {
+			t.Errorf("keys left behind: %v, %v", left, err)
+		}
+	})
+}
+
+func TestRedisThatIsNotThereIsUnavailable(t *testing.T) {
+	_, err := Run(t.Context(), "redis", Options{RedisURL: "redis://:geheim@127.0.0.1:1/0"})
+	if posthaste.CodeOf(err) != posthaste.Unavailable || strings.Contains(err.Error(), "geheim") {
+		t.Errorf("it does not answer: %v", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := Run(t.Context(), "redis", Options{}); posthaste.CodeOf(err) != posthaste.Unavailable || !strings.Contains(err.Error(), "not installed") {
+		t.Errorf("none is installed: %v", err)
+	}
 }
 
 func TestBenchTelemetry(t *testing.T) {

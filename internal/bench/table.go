@@ -77,6 +77,10 @@ var figures = map[string][]figure{
 	"pipeline": {
 		{"notification article", "1,321,975 a minute", "two servers; RabbitMQ, Redis, SQL Server"},
 	},
+	"redis": {
+		{"jiggler, at least once", "3,765/s", notStated},
+		{"jiggler, at most once", "7,057/s", notStated},
+	},
 	"idle": {
 		{"pgmq", "0.2 statements/s", sideBySide},
 		{"graphile-worker", "0.5 statements/s", sideBySide},
@@ -98,7 +102,11 @@ func (r *Result) Table(w io.Writer) error {
 		fmt.Fprintf(t, "  %s\t%s\n", line[0], line[1])
 	}
 	m := &r.Machine
-	fmt.Fprintf(t, "machine\t%d cores, PostgreSQL %s\n", m.Cores, m.PostgresVersion)
+	store := "PostgreSQL " + m.PostgresVersion
+	if m.RedisVersion != "" {
+		store = "Redis " + m.RedisVersion
+	}
+	fmt.Fprintf(t, "machine\t%d cores, %s\n", m.Cores, store)
 	if m.FsyncPerSecond != nil {
 		fmt.Fprintf(t, "  fsync\t%s/s\n", grouped(*m.FsyncPerSecond))
 	}
@@ -199,6 +207,15 @@ func (r *Result) lines() (lines [][2]string) {
 	if p := r.PipelineResult; p != nil {
 		line("a minute", "%s", grouped(p.PerMinute))
 		line("through", "RabbitMQ, %d to a message, and %d consumers with %d handlers each of %g ms", p.ChunkSize, p.Consumers, p.HandlersEach, p.HandlerMS)
+	}
+	if v := r.RedisResult; v != nil {
+		line("BLMOVE and LREM", "%s/s on %d connections", grouped(v.BLMovePerSecond), loopConnections)
+		line("at most once", "%s/s", grouped(v.AtMostOncePerSecond))
+		line("BRPOP", "%s/s on %d connections", grouped(v.BRPopPerSecond), loopConnections)
+		line("at most once, ratio", "%s", maybe(v.AtMostOnceRatio))
+		line("at most once, CPU", "server %s µs, client %s µs per message", maybe(v.AtMostOnceServerCPU), maybe(v.AtMostOnceClientCPU))
+		line("BLMOVE and LREM, CPU", "server %s µs, client %s µs per message", maybe(v.BLMoveServerCPU), maybe(v.BLMoveClientCPU))
+		line("BRPOP, CPU", "server %s µs, client %s µs per message", maybe(v.BRPopServerCPU), maybe(v.BRPopClientCPU))
 	}
 	if r.Ratio != nil {
 		line("ratio", "%.2f", *r.Ratio)

@@ -18,6 +18,7 @@ import (
 
 func newBench(a *app) *cobra.Command {
 	var db database
+	var redisURL string
 	var o bench.Options
 	var list strings.Builder
 	for _, name := range bench.Scenarios() {
@@ -36,7 +37,14 @@ A result that must not be trusted says why, with exit code 1.`,
 			if err := explicitZero(cmd, "duration", "rate", "batch", "waiting", "handler", "consumers"); err != nil {
 				return err
 			}
-			o.DatabaseURL, o.Log = db.url, a.log
+			o.Log = a.log
+			onRedis := bench.OnRedis(args[0])
+			if onRedis || typed(cmd.Flags(), "redis-url") { // a variable is for whom it concerns
+				o.RedisURL = redisURL
+			}
+			if !onRedis || typed(cmd.Flags(), "database-url") {
+				o.DatabaseURL = db.url
+			}
 			show := newBenchBar(a.stderr)
 			o.Progress = show.tell
 			result, err := bench.Run(cmd.Context(), args[0], o)
@@ -56,6 +64,7 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
+	flags.StringVar(&redisURL, "redis-url", "", "redis: the Redis to measure on, redis://user:password@host:6379/0 (or REDIS_URL; default: the redis-server installed here, started for the run)")
 	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+")")
 	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50)")
 	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: beside another sender's transaction that stays open")

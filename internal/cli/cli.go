@@ -37,7 +37,6 @@ type app struct {
 	json      bool
 	logLevel  string
 	logFormat string
-	redisURL  string
 }
 
 // Main runs the program with the given arguments (without its own name) and
@@ -78,8 +77,7 @@ Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database cannot be reached.`
 	flags.BoolVar(&a.json, "json", false, "print JSON for programs, one value on one line, errors too")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "text", "how to log: text or json")
-	flags.StringVar(&a.redisURL, "redis-url", "", "not supported yet")
-	_ = flags.MarkHidden("redis-url")
+	later(flags, "redis-url")
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
 		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),

@@ -11,10 +11,23 @@ import (
 )
 
 // wellKnown are variables that many programs read, beside POSTHASTE_….
-var wellKnown = map[string]string{"database-url": "DATABASE_URL", "smtp-url": "SMTP_URL"}
+var wellKnown = map[string]string{"database-url": "DATABASE_URL", "redis-url": "REDIS_URL", "smtp-url": "SMTP_URL"}
 
 // secret flags are not repeated in errors.
-var secret = map[string]bool{"database-url": true, "smtp-url": true, "token": true}
+var secret = map[string]bool{"database-url": true, "redis-url": true, "smtp-url": true, "token": true}
+
+// envMark marks flags whose values came from their variables.
+const envMark = "posthaste_env"
+
+// typed says whether a flag was given on the command line.
+func typed(flags *pflag.FlagSet, name string) bool {
+	f := flags.Lookup(name)
+	if f == nil || !f.Changed {
+		return false
+	}
+	_, env := f.Annotations[envMark]
+	return !env
+}
 
 // envName is the variable that stands for a flag.
 func envName(flag string) string {
@@ -41,6 +54,7 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 				}
 				faults = append(faults, posthaste.Invalidf(f.Name, "%s", message))
 			}
+			_ = flags.SetAnnotation(f.Name, envMark, nil) // it exists
 			return
 		}
 	})

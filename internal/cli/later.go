@@ -17,10 +17,10 @@ func later(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// refuseLater refuses what later added, and --redis-url.
+// refuseLater refuses what later added.
 func refuseLater(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
-		if _, ok := f.Annotations[laterMark]; ok || f.Name == "redis-url" {
+		if _, ok := f.Annotations[laterMark]; ok && typed(flags, f.Name) {
 			err = &posthaste.Error{Code: posthaste.Unsupported, Field: f.Name, Message: "--" + f.Name + " is not supported yet", Hint: "leave it out"}
 		}
 	})

@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/redis"
+)
+
+// redisSettings go into the results of runs on Redis.
+var redisSettings = []string{"appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy", "io-threads"}
+
+// redisStore is the Redis of one run, with the keys made there.
+type redisStore struct {
+	url    string
+	prefix string
+	engine *redis.Engine
+	// client is of whatever does not go through the engine.
+	client *goredis.Client
+	meter  meter
+	stop   func() // ends the server; nil where it was given
+	dir    string // of that server, removed at the end
+}
+
+// openRedis starts the Redis that is installed, or connects to the given one, and
+// notes what the result must say of it.
+func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
+	s := &redisStore{url: r.o.RedisURL, prefix: "posthaste-bench-" + token()}
+	defer func() {
+		if err != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
+			defer cancel()
+			err = errors.Join(err, s.close(closing))
+		}
+	}()
+	m := &r.result.Machine
+	m.Cores = runtime.NumCPU()
+	if s.url == "" {
+		m.Embedded = true
+		if s.dir, err = clusterDir(r.o.DataDir); err != nil {
+			return nil, err
+		}
+		if s.url, s.stop, err = startRedis(ctx, s.dir); err != nil {
+			return nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "redis_url", Message: err.Error(), Hint: "install it, or name a Redis with --redis-url"}
+		}
+		syncs, err := measureFsync(s.dir, 300*time.Millisecond)
+		if err != nil {
+			return nil, err
+		}
+		m.FsyncPerSecond = known(syncs)
+		if inMemory(s.dir) {
+			r.invalid("the data lies in memory (%s), where syncing costs nothing: choose another data directory", s.dir)
+		}
+	}
+	if s.engine, err = redis.Open(ctx, s.url, redis.WithPrefix(s.prefix)); err != nil {
+		return nil, err
+	}
+	o, err := goredis.ParseURL(s.url)
+	if err != nil {
+		return nil, err // the engine has refused it already
+	}
+	o.PoolSize, o.MaxRetries, o.ContextTimeoutEnabled = loopConnections, -1, true
+	s.client = goredis.NewClient(o)
+	return s, s.describe(ctx, r)
+}
+
+// describe notes the server's version and settings, and refuses to call figures
+// valid that were not measured with an append-only file.
+func (s *redisStore) describe(ctx context.Context, r *run) error {
+	m := &r.result.Machine
+	m.Settings = map[string]string{}
+	text, err := s.client.Info(ctx, "server", "persistence").Result()
+	if err != nil {
+		return fmt.Errorf("the server's version cannot be read: %w", err)
+	}
+	about := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			about[name] = value
+		}
+	}
+	m.RedisVersion = about["redis_version"]
+	for _, name := range redisSettings {
+		if have, err := s.client.ConfigGet(ctx, name).Result(); err == nil { // a server of others may not tell
+			m.Settings[name] = have[name]
+		}
+	}
+	if pid, err := strconv.Atoi(about["process_id"]); err == nil && onLoopback(s.url) {
+		s.meter = meterOf(pid, "redis-server")
+	}
+	if about["aof_enabled"] != "1" {
+		r.invalid("appendonly is off: what was sent is not durable, so the figures compare with nothing")
+	}
+	if m.Settings["appendfsync"] == "no" {
+		r.invalid("appendfsync is no: what was sent is not durable, so the figures compare with nothing")
+	}
+	return nil
+}
+
+// onLoopback says whether a URL names a server on this machine. One elsewhere may
+// have a process of a number that exists here too.
+func onLoopback(at string) bool {
+	u, err := url.Parse(at)
+	if err != nil {
+		return false
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return ip.IsLoopback()
+	}
+	return u.Hostname() == "localhost"
+}
+
+// loopKey is the name of a key of the loops, below the run's prefix.
+func (s *redisStore) loopKey(name string) string { return "{" + s.prefix + ":loop}:" + name }
+
+// close ends the server, or removes the run's keys from one that was given. It may be
+// called on a store that never opened.
+func (s *redisStore) close(ctx context.Context) (err error) {
+	if s.client != nil {
+		if s.dir == "" {
+			err = s.remove(ctx)
+		}
+		err = errors.Join(err, s.client.Close())
+	}
+	if s.engine != nil {
+		s.engine.Close()
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
+}
+
+// remove removes all keys of the run. It looks at every key of the server, a few at a
+// time: nobody's message waits for it.
+func (s *redisStore) remove(ctx context.Context) error {
+	keys := s.client.Scan(ctx, 0, "{"+s.prefix+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := s.client.Unlink(ctx, keys.Val()).Err(); err != nil {
+			return fmt.Errorf("keys that begin with {%s are left behind: %w", s.prefix, err)
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return fmt.Errorf("keys that begin with {%s are left behind: %w", s.prefix, err)
+	}
+	return nil
+}
