@@ -134,7 +134,9 @@ func places(ids []posthaste.MessageID, found []posthaste.DeadLetter) (at []int) 
 // erase: what is kept of a term's messages goes, the fact stays, and what is
 // still to be delivered is told and delivered.
 func erase(s *suite) {
-	s.create(quick())
+	o := quick()
+	o.Retention, o.RetainPayload = time.Hour, true // so that what is not erased is still there
+	s.create(o)
 	var sent []posthaste.Message
 	for i := range 3 {
 		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: "secret", Key: "secret", Kind: "kind", Reference: fmt.Sprint("secret", i),

@@ -1,20 +1,14 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/posthaste-mq/posthaste"
 )
-
-// searchMost is how many dead letters of a queue one search looks at.
-const searchMost = 10_000
 
 func matches(d *posthaste.DeadLetter, f *posthaste.DeadLetterFilter) bool {
 	for _, x := range [...]struct{ want, is string }{{f.Kind, d.Kind}, {f.Key, d.Key}, {f.Reference, d.Reference}} {
@@ -35,7 +29,7 @@ func (t *told) deadLetter() (d posthaste.DeadLetter, ok bool) {
 	}
 	last := s.Attempts[len(s.Attempts)-1]
 	return posthaste.DeadLetter{ID: t.ID, Queue: t.Queue, Subscription: s.Subscription, Key: t.Key, Kind: t.Kind, Headers: t.Headers, Reference: t.Reference,
-		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}, true
+		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, ErasedAt: t.ErasedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}, true
 }
 
 // DeadLetters implements [posthaste.Admin]. A search looks at up to 10,000 of each queue.
@@ -52,92 +46,33 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 			return nil, 0, err
 		}
 	}
-	var names []string
-	switch {
-	case f.Queue != "":
-		if _, err := e.queue(ctx, f.Queue); err != nil {
-			return nil, 0, err
-		}
-		names = []string{f.Queue}
-	default:
-		all, err := e.queues(ctx)
-		if err != nil {
-			return nil, 0, err
-		}
-		for name := range all {
-			names = append(names, name)
-		}
-	}
 	var byID map[string][]string
 	if f.IDs != nil {
 		if byID, err = e.places(ctx, f.IDs); err != nil {
 			return nil, 0, err
 		}
 	}
-	for _, name := range names {
-		some, cut, err := e.deadOf(ctx, name, &f, limit, byID)
-		if err != nil {
-			return nil, 0, err
+	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, func(name string) pages {
+		switch {
+		case byID != nil:
+			return func(context.Context, int64, int) ([]string, error) {
+				some := byID[name]
+				delete(byID, name) // there is one page
+				return some, nil
+			}
+		case f.Reference != "" || f.Term != "":
+			return e.worded(name, f.Reference, f.Term)
 		}
-		found, cutAt = append(found, some...), max(cutAt, cut)
+		return e.listed(name, "d")
+	}, func(t *told) bool {
+		d, ok := t.deadLetter()
+		return ok && matches(&d, &f)
+	})
+	for _, t := range all {
+		d, _ := t.deadLetter()
+		found = append(found, d)
 	}
-	slices.SortFunc(found, func(a, b posthaste.DeadLetter) int { return cmp.Compare(b.ID, a.ID) })
-	if cutAt != 0 { // what one queue has below is not known
-		found = slices.DeleteFunc(found, func(d posthaste.DeadLetter) bool { return d.ID < cutAt })
-	}
-	if len(found) > limit {
-		found, cutAt = found[:limit], 0
-	}
-	return found, cutAt, nil
-}
-
-// deadOf finds dead letters of one queue, newest first, those in byID where that is given.
-func (e *Engine) deadOf(ctx context.Context, name string, f *posthaste.DeadLetterFilter, limit int, byID map[string][]string) (found []posthaste.DeadLetter, cutAt posthaste.MessageID, err error) {
-	looked := 0
-	from := "+inf"
-	for {
-		places := byID[name]
-		if byID == nil {
-			if f.Before != 0 && from == "+inf" {
-				// Another queue's id has its place, too; matches looks at the whole.
-				from = place(int64(f.Before))
-			}
-			places, err = e.client.ZRevRangeByScore(ctx, e.keys.of(name, "dead"), &goredis.ZRangeBy{Max: from, Min: "-inf", Count: 200}).Result()
-			if err != nil {
-				return nil, 0, readError(err)
-			}
-		}
-		if len(places) == 0 {
-			return found, 0, nil
-		}
-		all, err := e.tell(ctx, name, places)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, t := range all {
-			if t == nil {
-				continue
-			}
-			if d, ok := t.deadLetter(); ok && matches(&d, f) {
-				if found = append(found, d); len(found) == limit {
-					return found, 0, nil
-				}
-			}
-		}
-		if looked += len(places); byID != nil || len(places) < 200 {
-			return found, 0, nil
-		}
-		last := places[len(places)-1]
-		if looked >= searchMost {
-			q, err := e.queue(ctx, name)
-			if err != nil {
-				return nil, 0, err
-			}
-			n, err := id(last, q.number)
-			return found, posthaste.MessageID(n), err
-		}
-		from = "(" + last
-	}
+	return found, cutAt, err
 }
 
 // Replay implements [posthaste.Admin].

@@ -74,6 +74,8 @@ var ofQueue = []string{
 	"asleep", // string: somebody sleeps and wants the bell to be rung
 	// What a purge put aside and has not cancelled yet: due, alone, ready0 to ready3.
 	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3",
+	"known", // sorted set: messages by id that are due later, were tried before, or are kept by themselves
+	"words", // sorted set, all of one score: "r" and a reference or "t" and a term, a zero byte, and a message that has it, in 16 digits
 }
 
 // queue are all keys of a queue, and its bell.

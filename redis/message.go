@@ -63,6 +63,9 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 		if len(t.Terms) == 0 {
 			t.Terms = t.state.Terms
 		}
+		if t.state.Erased != 0 {
+			t.ErasedAt = at(t.state.Erased)
+		}
 	}
 	standing := posthaste.MessageState{Subscription: posthaste.DefaultSubscription, State: posthaste.State(t.state.State), Attempts: t.state.story()}
 	dueAt, isDue := parseMicros(due)

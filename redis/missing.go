@@ -20,19 +20,6 @@ func (e *Engine) KeyResume(context.Context, string, string, string) error {
 	return unsupported("key", "queues that look at keys")
 }
 
-// Messages implements [posthaste.Admin].
-func (e *Engine) Messages(_ context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
-	if _, err := limited(f.Limit); err != nil {
-		return nil, 0, err
-	}
-	return nil, 0, unsupported("filter", "searching messages")
-}
-
-// Erase implements [posthaste.Admin].
-func (e *Engine) Erase(context.Context, string, string, posthaste.MessageID) ([]posthaste.Erasure, posthaste.MessageID, error) {
-	return nil, 0, unsupported("term", "erasing by a term")
-}
-
 const schedules = "schedules"
 
 // SchedulePut implements [posthaste.Scheduling].

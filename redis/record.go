@@ -111,6 +111,7 @@ type state struct {
 	Attempt  int          `codec:"a"`
 	Losses   int          `codec:"l"`
 	State    string       `codec:"z"`
+	Erased   int64        `codec:"e"`
 	Terms    []string     `codec:"t"`
 	Attempts []attemptRow `codec:"s"`
 }

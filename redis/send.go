@@ -25,7 +25,23 @@ type sendOptions struct {
 	Once   int    `codec:"k,omitempty"`
 	Window int64  `codec:"w,omitempty"`
 	Silent bool   `codec:"s,omitempty"`
+	// Words are what the message is found by.
+	Words []string `codec:"n,omitempty"`
 }
+
+// words are those of a message as words.lua has them.
+func words(m *posthaste.Message) (all []string) {
+	if m.Reference != "" {
+		all = append(all, referenceWord+m.Reference)
+	}
+	for _, term := range m.Terms {
+		all = append(all, termWord+term)
+	}
+	return all
+}
+
+// With these begins what a message is found by.
+const referenceWord, termWord = "r", "t"
 
 // sendHead are what send.lua is told of all messages.
 type sendHead struct {
@@ -121,7 +137,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 		if err != nil {
 			return nil, nil, err
 		}
-		o := sendOptions{Silent: m.NoWake}
+		o := sendOptions{Silent: m.NoWake, Words: words(m)}
 		if at := places[q.name]; at > 1 {
 			o.Queue = at
 		}
@@ -135,7 +151,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 			o.Once, o.Window = len(once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
 		}
 		options := ""
-		if o != (sendOptions{}) {
+		if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 {
 			options = packed(o)
 		}
 		args = append(args, options, c.encode())

@@ -16,7 +16,7 @@
 --       nothing through
 -- cost: some twelve commands a call; per message one field got and one set, one
 --       popped; of what was due two and a half more
--- includes: keys, limits, ended
+-- includes: keys, limits, words, ended
 local once = ARGV[8] == '1'
 local most, worker = tonumber(ARGV[3]), ARGV[6]
 local meta = call('HMGET', META, 'no', 'paused', 'last', 'limits', 'full')
@@ -100,6 +100,11 @@ local function take(key, from, to, entries)
   if #of == 0 then return end
   many('ZREM', key, members)
   local content, state = got(MSG, of), got(ST, of)
+  local plain = {} -- known only as it was due later
+  for i, id in ipairs(of) do
+    if not state[i] then plain[#plain + 1] = id end
+  end
+  many('ZREM', KNOWN, plain)
   for i, id in ipairs(of) do
     if content[i] then hand(id, content[i], state[i], entries[from + i - 1][2]) end
   end
@@ -176,6 +181,7 @@ if once then
       states[#states + 1] = st
     end
     many('HSET', ST, states)
+    know(kept)
   end
   finish()
   return {wants, '-1', ids, contents, others, said}

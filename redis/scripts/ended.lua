@@ -52,7 +52,11 @@ local function ended(delivery, held, s)
   end
   if (outcome == 'retried' or outcome == 'lost') and st.f + st.x >= rules.n then outcome = 'dead' end
   st.d = nil
-  if s.t and not st.t then st.t = s.t end
+  if not before then call('ZADD', KNOWN, id, id) end
+  if s.t and #s.t > 0 and not st.t and not select(2, wordsOf(call('HGET', MSG, id))) then
+    st.t = s.t
+    for _, term in ipairs(s.t) do call('ZADD', WORDS, 0, entry('t' .. term, id)) end
+  end
   if outcome ~= 'released' then
     local story = st.s or {}
     story[#story + 1] = {a = st.a, o = outcome, w = h.name, c = h.at, e = now, d = s.u, m = s.e, r = s.r}
@@ -114,6 +118,7 @@ local function endedPlainly(deliveries)
     end
   end
   many('HSET', ST, states)
+  if rules.r > 0 then know(kept) end
   return was
 end
 
@@ -129,7 +134,6 @@ local function forget(came)
       old[#old + 1] = id
     end
     if #old > 0 then call('LTRIM', PAST, #old, -1) end
-    many('HDEL', MSG, old)
   else
     local have = call('HINCRBY', META, 'kept', came)
     local before = have
@@ -151,7 +155,15 @@ local function forget(came)
     end
     if have < before then call('HINCRBY', META, 'kept', have - before) end
   end
+  unword(old)
+  many('HDEL', MSG, old)
   many('HDEL', ST, old)
+  many('ZREM', KNOWN, old)
+end
+
+-- without takes the payload of a message away, whose content is m.
+local function without(id, m)
+  call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I4', string.sub(m, 2, 5))))
 end
 
 -- finish writes what all that ended has in common. A message that ended before
@@ -167,21 +179,36 @@ local function finish(limits)
       call('ZREM', CLAIMS, tag)
     end
   end
-  local came, entries = #kept, {}
-  for i, id in ipairs(kept) do entries[i] = text(now) .. ':' .. id end
-  if rules.r == 0 then -- only how it went is kept, together of those that went the same way
-    many('HDEL', MSG, kept)
+  local came, entries = 0, {}
+  if rules.r == 0 then
+    -- Only how it went is kept, together of those that went the same way; but what is
+    -- found by a word keeps all except its payload.
+    local found, bare = parted(kept)
+    many('HDEL', MSG, bare)
     for _, b in pairs(batches) do
-      many('HDEL', MSG, b.i)
-      came = came + #b.i
-      entries[#entries + 1] = 'B' .. pack(b)
+      local with, rest = parted(b.i)
+      for _, m in ipairs(with) do
+        found[#found + 1] = m
+        kept[#kept + 1] = m[1]
+        call('HSET', ST, m[1], b.s)
+        call('ZADD', KNOWN, m[1], m[1])
+      end
+      b.i = rest
+      many('HDEL', MSG, rest)
+      came = came + #rest
+      if #rest > 0 then entries[#entries + 1] = 'B' .. pack(b) end
+    end
+    for _, m in ipairs(found) do
+      if m[2] then without(m[1], m[2]) end
     end
   elseif not rules.p then
     for _, id in ipairs(kept) do
       local m = call('HGET', MSG, id)
-      if m then call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I4', string.sub(m, 2, 5)))) end
+      if m then without(id, m) end
     end
   end
+  came = came + #kept
+  for _, id in ipairs(kept) do entries[#entries + 1] = text(now) .. ':' .. id end
   many('RPUSH', PAST, entries)
   if came > 0 then forget(came) end
   for name, n in pairs(counts) do

@@ -6,7 +6,7 @@
 --       unless something is aside still; 4 the most to cancel
 -- returns: "gone", or a list: 1 if it put aside, how many it cancelled, 1 if more are aside
 -- cost: some twenty commands a call, two per message
--- includes: keys, ended
+-- includes: keys, words, ended
 if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
 local aside = call('EXISTS', unpack(KEYS, 21, 26)) > 0
 local put = 0
@@ -23,6 +23,7 @@ local function cancel(id)
   local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
   st.z = 'cancelled'
   call('HSET', ST, id, pack(st))
+  if not before then call('ZADD', KNOWN, id, id) end
   kept[#kept + 1] = id
 end
 for i = 21, 26 do

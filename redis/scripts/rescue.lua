@@ -6,7 +6,7 @@
 --       deliveries to look at
 -- returns: "gone", or how many were lost
 -- cost: two commands where there is nothing; some ten per lost delivery
--- includes: keys, ended
+-- includes: keys, words, ended
 local meta = call('HMGET', META, 'no', 'limits')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local most = tonumber(ARGV[3])

@@ -6,10 +6,11 @@
 --       request that may come again r, its window in ms, and g, its digest; then
 --       per message two: its options, packed (q place of the queue if not 1,
 --       d delay in µs, t time in µs, k place of its dedupe key among those, w
---       its window in ms, s true: do not ring) or "" if there are none; its content
+--       its window in ms, s true: do not ring, n the words it
+--       is found by, as in words.lua) or "" if there are none; its content
 -- returns: "gone" and the place of the queue that is not there any more; "reused";
 --       or the ids
--- cost: per message one field set and one pushed (or added to what is due), one
+-- cost: per message one field set and one pushed (or added to what is due and known), one added per word, one
 --       command each for all of a call
 -- includes: keys
 local queues = {}
@@ -20,12 +21,12 @@ if before then
   local was = unpacked(before)
   return was.g == all.g and was.i or 'reused'
 end
-local per = 27
+local per = 29
 for q = 1, tonumber(ARGV[1]) do
   local at = (q - 1) * per
   local meta = call('HMGET', KEYS[at + 1], 'no', 'last', 'mute')
   if meta[1] ~= numbers[q] then return {'gone', q} end
-  queues[q] = {at = at, last = tonumber(meta[2]), quiet = meta[3] and now < tonumber(meta[3]), msg = {}, due = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
+  queues[q] = {at = at, last = tonumber(meta[2]), quiet = meta[3] and now < tonumber(meta[3]), msg = {}, due = {}, known = {}, words = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
 end
 local first = #queues * per
 local ids = {}
@@ -50,21 +51,31 @@ for i = 3, #ARGV, 2 do
     if due > now then
       q.due[#q.due + 1] = text(due)
       q.due[#q.due + 1] = priority .. ':' .. id
+      q.known[#q.known + 1] = id
+      q.known[#q.known + 1] = id
     else
       local ready = q.ready[priority]
       ready[#ready + 1] = id
     end
     if not o.s then q.wake = true end
+    if o.n then
+      for _, word in ipairs(o.n) do
+        q.words[#q.words + 1] = '0'
+        q.words[#q.words + 1] = word .. '\0' .. string.format('%016.0f', q.last)
+      end
+    end
   end
 end
 for _, q in ipairs(queues) do
   if q.n > 0 then
     many('HSET', KEYS[q.at + 2], q.msg)
     many('ZADD', KEYS[q.at + 5], q.due)
+    many('ZADD', KEYS[q.at + 27], q.known)
+    many('ZADD', KEYS[q.at + 28], q.words)
     for p, ready in pairs(q.ready) do many('RPUSH', KEYS[q.at + 7 + p], ready) end
     call('HSET', KEYS[q.at + 1], 'last', text(q.last))
     call('HINCRBY', KEYS[q.at + 1], 'sent', q.n)
-    if q.wake and not q.quiet and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 27], '') end
+    if q.wake and not q.quiet and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 29], '') end
   end
 end
 if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end

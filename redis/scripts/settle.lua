@@ -10,7 +10,7 @@
 -- cost: per plain message one field got and two removed (with retention one more set
 --       and pushed, and the same to forget an older one); per other some six
 --       commands more. Not in what waits or is in flight.
--- includes: keys, ended
+-- includes: keys, words, ended
 local meta = call('HMGET', META, 'no', 'limits')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local plain = {}

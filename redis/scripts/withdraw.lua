@@ -5,7 +5,7 @@
 --       message; 5 µs at which it is due
 -- returns: "gone", or 1 if it waited, else 0
 -- cost: some ten commands
--- includes: keys, ended
+-- includes: keys, words, ended
 if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
 local id = ARGV[4]
 local content, before = call('HGET', MSG, id), call('HGET', ST, id)
@@ -16,6 +16,7 @@ if call('ZREM', DUE, member) + call('ZREM', ALONE, member) == 0 then
   if before or call('HEXISTS', RUN, id) == 1 then return 0 end
   call('SADD', STALE, id) -- a claim that meets it in its list leaves it out
 end
+if not before then call('ZADD', KNOWN, id, id) end
 if ARGV[3] == 'cancel' then
   st.z = 'cancelled'
   call('HSET', ST, id, pack(st))

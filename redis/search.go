@@ -1,0 +1,252 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const (
+	// searchMost is how many messages of a queue one search looks at.
+	searchMost = 10_000
+	// pageMost is how many messages one script tells.
+	pageMost = 500
+	// runningMost is how many messages of a queue may be handed out at once where those
+	// are listed: they are in no order, so all are looked at.
+	runningMost = 10_000
+)
+
+// pages tells places of one queue, newest first: those up to from, most at most.
+// Fewer are the last.
+type pages func(ctx context.Context, from int64, most int) ([]string, error)
+
+// search looks through one queue, or all if queue is "", newest first, until limit
+// messages match. cutAt is as in [posthaste.Admin].
+func (e *Engine) search(ctx context.Context, queue string, limit int, before posthaste.MessageID, of func(name string) pages, matches func(*told) bool) (found []*told, cutAt posthaste.MessageID, err error) {
+	var names []string
+	if queue != "" {
+		if _, err := e.queue(ctx, queue); err != nil {
+			return nil, 0, err
+		}
+		names = []string{queue}
+	} else {
+		all, err := e.queues(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		for name := range all {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		some, cut, err := e.searchQueue(ctx, name, limit, before, of(name), matches)
+		if err != nil && (queue != "" || posthaste.CodeOf(err) != posthaste.NotFound) { // or it was dropped meanwhile
+			return nil, 0, err
+		}
+		found, cutAt = append(found, some...), max(cutAt, cut)
+	}
+	slices.SortFunc(found, func(a, b *told) int { return cmp.Compare(b.ID, a.ID) })
+	if cutAt != 0 { // what one queue has below is not known
+		found = slices.DeleteFunc(found, func(t *told) bool { return t.ID < cutAt })
+	}
+	if len(found) > limit {
+		found, cutAt = found[:limit], 0
+	}
+	return found, cutAt, nil
+}
+
+func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before posthaste.MessageID, page pages, matches func(*told) bool) (found []*told, cutAt posthaste.MessageID, err error) {
+	from := int64(math.MaxInt64 >> numberBits)
+	if before != 0 {
+		from = int64(before) >> numberBits // another queue's id may have this place, too
+	}
+	for looked := 0; ; {
+		most := min(max(limit, 100), pageMost)
+		places, err := page(ctx, from, most)
+		if err != nil || len(places) == 0 {
+			return found, 0, err
+		}
+		for some := range slices.Chunk(places, pageMost) {
+			all, err := e.tell(ctx, name, some)
+			if err != nil {
+				return nil, 0, err
+			}
+			for _, t := range all {
+				if t != nil && (before == 0 || t.ID < before) && matches(t) {
+					if found = append(found, t); len(found) == limit {
+						return found, 0, nil
+					}
+				}
+			}
+		}
+		if looked += len(places); len(places) < most {
+			return found, 0, nil
+		}
+		last, _ := parseMicros(places[len(places)-1])
+		if looked >= searchMost {
+			q, err := e.queue(ctx, name)
+			if err != nil {
+				return nil, 0, err
+			}
+			return found, posthaste.MessageID(last<<numberBits | q.number), nil
+		}
+		from = last - 1
+	}
+}
+
+// worded tells the messages that have a reference, or else a term.
+func (e *Engine) worded(name, reference, term string) pages {
+	word := referenceWord + reference
+	if reference == "" {
+		word = termWord + term
+	}
+	return func(ctx context.Context, from int64, most int) ([]string, error) {
+		entries, err := e.client.ZRevRangeByLex(ctx, e.keys.of(name, "words"), &goredis.ZRangeBy{
+			Max: fmt.Sprintf("[%s\x00%016d", word, from), Min: "[" + word + "\x00", Count: int64(most)}).Result()
+		for i, entry := range entries {
+			n, ok := parseMicros(entry[len(word)+1:])
+			if !ok {
+				return nil, unexpected("a word", entry)
+			}
+			entries[i] = fmt.Sprint(n)
+		}
+		return entries, readError(err)
+	}
+}
+
+// listed tells the messages that are where list.lua shall look.
+func (e *Engine) listed(name, where string) pages {
+	return func(ctx context.Context, from int64, most int) ([]string, error) {
+		reply, _, err := e.on(ctx, listScript, name, func(q *queue) []any { return []any{q.numberArg, from, most, where, runningMost} })
+		if err != nil {
+			return nil, readError(err)
+		}
+		if reply == "many" {
+			return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "filter", Message: fmt.Sprintf("over %d messages of queue %s are handed out, too many to list", runningMost, name),
+				Hint: "look for messages by a reference, a term or an id"}
+		}
+		all, err := list("list", reply, 0)
+		if err != nil {
+			return nil, err
+		}
+		places := make([]string, len(all))
+		for i := range all {
+			places[i] = str(all[i])
+		}
+		return places, nil
+	}
+}
+
+// whereOf is where list.lua finds messages of a state.
+func whereOf(s posthaste.State) (string, error) {
+	switch s {
+	case "":
+		return "wkrp", nil
+	case posthaste.StateReady:
+		return "wk", nil
+	case posthaste.StateScheduled, posthaste.StateRetrying:
+		return "k", nil
+	case posthaste.StateRunning:
+		return "r", nil
+	case posthaste.StateDead:
+		return "d", nil
+	case posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDiscarded, posthaste.StateCancelled:
+		return "kp", nil
+	}
+	return "", &posthaste.Error{Code: posthaste.Invalid, Field: "state", Message: fmt.Sprintf("state %q is none", s),
+		Hint: "scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled"}
+}
+
+// Messages implements [posthaste.Admin]. References and terms are looked up; with
+// anything else a search looks at up to 10,000 of each queue.
+func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (found []posthaste.MessageInfo, cutAt posthaste.MessageID, err error) {
+	limit, err := limited(f.Limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	where, err := whereOf(f.State)
+	if err != nil {
+		return nil, 0, err
+	}
+	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, func(name string) pages {
+		if f.Reference != "" || f.Term != "" {
+			return e.worded(name, f.Reference, f.Term)
+		}
+		return e.listed(name, where)
+	}, func(t *told) bool {
+		return (f.Reference == "" || f.Reference == t.Reference) && (f.Key == "" || f.Key == t.Key) &&
+			(f.Term == "" || slices.Contains(t.Terms, f.Term)) && (f.State == "" || f.State == t.Subscriptions[0].State)
+	})
+	for _, t := range all {
+		t.Payload = nil
+		found = append(found, t.MessageInfo)
+	}
+	return found, cutAt, err
+}
+
+// eraseMost is how many messages one call of Erase deals with.
+const eraseMost = 1000
+
+// Erase implements [posthaste.Admin]. The record has the term's SHA-256 only.
+func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) (became []posthaste.Erasure, next posthaste.MessageID, err error) {
+	if term == "" {
+		return nil, 0, posthaste.Invalidf("term", "term must say whose messages are to be erased")
+	}
+	if err := (&posthaste.Message{Queue: "any", Terms: []string{term}}).Check(); err != nil {
+		return nil, 0, err
+	}
+	found, next, err := e.search(ctx, "", eraseMost, before, func(name string) pages { return e.worded(name, "", term) },
+		func(t *told) bool { return slices.Contains(t.Terms, term) })
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(found) == eraseMost {
+		next = found[eraseMost-1].ID
+	}
+	details := fmt.Appendf(nil, `{"term_sha256":"%x"}`, sha256.Sum256([]byte(term)))
+	var records []record
+	if len(found) == 0 && before == 0 {
+		records = []record{{By: by, Action: "erase", Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x","found":0}`, sha256.Sum256([]byte(term))))}}
+	}
+	byQueue := map[string][]posthaste.MessageID{}
+	for _, t := range found {
+		byQueue[t.Queue] = append(byQueue[t.Queue], t.ID)
+	}
+	for name, ids := range byQueue {
+		for some := range slices.Chunk(ids, buryMost) {
+			reply, _, err := e.on(ctx, eraseScript, name, func(q *queue) []any {
+				args := []any{q.numberArg}
+				for _, id := range some {
+					args = append(args, place(int64(id)))
+				}
+				return args
+			})
+			if err != nil {
+				return nil, 0, writeError(err)
+			}
+			answers, err := list("erase", reply, len(some))
+			if err != nil {
+				return nil, 0, err
+			}
+			for i, id := range some {
+				switch answers[i] {
+				case "pending":
+					became = append(became, posthaste.Erasure{MessageID: id, Queue: name, Pending: true})
+				case "erased":
+					became = append(became, posthaste.Erasure{MessageID: id, Queue: name})
+					records = append(records, record{By: by, Action: "erase", Queue: name, Message: id, Details: details})
+				}
+			}
+		}
+	}
+	slices.SortFunc(became, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })
+	return became, next, writeError(e.record(ctx, records...))
+}

@@ -1,0 +1,215 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// indexed tells by how many words messages of the queue are found, and how many are
+// known by themselves.
+func indexed(t *testing.T, e *Engine) (words, known int64) {
+	t.Helper()
+	words, err := e.client.ZCard(t.Context(), e.keys.of(jobs, "words")).Result()
+	if err == nil {
+		known, err = e.client.ZCard(t.Context(), e.keys.of(jobs, "known")).Result()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return words, known
+}
+
+// What is forgotten is found no longer, and takes no memory.
+func TestForgottenWordsGo(t *testing.T) {
+	for name, p := range map[string]patch{
+		"words": {&settleScript, "many('ZREM', WORDS, gone)", ""},
+		"known": {&settleScript, "many('ZREM', KNOWN, old)", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule(t, func(t *testing.T, e *Engine) string {
+				e.keep = 10
+				create(t, e, posthaste.QueueOptions{})
+				w := register(t, e)
+				for i := range 100 {
+					_, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: i, Reference: fmt.Sprint(i), Terms: []string{"ada"}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					done(t, e, claim(t, e, w, int64(i+1), 1)...)
+				}
+				found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Term: "ada"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if words, known := indexed(t, e); len(found) != 10 || words != 20 || known != 10 {
+					return fmt.Sprintf("%d are found, by %d words, %d are known", len(found), words, known)
+				}
+				return ""
+			}, p)
+		})
+	}
+}
+
+// What was due later is listed once it is handed out as all others are, and settled
+// leaves nothing behind.
+func TestDueMessagesAreKnownUntilHandedOut(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		for range 3 {
+			if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Delay: time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var d []posthaste.RawDelivery
+		w, number := register(t, e), int64(0)
+		until(t, "they are due", func() bool {
+			number++
+			d = append(d, claim(t, e, w, number, 3)...)
+			return len(d) == 3
+		})
+		done(t, e, d...)
+		if _, known := indexed(t, e); known != 0 {
+			return fmt.Sprintf("%d are known", known)
+		}
+		return ""
+	}, patch{&claimScript, "many('ZREM', KNOWN, plain)", ""})
+}
+
+// What is still to be delivered is not erased, and what was erased is not replayed.
+func TestErasedAreSettled(t *testing.T) {
+	pending := func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Terms: []string{"ada"}}); err != nil {
+			t.Fatal(err)
+		}
+		d := claim(t, e, register(t, e), 1, 1)
+		if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+		became, _, err := e.Erase(t.Context(), "officer", "ada", 0)
+		if err != nil || len(became) != 1 || !became[0].Pending {
+			return fmt.Sprintf("it became %+v: %v", became, err)
+		}
+		return ""
+	}
+	t.Run("pending", func(t *testing.T) {
+		rule(t, pending, patch{&eraseScript, " or st.z == 'waits'", ""})
+	})
+	t.Run("replayed", func(t *testing.T) {
+		rule(t, func(t *testing.T, e *Engine) string {
+			create(t, e, posthaste.QueueOptions{})
+			if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Terms: []string{"ada"}}); err != nil {
+				t.Fatal(err)
+			}
+			d := claim(t, e, register(t, e), 1, 1)
+			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.Dead, Error: "x"}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := e.Erase(t.Context(), "officer", "ada", 0); err != nil {
+				t.Fatal(err)
+			}
+			if were, err := e.Replay(t.Context(), "ada", d[0].MessageID); err != nil || len(were) > 0 {
+				return fmt.Sprintf("%v were replayed: %v", were, err)
+			}
+			return ""
+		}, patch{&buryScript, "ARGV[3] == 'replay' and st.e", "false"})
+	})
+}
+
+// Listing page by page finds every message once, in whatever state, newest first.
+func TestMessagesPageByPage(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{MaxAttempts: 2})
+	var want []posthaste.MessageID
+	for i := range 60 {
+		var batch []posthaste.Message
+		for n := range 1 + i%4 {
+			m := posthaste.Message{Queue: jobs, Payload: n, Priority: n, Key: fmt.Sprint("key", i%2)}
+			if i%7 == 0 {
+				m.Delay = time.Hour
+			}
+			if i%5 == 0 {
+				m.Terms = []string{"ada"}
+			}
+			batch = append(batch, m)
+		}
+		ids, err := e.Send(t.Context(), batch...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, ids...)
+	}
+	w := register(t, e)
+	settlements := []posthaste.Settlement{{Outcome: posthaste.Done}, {Outcome: posthaste.Retried, Error: "x"}, {Outcome: posthaste.Dead, Error: "x"}, {Outcome: posthaste.Released}}
+	for i, d := range claim(t, e, w, 1, 80) {
+		if i%5 == 4 {
+			continue // it stays handed out
+		}
+		s := settlements[i%5]
+		s.Delivery = d.ID
+		if r, err := e.Settle(t.Context(), []posthaste.Settlement{s}); err != nil || !r[0].Settled {
+			t.Fatal(r, err)
+		}
+	}
+	for _, id := range want[len(want)-10:] {
+		if _, err := e.Cancel(t.Context(), "ada", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(want)
+	slices.Reverse(want)
+	states := map[posthaste.State][]posthaste.MessageID{}
+	var keyed []posthaste.MessageID
+	got := listAll(t, e, 7, posthaste.MessageFilter{}, func(m posthaste.MessageInfo) {
+		states[m.Subscriptions[0].State] = append(states[m.Subscriptions[0].State], m.ID)
+		if m.Key == "key1" {
+			keyed = append(keyed, m.ID)
+		}
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("listed %d, want %d: %v, want %v", len(got), len(want), got, want)
+	}
+	for _, s := range []posthaste.State{posthaste.StateReady, posthaste.StateScheduled, posthaste.StateRetrying, posthaste.StateRunning, posthaste.StateDone, posthaste.StateDead, posthaste.StateCancelled} {
+		if len(states[s]) == 0 {
+			t.Errorf("no message is %s", s)
+		}
+		if got := listAll(t, e, 1+rand.N(9), posthaste.MessageFilter{State: s}, nil); !slices.Equal(got, states[s]) {
+			t.Errorf("%s are %v, want %v", s, got, states[s])
+		}
+	}
+	if got := listAll(t, e, 3, posthaste.MessageFilter{Key: "key1"}, nil); !slices.Equal(got, keyed) {
+		t.Errorf("with the key %v are found, want %v", got, keyed)
+	}
+	if _, _, err := e.Messages(t.Context(), posthaste.MessageFilter{State: "odd"}); posthaste.CodeOf(err) != posthaste.Invalid {
+		t.Errorf("a state that is none: %v", err)
+	}
+}
+
+// listAll lists all pages.
+func listAll(t *testing.T, e *Engine, limit int, f posthaste.MessageFilter, each func(posthaste.MessageInfo)) (ids []posthaste.MessageID) {
+	t.Helper()
+	f.Queue, f.Limit = jobs, limit
+	for {
+		some, cutAt, err := e.Messages(context.WithoutCancel(t.Context()), f)
+		if err != nil || cutAt != 0 {
+			t.Fatal(cutAt, err)
+		}
+		for _, m := range some {
+			ids = append(ids, m.ID)
+			if each != nil {
+				each(m)
+			}
+		}
+		if len(some) < limit {
+			return ids
+		}
+		f.Before = some[len(some)-1].ID
+	}
+}
