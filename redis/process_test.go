@@ -15,7 +15,7 @@ import (
 )
 
 // doomed is the variable that makes the test binary a worker that is going to be
-// killed: "url prefix".
+// killed: "url prefix", and "deadly" where it is killed by what it handles.
 const doomed = "POSTHASTE_TEST_DOOMED_REDIS_WORKER"
 
 const doomedLease = 2 * time.Second
@@ -23,14 +23,21 @@ const doomedLease = 2 * time.Second
 // runDoomed says how many messages it holds and never ends one.
 func runDoomed(where string) error {
 	url, prefix, _ := strings.Cut(where, " ")
+	prefix, dies := strings.CutSuffix(prefix, " deadly")
 	e, err := Open(context.Background(), url, WithPrefix(prefix))
 	if err != nil {
 		return err
 	}
 	w := worker.New(e, worker.Config{Lease: doomedLease})
-	worker.Handle(w, jobs, func(context.Context, posthaste.Delivery[int]) error {
+	worker.Handle(w, jobs, func(_ context.Context, d posthaste.Delivery[int]) error {
 		fmt.Println("held")
-		select {}
+		if dies && d.Payload == deadly {
+			os.Exit(3)
+		}
+		for !dies {
+			time.Sleep(time.Hour)
+		}
+		return nil
 	})
 	return w.Run(context.Background())
 }
