@@ -51,11 +51,12 @@ type Options struct {
 	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered).
 	// Default 1,000; 1 to 10,000.
 	Batch int
-	// Broker is the URL of the broker to measure on (relay, pipeline); the user may make and
-	// drop a queue there. Empty means the RabbitMQ that is installed on this machine,
-	// started for the run.
+	// Broker is the URL of the broker to measure on, by whose scheme it is known: RabbitMQ,
+	// Kafka, NATS JetStream or Redis (relay), RabbitMQ (pipeline). The user may make and
+	// drop a queue, topic or stream there. The words rabbitmq (the default), kafka, nats
+	// and redis mean the one of this machine, started for the run.
 	Broker string
-	// QueueType is that of the broker's queue (relay): classic (default) or quorum.
+	// QueueType is that of RabbitMQ's queue (relay): classic (default) or quorum.
 	QueueType string
 	// Handler is how long a notification's handler waits, without CPU (pipeline).
 	// Default 10 ms; 1 µs to 10 s.
@@ -103,7 +104,7 @@ var scenarios = []scenario{
 	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, false},
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog, false},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, false},
-	{"relay", "from the ledger into RabbitMQ, with confirms; against what the broker's client publishes alone", relayed, false},
+	{"relay", "from the ledger into a broker, with confirms; against what the broker's client publishes alone", relayed, false},
 	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one and kept in a log", pipeline, false},
 	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost, false},
 	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", redisFlow, true},
@@ -213,6 +214,13 @@ func (o *Options) check(scenario string) error {
 	fault(o.Waiting < 0 || o.Waiting > 10_000_000, "waiting", "waiting must be 1 to 10000000, got %d", o.Waiting)
 	fault(o.Rate < 0 || o.Rate > 10_000, "rate", "rate must be above 0 and at most 10000 a second, got %g", o.Rate)
 	fault(o.QueueType != "" && o.QueueType != "classic" && o.QueueType != "quorum", "queue_type", "queue type must be classic or quorum, got %q", o.QueueType)
+	switch kind, _, err := kindOf(o.Broker); {
+	case err != nil:
+		faults = append(faults, err)
+	default:
+		fault(kind != rabbitmqBroker && scenario == "pipeline", "broker", "the pipeline goes through RabbitMQ: broker must be its URL, amqp://user:password@host/")
+		fault(kind != rabbitmqBroker && o.QueueType != "", "queue_type", "only RabbitMQ has types of queues, and the broker is %s", kind.name)
+	}
 	fault(o.Handler < 0 || o.Handler > 10*time.Second, "handler", "handler must be above 0 and at most 10s, got %s", o.Handler)
 	fault(o.Consumers < 0 || o.Consumers > 16, "consumers", "consumers must be 1 to 16, got %d", o.Consumers)
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)

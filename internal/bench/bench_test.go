@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
 func TestOptionsAreRefusedByName(t *testing.T) {
@@ -26,6 +27,9 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
 		{"flow", Options{RedisURL: "redis://x"}, posthaste.Invalid, []string{"measures on PostgreSQL"}},
 		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.Invalid, []string{"no URL of a Redis"}},
+		{"relay", Options{Broker: "mqtt://a:geheim@b"}, posthaste.Invalid, []string{"broker", "kafka://"}},
+		{"relay", Options{Broker: "kafka", QueueType: "quorum"}, posthaste.Invalid, []string{"types of queues", "Kafka"}},
+		{"pipeline", Options{Broker: "redis://localhost"}, posthaste.Invalid, []string{"amqp://"}},
 		{"pipeline", Options{Handler: time.Minute, Consumers: 99}, posthaste.Invalid, []string{"handler", "consumers"}},
 		{"flow", Options{Duration: time.Millisecond, Batch: -1}, posthaste.Invalid, []string{"duration", "batch"}},
 		{"flow", Options{Duration: 2 * time.Hour}, posthaste.Invalid, []string{"duration"}},
@@ -46,6 +50,19 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), "geheim") {
 			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+// The broker of this machine that is not there is unavailable, with what to install.
+// Not in parallel, for the path is the process's.
+func TestNoBrokerIsUnavailable(t *testing.T) {
+	t.Setenv("PATH", "")
+	for broker, word := range map[string]string{"redis": "apt-get install redis-server", "kafka": "Java"} {
+		o := Options{Broker: broker, DatabaseURL: testpg.Superuser(t), Duration: time.Second}
+		_, err := Run(t.Context(), "relay", o)
+		if posthaste.CodeOf(err) != posthaste.Unavailable || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v", broker, err)
 		}
 	}
 }

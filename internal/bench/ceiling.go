@@ -2,108 +2,94 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
 )
 
 // ceiling is what the broker's client alone publishes, confirmed, in messages a second.
 type ceiling struct {
-	perSecond             float64
-	outstanding, channels int
+	perSecond                float64
+	outstanding, connections int
 }
 
 // The combinations that are tried; the best one counts.
 var (
 	ceilingOutstanding = []int{100, 1000, 10_000}
-	ceilingChannels    = []int{1, 2, 4}
+	ceilingConnections = []int{1, 2, 4}
 )
 
 // measureCeiling tries them for so long together.
-func measureCeiling(ctx context.Context, url, queue string, during time.Duration) (best ceiling, err error) {
-	each := during / time.Duration(len(ceilingOutstanding)*len(ceilingChannels))
-	for _, channels := range ceilingChannels {
+func measureCeiling(ctx context.Context, p place, during time.Duration) (best ceiling, err error) {
+	each := during / time.Duration(len(ceilingOutstanding)*len(ceilingConnections))
+	for _, connections := range ceilingConnections {
 		for _, outstanding := range ceilingOutstanding {
-			perSecond, err := publishAlone(ctx, url, queue, channels, outstanding/channels, each)
+			perSecond, err := publishAlone(ctx, p, connections, outstanding/connections, each)
 			if err != nil {
 				return best, err
 			}
 			if perSecond > best.perSecond {
-				best = ceiling{perSecond, outstanding, channels}
+				best = ceiling{perSecond, outstanding, connections}
 			}
 		}
 	}
 	return best, nil
 }
 
-// publishAlone publishes on so many channels, each on a connection of its own and
-// with at most window messages without a confirm.
-func publishAlone(ctx context.Context, url, queue string, channels, window int, during time.Duration) (perSecond float64, err error) {
-	var all []*amqp.Channel
-	for range channels {
-		conn, err := amqp.Dial(url)
+// publishAlone publishes on so many connections, each with at most window messages
+// without a confirm.
+func publishAlone(ctx context.Context, p place, connections, window int, during time.Duration) (perSecond float64, err error) {
+	var all []publisher
+	for range connections {
+		one, err := p.publisher(ctx, window)
 		if err != nil {
 			return 0, err
 		}
-		defer conn.Close()
-		ch, err := conn.Channel()
-		if err != nil {
-			return 0, err
-		}
-		if err := ch.Confirm(false); err != nil {
-			return 0, err
-		}
-		all = append(all, ch)
+		defer one.close()
+		all = append(all, one)
 	}
 	began := time.Now()
 	until := began.Add(during)
 	var published atomic.Int64
 	var group errgroup.Group
-	for _, ch := range all {
+	for _, one := range all {
 		group.Go(func() error {
-			flying := make([]*amqp.DeferredConfirmation, 0, window)
-			wait := func(c *amqp.DeferredConfirmation) error {
-				if ok, err := c.WaitContext(ctx); err != nil || !ok {
-					return fmt.Errorf("the broker did not confirm a message: %v", err)
-				}
-				published.Add(1)
-				return nil
-			}
-			for n := 0; time.Now().Before(until); n++ {
-				if len(flying) == window {
-					if err := wait(flying[0]); err != nil {
-						return err
-					}
-					flying = append(flying[:0], flying[1:]...)
-				}
-				c, err := ch.PublishWithDeferredConfirm("", queue, false, false, relayedMessage(strconv.Itoa(n)))
-				if err != nil {
-					return err
-				}
-				flying = append(flying, c)
-			}
-			for _, c := range flying {
-				if err := wait(c); err != nil {
-					return err
-				}
-			}
-			return nil
+			n, err := one.publish(ctx, until)
+			published.Add(n)
+			return err
 		})
 	}
 	err = group.Wait()
 	return rate(published.Load(), time.Since(began)), err
 }
 
-// relayedMessage is what the relay publishes of a message.
-func relayedMessage(id string) amqp.Publishing {
-	return amqp.Publishing{MessageId: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, Timestamp: time.Now(), Body: payload,
-		Headers: amqp.Table{"posthaste-queue": "relay"}}
+// flying publishes one message after the other until the time is up, waits for the
+// oldest where window of them are without a confirm, and for all at the end.
+func flying[C any](until time.Time, window int, publish func(n int) (C, error), wait func(C) error) (confirmed int64, err error) {
+	open := make(chan C, window) // a ring, for one goroutine
+	for n := 0; time.Now().Before(until); n++ {
+		if len(open) == window {
+			if err := wait(<-open); err != nil {
+				return confirmed, err
+			}
+			confirmed++
+		}
+		c, err := publish(n)
+		if err != nil {
+			return confirmed, err
+		}
+		open <- c
+	}
+	for len(open) > 0 {
+		if err := wait(<-open); err != nil {
+			return confirmed, err
+		}
+		confirmed++
+	}
+	return confirmed, nil
 }
 
 // stopwatch measures from the commit of messages to the confirm of each.

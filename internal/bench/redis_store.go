@@ -51,7 +51,7 @@ func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
 		if s.dir, err = clusterDir(r.o.DataDir); err != nil {
 			return nil, err
 		}
-		if s.url, s.stop, err = startRedis(ctx, s.dir); err != nil {
+		if s.url, s.stop, err = startBroker(ctx, "redis", s.dir); err != nil {
 			return nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "redis_url", Message: err.Error(), Hint: "install it, or name a Redis with --redis-url"}
 		}
 		syncs, err := measureFsync(s.dir, 300*time.Millisecond)

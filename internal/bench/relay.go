@@ -8,16 +8,12 @@ import (
 	"os"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/relay"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
 const (
-	relayQueue = "posthaste-bench-relay"
 	// Shares of the duration.
 	relayCeiling, relayLatency = 0.45, 0.2
 	// relayRate is how many messages a second are sent for the latency.
@@ -45,35 +41,26 @@ func (s timedSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) [
 	return results
 }
 
-// relayed is flow from the ledger into RabbitMQ, with confirms, against what the
+// relayed is flow from the ledger into a broker, with confirms, against what the
 // broker's client publishes alone.
 func relayed(ctx context.Context, r *run) (err error) {
+	kind, _, err := kindOf(r.o.Broker)
+	if err != nil {
+		return err
+	}
 	broker, stop, err := r.broker(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	conn, err := amqp.Dial(broker)
-	if err != nil {
-		return &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: "the broker cannot be used", Hint: "check --broker", Cause: err}
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
+	at, err := kind.open(ctx, r, broker)
 	if err != nil {
 		return err
 	}
-	queueType := r.o.QueueType
-	fresh := func() error {
-		if _, err := ch.QueueDelete(relayQueue, false, false, false); err != nil {
-			return err
-		}
-		_, err := ch.QueueDeclare(relayQueue, true, false, false, false, amqp.Table{"x-queue-type": queueType})
-		return err
+	defer at.close()
+	if err := at.fresh(ctx); err != nil {
+		return fmt.Errorf("%s: %s cannot be made: %w", kind.name, relayPlace, err)
 	}
-	if err := fresh(); err != nil {
-		return fmt.Errorf("the broker's queue %s cannot be made: %w", relayQueue, err)
-	}
-	defer func() { _, _ = ch.QueueDelete(relayQueue, false, false, false) }()
 	url, err := r.server.database(ctx, "relay")
 	if err != nil {
 		return err
@@ -86,11 +73,11 @@ func relayed(ctx context.Context, r *run) (err error) {
 
 	r.begin()
 	r.phase("the broker's client alone")
-	best, err := measureCeiling(ctx, broker, relayQueue, r.part(relayCeiling))
+	best, err := measureCeiling(ctx, at, r.part(relayCeiling))
 	if err != nil {
 		return err
 	}
-	if err := fresh(); err != nil {
+	if err := at.fresh(ctx); err != nil {
 		return err
 	}
 	r.phase("sending what shall be relayed")
@@ -100,7 +87,7 @@ func relayed(ctx context.Context, r *run) (err error) {
 	}
 	waiting := int64(filled)
 	r.phase("relaying")
-	sink, err := rabbitmq.New(rabbitmq.Config{URL: broker, RoutingKey: relayQueue, Logger: quiet(r.o.Log)})
+	sink, err := at.sink(quiet(r.o.Log))
 	if err != nil {
 		return err
 	}
@@ -126,12 +113,12 @@ func relayed(ctx context.Context, r *run) (err error) {
 	if err := t.timed(ctx, watch, r.part(relayLatency)); err != nil {
 		return err
 	}
-	q, err := ch.QueueDeclarePassive(relayQueue, true, false, false, false, nil)
+	arrived, err := at.count(ctx)
 	if err != nil {
 		return err
 	}
-	if total := int(t.settled.count.Load()); q.Messages < total {
-		r.invalid("the broker has %d messages of %d that were settled", q.Messages, total)
+	if total := t.settled.count.Load(); arrived < total {
+		r.invalid("the broker has %d messages of %d that were settled", arrived, total)
 	}
 	if len(watch.took) < 50 {
 		r.invalid("only %d messages for the latency: give more --duration", len(watch.took))
@@ -140,25 +127,29 @@ func relayed(ctx context.Context, r *run) (err error) {
 	res := r.result
 	res.PerSecond, res.Ratio, res.Messages = known(throughput), quotient(throughput, best.perSecond), waiting
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
-	res.RelayResult = &RelayResult{Broker: "RabbitMQ", QueueType: queueType, CeilingPerSecond: *known(best.perSecond), CeilingOutstanding: best.outstanding, CeilingChannels: best.channels,
+	res.RelayResult = &RelayResult{Broker: kind.name, CeilingPerSecond: *known(best.perSecond), CeilingOutstanding: best.outstanding, CeilingConnections: best.connections,
 		ConfirmP50: *known(watch.percentile(0.5)), ConfirmP99: *known(watch.percentile(0.99))}
+	if kind == rabbitmqBroker {
+		res.QueueType = r.o.QueueType
+	}
 	return nil
 }
 
 // broker is the one that was named, or one of the run's own.
 func (r *run) broker(ctx context.Context) (url string, stop func(), err error) {
-	if r.o.Broker != "" {
-		return r.o.Broker, func() {}, nil
+	kind, own, err := kindOf(r.o.Broker)
+	if err != nil || !own {
+		return r.o.Broker, func() {}, err
 	}
-	r.phase("starting RabbitMQ")
+	r.phase("starting " + kind.name)
 	dir, err := os.MkdirTemp(r.o.DataDir, "posthaste-bench-broker-")
 	if err != nil {
 		return "", nil, err
 	}
-	url, end, err := startRabbitMQ(ctx, dir)
+	url, end, err := startBroker(ctx, kind.word, dir)
 	if err != nil {
 		os.RemoveAll(dir)
-		return "", nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: err.Error(), Hint: "install it, or name a broker with --broker"}
+		return "", nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: err.Error(), Hint: "install it (" + kind.install + "), or name a broker with --broker", Cause: err}
 	}
 	return url, func() {
 		end()

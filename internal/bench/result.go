@@ -158,13 +158,14 @@ type IdleResult struct {
 
 // RelayResult is what scenario relay has of its own.
 type RelayResult struct {
-	Broker    string `json:"broker"`
-	QueueType string `json:"queue_type"`
+	Broker string `json:"broker"`
+	// QueueType is that of RabbitMQ's queue.
+	QueueType string `json:"queue_type,omitempty"`
 	// CeilingPerSecond is what the broker's client publishes alone, confirmed, with
-	// the outstanding messages and channels that were best.
+	// the outstanding messages and connections that were best.
 	CeilingPerSecond   float64 `json:"broker_ceiling_per_second"`
 	CeilingOutstanding int     `json:"ceiling_outstanding"`
-	CeilingChannels    int     `json:"ceiling_channels"`
+	CeilingConnections int     `json:"ceiling_connections"`
 	// ConfirmP50 and ConfirmP99 are from a message's commit to the broker's
 	// confirm, in milliseconds, at 50 messages a second.
 	ConfirmP50 float64 `json:"confirm_p50_ms"`

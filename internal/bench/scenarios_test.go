@@ -153,13 +153,22 @@ func TestBenchOrdered(t *testing.T) {
 
 func TestOR7Relay(t *testing.T) {
 	t.Parallel()
-	r := smoke(t, "relay", Options{QueueType: "quorum"})
-	trafficFigures(t, r)
-	aboveKnown(t, "ratio", r.Ratio)
-	above(t, "the ceiling", r.CeilingPerSecond)
-	above(t, "from commit to confirm", r.ConfirmP50)
-	if r.QueueType != "quorum" || strings.Contains(r.Reason, "were settled") {
-		t.Errorf("%+v", r)
+	for name, o := range map[string]Options{"RabbitMQ": {QueueType: "quorum"}, "Kafka": {Broker: "kafka"}, "NATS JetStream": {Broker: "nats"}, "Redis Streams": {Broker: "redis"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := smoke(t, "relay", o)
+			trafficFigures(t, r)
+			aboveKnown(t, "ratio", r.Ratio)
+			above(t, "the ceiling", r.CeilingPerSecond)
+			above(t, "from commit to confirm", r.ConfirmP50)
+			if r.Broker != name || r.QueueType != o.QueueType || strings.Contains(r.Reason, "were settled") {
+				t.Errorf("%+v", r)
+			}
+			var shown strings.Builder
+			if err := r.Table(&shown); err != nil || !strings.Contains(shown.String(), name) {
+				t.Errorf("%s, %v", &shown, err)
+			}
+		})
 	}
 }
 

@@ -200,8 +200,12 @@ func (r *Result) lines() (lines [][2]string) {
 		line("memory", "%g MB", i.RSSMB)
 	}
 	if b := r.RelayResult; b != nil {
-		line("to", "%s, %s queue", b.Broker, b.QueueType)
-		line("ceiling", "%s/s: its client alone, confirmed, %d outstanding on %d channels", grouped(b.CeilingPerSecond), b.CeilingOutstanding, b.CeilingChannels)
+		to := b.Broker
+		if b.QueueType != "" {
+			to += ", " + b.QueueType + " queue"
+		}
+		line("to", "%s", to)
+		line("ceiling", "%s/s: its client alone, confirmed, %d outstanding on %d connections", grouped(b.CeilingPerSecond), b.CeilingOutstanding, b.CeilingConnections)
 		line("commit to confirm", "p50 %g, p99 %g ms at %d/s", b.ConfirmP50, b.ConfirmP99, relayRate)
 	}
 	if p := r.PipelineResult; p != nil {

@@ -65,7 +65,7 @@ var rooms = []room{
 		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
-	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "source", "source/*", "codec/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker"}},
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "source", "source/*", "codec/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker", "internal/kafka"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "worker", "email", "sink/rabbitmq", "sink/smtp", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/faultproxy", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/scratch", may: []string{"postgres"}},
