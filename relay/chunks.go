@@ -3,6 +3,9 @@ package relay
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,18 +15,26 @@ import (
 // Chunks puts several messages into one of the broker, and takes them apart
 // again where a source takes it in. It is for brokers and consumers to which a
 // message costs more than its content, such as ten notifications of a few bytes.
-// Both ends need the same Codec and Prefix. Queues whose keys are in order are
+// Both ends need the same Codec. Queues whose keys are in order are
 // not for it: a chunk holds many keys.
 type Chunks struct {
 	// Size is how many messages a chunk holds at most (default 10). A chunk holds
 	// what waits; nothing waits for it to be full.
 	Size int
-	// Codec is what chunks are encoded with, such as msgpack.Codec. Required.
+	// Codec is what chunks are encoded with, such as msgpack.Codec, which needs less
+	// room and time (default: JSON, with payloads in base64).
 	Codec posthaste.Codec
 	// Prefix goes before ids, which are unique in one database: where several relay
 	// to one broker it tells them apart.
 	Prefix string
 }
+
+// asJSON is the codec where none is named.
+type asJSON struct{}
+
+func (asJSON) ContentTypes() []string                { return []string{posthaste.ContentTypeJSON} }
+func (asJSON) Encode(value any) ([]byte, error)      { return json.Marshal(value) }
+func (asJSON) Decode(payload []byte, into any) error { return json.Unmarshal(payload, into) }
 
 // chunked is a message in a chunk.
 type chunked struct {
@@ -36,7 +47,8 @@ type chunked struct {
 	Payload     []byte            `json:"payload"`
 }
 
-// Sink makes a sink deliver chunks. A chunk bears the id of its first message and
+// Sink makes a sink deliver chunks. A chunk bears an id made of the
+// ids of all its messages, so that no broker takes it for one of other company, and
 // the highest attempt of all; kind, key, reference and headers, with the trace, are
 // each message's own, inside. Which messages share a chunk may differ when they are
 // delivered again; [Chunks.Unpack] knows each by itself. What is refused for good
@@ -45,6 +57,9 @@ type chunked struct {
 func (c Chunks) Sink(sink posthaste.Sink) posthaste.Sink {
 	if c.Size < 1 {
 		c.Size = 10
+	}
+	if c.Codec == nil {
+		c.Codec = asJSON{}
 	}
 	return &chunkSink{c, sink}
 }
@@ -103,14 +118,17 @@ func (s *chunkSink) deliver(ctx context.Context, batch []posthaste.RawDelivery, 
 // pack makes one delivery of several.
 func (s *chunkSink) pack(messages []posthaste.RawDelivery) (posthaste.RawDelivery, error) {
 	first := messages[0]
-	d := posthaste.RawDelivery{ID: first.ID, MessageID: first.MessageID, Queue: first.Queue, Subscription: first.Subscription,
+	d := posthaste.RawDelivery{ID: first.ID, Queue: first.Queue, Subscription: first.Subscription,
 		CreatedAt: first.CreatedAt, DueAt: first.DueAt, Timeout: first.Timeout, ContentType: s.Codec.ContentTypes()[0]}
 	all := make([]chunked, len(messages))
+	ids := sha256.New()
 	for i, m := range messages {
 		all[i] = chunked{ID: s.Prefix + m.Queue + "/" + m.MessageID.String(), Kind: m.Kind, Key: m.Key, Reference: m.Reference,
 			ContentType: cmp.Or(m.ContentType, posthaste.ContentTypeJSON), Headers: m.Headers, Payload: m.Payload}
+		fmt.Fprintln(ids, all[i].ID)
 		d.Attempt, d.Alone = max(d.Attempt, m.Attempt), d.Alone || m.Alone
 	}
+	d.MessageID = posthaste.MessageID(binary.BigEndian.Uint64(ids.Sum(nil)) >> 1) // never negative
 	var err error
 	if d.Payload, err = s.Codec.Encode(all); err != nil {
 		err = fmt.Errorf("a chunk cannot be encoded: %w", err)
@@ -125,6 +143,9 @@ func (c Chunks) Unpack(_ context.Context, m posthaste.Message) ([]posthaste.Mess
 	payload, ok := m.Payload.([]byte)
 	if !ok {
 		return nil, errors.New("a chunk comes as bytes")
+	}
+	if c.Codec == nil {
+		c.Codec = asJSON{}
 	}
 	var all []chunked
 	if err := c.Codec.Decode(payload, &all); err != nil {

@@ -119,11 +119,15 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 
 // handle has a worker relay.
 func (r *openRelay) handle(run *worker.Worker) {
+	var sink posthaste.Sink = r.sink
+	if chunks, _ := r.chunks(); chunks != nil { // it was checked when it was read
+		sink = chunks.Sink(r.sink)
+	}
 	options := []worker.Option{worker.BatchSize(r.Batch), worker.Concurrency(r.Concurrency)}
 	if r.Subscription != "" {
 		options = append(options, worker.Subscription(r.Subscription))
 	}
-	worker.HandleSink(run, r.Queue, r.sink, options...)
+	worker.HandleSink(run, r.Queue, sink, options...)
 }
 
 func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen string) error {
@@ -158,6 +162,9 @@ func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen 
 		config.Telemetry = batchLog{w.telemetry(), a.log}
 		run := worker.New(w.engine, config)
 		for i := range relays {
+			if err := relays[i].checkChunks(ctx, w.engine); err != nil {
+				return nil, err
+			}
 			relays[i].handle(run)
 		}
 		w.expect(run)

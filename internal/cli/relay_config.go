@@ -27,6 +27,8 @@ type relayTarget struct {
 	Batch int `yaml:"batch"`
 	// Concurrency is how many batches are on their way at the same time.
 	Concurrency int `yaml:"concurrency"`
+	// Chunks, if set, puts several messages into one of the broker.
+	Chunks *relayChunks `yaml:"chunks"`
 }
 
 // relayConfig is a relay that is understood, with the place where each of its
@@ -155,7 +157,10 @@ func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error)
 	if c.Concurrency < 1 || c.Concurrency > 100 {
 		return c, c.fault("concurrency", fmt.Sprintf("concurrency must be 1 to 100, and is %d", c.Concurrency), "")
 	}
-	var err error
+	err := c.empty(node, "chunks")
+	if err != nil {
+		return c, err
+	}
 	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
 		return c, err
 	}
@@ -166,7 +171,8 @@ func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error)
 	if err := node.Decode(c.options); err != nil {
 		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
 	}
-	return c, nil
+	_, err = c.chunks()
+	return c, err
 }
 
 var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)

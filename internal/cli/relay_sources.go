@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -23,6 +24,8 @@ type sourceTarget struct {
 	Batch        int           `yaml:"batch"`
 	MaxWaiting   int           `yaml:"max_waiting"`
 	DedupeWindow time.Duration `yaml:"dedupe_window"`
+	// Chunks, if set, says how chunks are encoded, which are taken apart.
+	Chunks *sourceChunks `yaml:"chunks"`
 }
 
 // sourceConfig is a source that is understood, with the place where each of its parts
@@ -43,7 +46,10 @@ func readSource(node *yaml.Node, broker string, place place) (sourceConfig, erro
 	if err := node.Decode(&c.sourceTarget); err != nil {
 		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
 	}
-	var err error
+	err := c.empty(node, "chunks")
+	if err != nil {
+		return c, err
+	}
 	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
 		return c, err
 	}
@@ -60,8 +66,15 @@ func readSource(node *yaml.Node, broker string, place place) (sourceConfig, erro
 
 // open makes the source. It connects to nobody yet.
 func (c *sourceConfig) open(ledger source.Ledger, log *slog.Logger, telemetry posthaste.Telemetry, grace time.Duration) (*source.Source, error) {
-	s, err := c.kind.source(ledger, c.Broker, source.Config{Queue: c.Queue, Batch: c.Batch, MaxWaiting: c.MaxWaiting, DedupeWindow: c.DedupeWindow,
-		Grace: grace, Telemetry: telemetry, Logger: log}, c.options)
+	shared := source.Config{Queue: c.Queue, Batch: c.Batch, MaxWaiting: c.MaxWaiting, DedupeWindow: c.DedupeWindow, Grace: grace, Telemetry: telemetry, Logger: log}
+	if c.Chunks != nil {
+		codec, err := c.encoding(c.Chunks.Encoding)
+		if err != nil {
+			return nil, err
+		}
+		shared.Unpack = relay.Chunks{Codec: codec}.Unpack
+	}
+	s, err := c.kind.source(ledger, c.Broker, shared, c.options)
 	return s, c.placed(err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -173,6 +174,52 @@ func TestOR2_Relay(t *testing.T) {
 		eventually(t, "all of it has come around", receive(count))
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
+		}
+	})
+
+	// Several messages are one of the broker, and each arrives by itself.
+	t.Run("chunks", func(t *testing.T) {
+		for name, o := range map[string]posthaste.QueueOptions{"apart": {}, "lined": {Ordered: true}} {
+			if err := engine.QueueCreate(t.Context(), name, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, stderr, code := run(t, dir, "relay", "--database-url", database, "--queue", "lined", "--broker", broker.URL(), "--set", "chunks.size=5"); code != 2 || !strings.Contains(stderr, `--set chunks: queue "lined" is ordered`) {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
+		for encoding, size := range map[string]string{"json": "1", "msgpack": "7"} {
+			text := "broker: " + broker.URL() + "\nrelays:\n  - {queue: orders, declare: classic, routing_key: chunks, chunks: {size: " + size + ", encoding: " + encoding + "}}\n" +
+				"sources:\n  - {queue: apart, from_queue: chunks, chunks: {encoding: " + encoding + "}}\n"
+			if err := os.WriteFile(filepath.Join(dir, "chunks.yaml"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			send("orders")
+			p := start(t, dir, nil, "relay", "--database-url", database, "--config", "chunks.yaml")
+			seen := map[string]bool{}
+			eventually(t, "each message has arrived", func() error {
+				r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "apart"}, Max: 1000, Lease: time.Hour})
+				for _, d := range r.Deliveries {
+					if d.Kind != "placed" || seen[string(d.Payload)] {
+						t.Errorf("%s: %+v", encoding, d)
+					}
+					seen[string(d.Payload)] = true
+				}
+				if err == nil && len(seen) != count {
+					err = fmt.Errorf("%d are there", len(seen))
+				}
+				return err
+			})
+			if code := p.stop(syscall.SIGTERM); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			taken := 0
+			for _, m := range regexp.MustCompile(`msg=taken .* count=(\d+)`).FindAllStringSubmatch(p.said(), -1) {
+				n, _ := strconv.Atoi(m[1])
+				taken += n
+			}
+			if (taken == count) != (size == "1") {
+				t.Errorf("%s: %d messages of the broker for %d in chunks of %s", encoding, taken, count, size)
+			}
 		}
 	})
 

@@ -61,7 +61,7 @@ var rooms = []room{
 	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "source/*", "codec/*"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
-	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing",
+	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",
 		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
