@@ -4,11 +4,15 @@
 //
 // A message is known again by its header Nats-Msg-Id, or else by its sequence in the
 // stream. One that was handed over and not acknowledged comes again: at once where the
-// source is told of it, as when it stops or connects anew, and else after the
-// consumer's AckWait, which is two minutes where the source makes the consumer.
+// source knows of it, as when it stops or connects anew, and else, as where the process
+// died or the message was on its way on a connection that was lost, after the
+// consumer's AckWait, which is 30 seconds where the source makes the consumer. While
+// it holds messages it keeps that from running out.
 //
 // What the ledger refuses for good is published to another subject, with its headers
-// and the reason; it is acknowledged once a stream has it.
+// and the reason; it is acknowledged once a stream has it. Where server or stream have
+// no room for message and reason together, it is published as it came, and behind it
+// the reason in a message of its own, whose header [HeaderRefusedAt] says where it is.
 package nats
 
 import (

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	natsgo "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
@@ -17,10 +16,10 @@ const orderPrefix = "Nats-"
 
 // arrival makes what is sent of a message. Its kind is its subject, unless a relay has
 // said otherwise.
-func (s *session) arrival(m jetstream.Msg) source.Arrival {
-	in := relay.Incoming{Payload: m.Data(), Kind: m.Subject(), Headers: make(map[string]string, len(m.Headers()))}
-	event := m.Headers().Get(eventPrefix+"specversion") != ""
-	for name, values := range m.Headers() {
+func (s *session) arrival(m *natsgo.Msg) source.Arrival {
+	in := relay.Incoming{Payload: m.Data, Kind: m.Subject, Headers: make(map[string]string, len(m.Header))}
+	event := m.Header.Get(eventPrefix+"specversion") != ""
+	for name, values := range m.Header {
 		value := strings.Join(values, ", ")
 		switch {
 		case name == natsgo.MsgIdHdr:

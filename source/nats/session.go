@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +49,7 @@ func (f *fault) Unwrap() error { return f.error }
 func (b *broker) Check(ctx context.Context) error {
 	s, err := b.open(ctx)
 	if err == nil {
-		s.conn.Close()
+		s.Close()
 		return nil
 	}
 	e := nats.AtStart(err, b.Credentials)
@@ -62,11 +65,16 @@ type session struct {
 	*broker
 	conn     *natsgo.Conn
 	js       jetstream.JetStream
-	consumer jetstream.Consumer
+	consumer *jetstream.ConsumerInfo
+	pull     *puller
 	// made is when the stream was made, for sequences begin anew with a new one.
 	made int64
 	lost atomic.Bool
-	held map[string]jetstream.Msg // what was read and not acknowledged, by where it is
+	beat *time.Ticker
+	over chan struct{} // closed when nothing is held any more
+
+	mu   sync.Mutex
+	held map[string]*natsgo.Msg // what was read and not acknowledged, by where it is
 }
 
 // Open implements [source.Broker].
@@ -100,13 +108,19 @@ func (b *broker) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, b.said(err)
 	}
-	s := &session{broker: b, conn: conn, held: map[string]jetstream.Msg{}}
+	s := &session{broker: b, conn: conn, over: make(chan struct{}), held: map[string]*natsgo.Msg{}}
 	ctx, cancel := context.WithTimeout(ctx, b.DialTimeout)
 	defer cancel()
-	if err := s.prepare(ctx); err != nil {
+	err = s.prepare(ctx)
+	if err == nil {
+		s.pull, err = newPuller(conn, s.consumer.Stream, s.consumer.Name)
+	}
+	if err != nil {
 		conn.Close()
 		return nil, b.said(err)
 	}
+	s.beat = time.NewTicker(max(s.consumer.Config.AckWait/4, 100*time.Millisecond))
+	go s.hold()
 	return s, nil
 }
 
@@ -128,20 +142,22 @@ func (s *session) prepare(ctx context.Context) error {
 		return err
 	}
 	s.made = stream.CachedInfo().Created.Unix()
-	if s.consumer, err = stream.Consumer(ctx, s.Consumer); errors.Is(err, jetstream.ErrConsumerNotFound) {
-		s.consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: s.Consumer, FilterSubject: s.Subject, AckPolicy: jetstream.AckExplicitPolicy,
-			AckWait: 2 * time.Minute, MaxDeliver: -1, MaxAckPending: 10_000})
+	consumer, err := stream.Consumer(ctx, s.Consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: s.Consumer, FilterSubject: s.Subject, AckPolicy: jetstream.AckExplicitPolicy,
+			AckWait: ackWait, MaxDeliver: -1, MaxAckPending: 10_000})
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
 			return &fault{err, "consumer", "make the consumer yourself, or name another"}
 		}
 	}
-	if errors.Is(err, jetstream.ErrNotPullConsumer) || err == nil && s.consumer.CachedInfo().Config.AckPolicy != jetstream.AckExplicitPolicy {
+	if errors.Is(err, jetstream.ErrNotPullConsumer) || err == nil && consumer.CachedInfo().Config.AckPolicy != jetstream.AckExplicitPolicy {
 		return &fault{fmt.Errorf("consumer %q is no pull consumer with explicit acknowledgements", s.Consumer), "consumer", "name another one; one that is not there is made"}
 	}
 	if err != nil {
 		return err
 	}
+	s.consumer = consumer.CachedInfo()
 	takes, err := s.js.StreamNameBySubject(ctx, s.Refused)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.makes:
@@ -156,8 +172,31 @@ func (s *session) prepare(ctx context.Context) error {
 	return err
 }
 
-// pull is how long one request waits for messages: it cannot be interrupted.
-const pull = 500 * time.Millisecond
+// ackWait is that of a consumer that is made: how long what was handed over may be
+// without a sign of life before it comes again. What is held gives one four times as
+// often.
+const ackWait = 30 * time.Second
+
+// hold tells the server that what is held is still being worked on, until the session
+// is closed.
+func (s *session) hold() {
+	for {
+		select {
+		case <-s.over:
+			return
+		case <-s.beat.C:
+		}
+		s.mu.Lock()
+		all := slices.Collect(maps.Values(s.held))
+		s.mu.Unlock()
+		for _, m := range all {
+			_ = m.InProgress() // a lost connection is noticed elsewhere
+		}
+	}
+}
+
+// wait is how long one request waits for messages: it cannot be interrupted.
+const wait = 500 * time.Millisecond
 
 // Read implements [source.Session].
 func (s *session) Read(ctx context.Context, most int) ([]source.Arrival, error) {
@@ -165,32 +204,25 @@ func (s *session) Read(ctx context.Context, most int) ([]source.Arrival, error) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		all, err := s.collect(s.consumer.FetchNoWait(most))
-		if len(all) == 0 && err == nil {
-			all, err = s.collect(s.consumer.Fetch(1, jetstream.FetchMaxWait(pull)))
+		messages, err := s.pull.next(most, 0)
+		if len(messages) == 0 && err == nil {
+			messages, err = s.pull.next(1, wait)
 		}
+		var all []source.Arrival
+		s.mu.Lock()
+		for _, m := range messages {
+			s.held[m.Reply] = m
+			all = append(all, s.arrival(m))
+		}
+		s.mu.Unlock()
 		if len(all) > 0 {
 			return all, nil
 		}
-		if err == nil && s.conn.IsClosed() {
-			err = errors.Join(errors.New("the connection was lost"), s.conn.LastError())
-		}
 		if err != nil {
 			s.lost.Store(true)
-			return nil, s.said(err)
+			return nil, s.said(errors.Join(err, s.conn.LastError()))
 		}
 	}
-}
-
-func (s *session) collect(batch jetstream.MessageBatch, err error) (all []source.Arrival, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	for m := range batch.Messages() {
-		s.held[m.Reply()] = m
-		all = append(all, s.arrival(m))
-	}
-	return all, batch.Error()
 }
 
 // Acknowledge implements [source.Session]. The server takes acknowledgements in order:
@@ -199,43 +231,72 @@ func (s *session) Acknowledge(ctx context.Context, arrived []source.Arrival) err
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for i, a := range arrived {
-		m := a.Token.(jetstream.Msg)
+		m := a.Token.(*natsgo.Msg)
 		var err error
 		if i < len(arrived)-1 {
 			err = m.Ack()
 		} else {
-			err = m.DoubleAck(ctx)
+			err = m.AckSync(natsgo.Context(ctx))
 		}
 		if err != nil {
 			s.lost.Store(true)
 			return s.said(err)
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, a := range arrived {
-		delete(s.held, a.Token.(jetstream.Msg).Reply())
+		delete(s.held, a.Token.(*natsgo.Msg).Reply)
 	}
 	return nil
 }
 
-// Refuse implements [source.Session].
+// HeaderRefusedAt is where a message lies that was put aside without the reason, as
+// "STREAM/SEQUENCE".
+const HeaderRefusedAt = "posthaste-refused-at"
+
+// Refuse implements [source.Session]. A message that has no room left for the reason is
+// put aside as it came, and the reason behind it in a message of its own.
 func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	m := a.Token.(jetstream.Msg)
-	out := &natsgo.Msg{Subject: s.Refused, Header: natsgo.Header{}, Data: m.Data()}
-	for name, values := range m.Headers() {
+	m := a.Token.(*natsgo.Msg)
+	as := &natsgo.Msg{Subject: s.Refused, Header: natsgo.Header{}, Data: m.Data}
+	for name, values := range m.Header {
 		if name == natsgo.MsgIdHdr || !strings.HasPrefix(name, orderPrefix) {
-			out.Header[name] = values
+			as.Header[name] = values
 		}
 	}
+	with := &natsgo.Msg{Subject: s.Refused, Header: maps.Clone(as.Header), Data: m.Data}
 	for name, value := range headers {
-		out.Header[name] = []string{strings.Join(strings.Fields(value), " ")} // on one line
+		with.Header[name] = []string{strings.Join(strings.Fields(value), " ")} // on one line
 	}
-	if _, err := s.js.PublishMsg(ctx, out); err != nil {
+	_, err := s.js.PublishMsg(ctx, with)
+	if noRoom(err) {
+		var at *jetstream.PubAck
+		if at, err = s.js.PublishMsg(ctx, as); err == nil {
+			reason := &natsgo.Msg{Subject: s.Refused, Header: natsgo.Header{HeaderRefusedAt: {fmt.Sprintf("%s/%d", at.Stream, at.Sequence)}}}
+			for name := range headers {
+				reason.Header[name] = with.Header[name]
+			}
+			if id := m.Header.Get(natsgo.MsgIdHdr); id != "" {
+				reason.Header[natsgo.MsgIdHdr] = []string{id + "/" + source.HeaderRefused}
+			}
+			_, err = s.js.PublishMsg(ctx, reason)
+		}
+	}
+	if err != nil {
 		s.lost.Store(true)
 		return s.said(err)
 	}
 	return nil
+}
+
+// noRoom says whether a message was too large for the server or the stream.
+func noRoom(err error) bool {
+	const exceedsMaximum = 10054 // the server's code of what is above a stream's max_msg_size
+	var api *jetstream.APIError
+	return errors.Is(err, natsgo.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == exceedsMaximum
 }
 
 // Use implements [source.Session].
@@ -244,6 +305,13 @@ func (s *session) Use() bool { return !s.lost.Load() && !s.conn.IsClosed() }
 // Close implements [source.Session]: what is held is given back at once, if not on
 // this connection then on the next one.
 func (s *session) Close() {
+	s.beat.Stop()
+	close(s.over)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.pull.late() {
+		s.held[m.Reply] = m
+	}
 	for reply, m := range s.held {
 		if s.lost.Load() || s.conn.IsClosed() || m.Nak() != nil {
 			s.left = append(s.left, reply)

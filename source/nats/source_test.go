@@ -1,8 +1,11 @@
 package nats
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -179,6 +182,116 @@ func TestForeignMessage(t *testing.T) {
 	want := fmt.Sprintf("nats/%s/%d/1", p.name, s.(*session).made)
 	if m := all[0].Message; len(all) != 1 || m.DedupeKey != want || m.Kind != p.name+".placed" || m.ContentType != posthaste.ContentTypeBytes {
 		t.Errorf("%+v", all)
+	}
+}
+
+// A message that fills what the server takes has no room for the reason: it is put aside
+// as it came, and the reason behind it.
+func TestRefusedWithoutRoom(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	full := &natsgo.Msg{Subject: p.name + ".in", Header: natsgo.Header{natsgo.MsgIdHdr: {"m-1"}}}
+	room := p.conn.MaxPayload() - int64(len("NATS/1.0\r\n"+natsgo.MsgIdHdr+": m-1\r\n\r\n"))
+	full.Data = bytes.Repeat([]byte("x"), int(room))
+	for _, m := range []*natsgo.Msg{full, {Subject: full.Subject, Data: []byte("good")}} {
+		if _, err := p.js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full.Data = append(full.Data, 'x')
+	if _, err := p.js.PublishMsg(t.Context(), full); !errors.Is(err, natsgo.ErrMaxPayload) {
+		t.Fatalf("it did not fill the room: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	s := p.source(t, e, source.Config{Queue: "orders"}, nil)
+	go func() { done <- s.Run(ctx) }()
+	for taken := 0; taken == 0; time.Sleep(10 * time.Millisecond) {
+		found, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 10, Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = len(found.Deliveries)
+	}
+	var aside []relay.Incoming
+	for len(aside) < 2 {
+		time.Sleep(10 * time.Millisecond)
+		aside = p.refused(t)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if m := aside[0]; m.MessageID != "m-1" || len(m.Payload) != int(room) {
+		t.Errorf("put aside with %d bytes, %v", len(m.Payload), m.Headers)
+	}
+	if m := aside[1]; len(m.Payload) != 0 || m.Headers[source.HeaderRefusedCode] != "too_large" || m.Headers[HeaderRefusedAt] != p.name+"-refused/1" || !strings.Contains(m.Headers[source.HeaderRefused], "payload") {
+		t.Errorf("the reason: %v", m.Headers)
+	}
+	if left := p.left(t); left != 0 || len(aside) != 2 {
+		t.Errorf("%d are left, %d put aside", left, len(aside))
+	}
+}
+
+// What comes later than it was waited for is there with the next request, and of what is
+// held the server is told that it is.
+func TestLateAndHeld(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "posthaste", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	b := &broker{Config: Config{URL: broker1.URL(), Stream: p.name, Consumer: "posthaste", Refused: "posthaste.refused." + p.name, DialTimeout: time.Minute}, makes: true}
+	opened, err := b.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	s := opened.(*session)
+	// A request that nobody waits for.
+	if err := s.conn.PublishRequest(s.pull.request, s.pull.inbox+"0", []byte(`{"batch": 2, "expires": 60000000000}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.conn.FlushTimeout(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if _, err := p.js.Publish(t.Context(), p.name+".in", []byte{byte(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []source.Arrival
+	for len(all) < 3 {
+		got, err := s.Read(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, got...)
+	}
+	if len(all) != 3 {
+		t.Errorf("%d came", len(all))
+	}
+	signs, err := p.conn.SubscribeSync("$JS.ACK." + p.name + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.beat.Reset(time.Millisecond)
+	for seen := map[string]bool{}; len(seen) < 3; {
+		m, err := signs.NextMsg(time.Minute)
+		if err != nil || string(m.Data) != "+WPI" {
+			t.Fatalf("%v, %v", m, err)
+		}
+		seen[m.Subject] = true
+	}
+	s.beat.Stop()
+	if err := s.Acknowledge(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if left := p.left(t); left != 0 {
+		t.Errorf("%d are left", left)
 	}
 }
 
