@@ -4,6 +4,8 @@ package configtest
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"strings"
 	"testing"
@@ -26,6 +28,23 @@ func Check(t testing.TB, name string, with interface{ Check(context.Context) err
 		}
 	} else if !errors.As(err, &e) || e.Code != code || e.Field != field || e.Hint == "" || strings.Contains(err.Error(), secret) {
 		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// TLS looks that a certificate is verified, of which the server has one for localhost
+// that right trusts. at is who reaches it by the name of a host.
+func TLS[C interface{ Check(context.Context) error }](t testing.TB, right *tls.Config, at func(host string, trust *tls.Config) C) {
+	t.Helper()
+	Check(t, "the right authority", at("localhost", right), "", "", "")
+	for name, with := range map[string]interface{ Check(context.Context) error }{
+		"the system's authorities": at("localhost", nil),
+		"another authority":        at("localhost", &tls.Config{RootCAs: x509.NewCertPool()}),
+		"another name":             at("127.0.0.1", right),
+	} {
+		Check(t, name, with, posthaste.Invalid, "url", "secret")
+		if err := with.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

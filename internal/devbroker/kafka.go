@@ -41,6 +41,15 @@ const (
 // connections, which takes 5 to 30 s. It makes no topics by itself. further are
 // lines for server.properties. It fails with [ErrNotInstalled] where there is none.
 func StartKafka(ctx context.Context, dir string, further ...string) (*Kafka, error) {
+	return startKafka(ctx, dir, nil, further)
+}
+
+// StartKafkaTLS is StartKafka for a broker that also listens with TLS.
+func StartKafkaTLS(ctx context.Context, dir string, c *Certificates, further ...string) (*Kafka, error) {
+	return startKafka(ctx, dir, c, further)
+}
+
+func startKafka(ctx context.Context, dir string, c *Certificates, further []string) (*Kafka, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
 		return nil, fmt.Errorf("Kafka %w, for there is no Java (Debian: apt-get install default-jre-headless)", ErrNotInstalled)
@@ -61,12 +70,17 @@ func StartKafka(ctx context.Context, dir string, further ...string) (*Kafka, err
 	}
 	id := make([]byte, 16)
 	rand.Read(id)
+	plain := fmt.Sprintf("PLAINTEXT://%s,LOGIN://%s", k.Address(), k.LoginAddress())
+	elected := fmt.Sprintf("CONTROLLER://127.0.0.1:%d", controller)
+	if c != nil {
+		further = append(c.kafka(plain, elected), further...)
+	}
 	settings := append([]string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		fmt.Sprintf("controller.quorum.voters=1@127.0.0.1:%d", controller),
-		fmt.Sprintf("listeners=PLAINTEXT://%s,LOGIN://%s,CONTROLLER://127.0.0.1:%d", k.Address(), k.LoginAddress(), controller),
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+		"listeners=" + plain + "," + elected,
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SSL",
 		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
 		"listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_" + KafkaUser + "=\"" + KafkaPassword + "\";",
 		"listener.name.login.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/pbkdf2"
 	"crypto/sha512"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,9 +33,16 @@ import (
 // broker is shared by tests that use topics of their own in it and do not stop it.
 var broker *devbroker.Kafka
 
+// certificates are those of the broker where it listens with TLS.
+var certificates *devbroker.Certificates
+
 func TestMain(m *testing.M) {
 	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.Kafka, error) {
-		return devbroker.StartKafka(ctx, dir)
+		var err error
+		if certificates, err = devbroker.NewCertificates(dir); err != nil {
+			return nil, err
+		}
+		return devbroker.StartKafkaTLS(ctx, dir, certificates)
 	})
 }
 
@@ -510,6 +518,21 @@ func TestCheck(t *testing.T) {
 		}},
 	} {
 		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, 1)
+	at := func(host string, trust *tls.Config) *Sink {
+		return o.sink(func(c *Config) { c.URL, c.TLS, c.dial = "kafkas://"+certificates.Address(host), trust, nil })
+	}
+	configtest.TLS(t, certificates.Trust(), at)
+	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if n := o.count(1); n != 1 {
+		t.Errorf("it came %d times", n)
 	}
 }
 

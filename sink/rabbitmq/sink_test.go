@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,9 +26,16 @@ import (
 // broker is shared by tests that use names of their own in it and do not stop it.
 var broker *devbroker.RabbitMQ
 
+// certificates are those of the broker where it listens with TLS.
+var certificates *devbroker.Certificates
+
 func TestMain(m *testing.M) {
 	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.RabbitMQ, error) {
-		return devbroker.StartRabbitMQ(ctx, dir)
+		var err error
+		if certificates, err = devbroker.NewCertificates(dir); err != nil {
+			return nil, err
+		}
+		return devbroker.StartRabbitMQ(ctx, dir, certificates.RabbitMQ()...)
 	})
 }
 
@@ -372,6 +380,21 @@ func TestCheck(t *testing.T) {
 		{"exchange by template", "", "", func(c *Config) { c.Exchange = "{{.Kind}}" }},
 	} {
 		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	at := func(host string, trust *tls.Config) *Sink {
+		return o.sink(func(c *Config) { c.URL, c.TLS = "amqps://guest:guest@"+certificates.Address(host)+"/", trust })
+	}
+	configtest.TLS(t, certificates.Trust(), at)
+	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if n := o.count(1); n != 1 {
+		t.Errorf("it came %d times", n)
 	}
 }
 

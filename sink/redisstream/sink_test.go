@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,9 +27,16 @@ import (
 // broker is shared by tests that use names of their own in it and do not stop it.
 var broker *devbroker.Redis
 
+// certificates are those of the broker where it listens with TLS.
+var certificates *devbroker.Certificates
+
 func TestMain(m *testing.M) {
 	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
-		return devbroker.StartRedis(ctx, dir)
+		var err error
+		if certificates, err = devbroker.NewCertificates(dir); err != nil {
+			return nil, err
+		}
+		return devbroker.StartRedis(ctx, dir, certificates.Redis()...)
 	})
 }
 
@@ -450,6 +458,21 @@ func TestCheck(t *testing.T) {
 		{"stream by template", "", "", func(c *Config) { c.Stream = "{{.Kind}}" }},
 	} {
 		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, ":wrong")
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t)
+	at := func(host string, trust *tls.Config) *Sink {
+		return o.sink(func(c *Config) { c.URL, c.TLS = "rediss://"+certificates.Address(host), trust })
+	}
+	configtest.TLS(t, certificates.Trust(), at)
+	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if n := o.count(1); n != 1 {
+		t.Errorf("it came %d times", n)
 	}
 }
 

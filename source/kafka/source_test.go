@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -28,9 +29,16 @@ import (
 // server is shared by tests that use topics of their own in it and do not stop it.
 var server *devbroker.Kafka
 
+// certificates are those of the broker where it listens with TLS.
+var certificates *devbroker.Certificates
+
 func TestMain(m *testing.M) {
 	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Kafka, error) {
-		return devbroker.StartKafka(ctx, dir, "group.initial.rebalance.delay.ms=0")
+		var err error
+		if certificates, err = devbroker.NewCertificates(dir); err != nil {
+			return nil, err
+		}
+		return devbroker.StartKafkaTLS(ctx, dir, certificates, "group.initial.rebalance.delay.ms=0")
 	})
 }
 
@@ -369,6 +377,17 @@ func TestCheck(t *testing.T) {
 	} {
 		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t, 1), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, func(c *Config) { c.URL, c.TLS, c.dial = "kafkas://"+certificates.Address(host), trust, nil })
+	})
 }
 
 func TestConfig(t *testing.T) {

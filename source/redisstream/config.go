@@ -108,7 +108,8 @@ func New(ledger source.Ledger, c Config) (*source.Source, error) {
 	}
 	options.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	options.ReadTimeout, options.WriteTimeout = 10*time.Second, 10*time.Second
-	options.PoolSize, options.MaxRetries = 1, -1
+	// Dialed once: another try is refused, and what was wrong would not be told.
+	options.PoolSize, options.MaxRetries, options.DialerRetries = 1, -1, 1
 	options.ClientName, options.DisableIdentity = "posthaste-source", true
 	return source.New(ledger, c.Config, &broker{Config: c, options: options})
 }

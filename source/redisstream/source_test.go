@@ -2,6 +2,7 @@ package redisstream
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -25,9 +26,16 @@ import (
 // server is shared by tests that use keys of their own in it and do not stop it.
 var server *devbroker.Redis
 
+// certificates are those of the broker where it listens with TLS.
+var certificates *devbroker.Certificates
+
 func TestMain(m *testing.M) {
 	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
-		return devbroker.StartRedis(ctx, dir)
+		var err error
+		if certificates, err = devbroker.NewCertificates(dir); err != nil {
+			return nil, err
+		}
+		return devbroker.StartRedis(ctx, dir, certificates.Redis()...)
 	})
 }
 
@@ -246,6 +254,17 @@ func TestCheck(t *testing.T) {
 	} {
 		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "me:wrong")
 	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, func(c *Config) { c.URL, c.TLS = "rediss://"+certificates.Address(host), trust })
+	})
 }
 
 func TestConfig(t *testing.T) {

@@ -1,0 +1,106 @@
+//go:build unix
+
+package devbroker
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Certificates are those of a broker that also listens with TLS, by an authority of
+// its own: they are for the name localhost, and for no address.
+type Certificates struct {
+	port                     int
+	authority, server, store string // files
+	pool                     *x509.CertPool
+}
+
+// NewCertificates makes an authority and a server's certificate below dir, and finds a
+// port.
+func NewCertificates(dir string) (*Certificates, error) {
+	c := &Certificates{authority: filepath.Join(dir, "authority.pem"), server: filepath.Join(dir, "server.pem"), store: filepath.Join(dir, "server-store.pem"), pool: x509.NewCertPool()}
+	var err error
+	if c.port, err = freePort(); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := func(name string) *x509.Certificate {
+		return &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0), BasicConstraintsValid: true}
+	}
+	root := template("Posthaste's tests")
+	root.IsCA, root.KeyUsage = true, x509.KeyUsageCertSign
+	leaf := template("localhost")
+	leaf.DNSNames, leaf.KeyUsage, leaf.ExtKeyUsage = []string{"localhost"}, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, rootKey.Public(), rootKey)
+	if err != nil {
+		return nil, err
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, key.Public(), rootKey)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	encode := func(kind string, der []byte) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	}
+	rootPEM := encode("CERTIFICATE", rootDER)
+	c.pool.AppendCertsFromPEM(rootPEM)
+	chain := append(encode("CERTIFICATE", leafDER), rootPEM...)
+	return c, errors.Join(os.WriteFile(c.authority, rootPEM, 0o600), os.WriteFile(c.server, chain, 0o600), os.WriteFile(c.key(), encode("PRIVATE KEY", keyDER), 0o600),
+		os.WriteFile(c.store, append(encode("PRIVATE KEY", keyDER), chain...), 0o600))
+}
+
+func (c *Certificates) key() string { return c.server + ".key" }
+
+// Trust is who trusts the authority, and no other.
+func (c *Certificates) Trust() *tls.Config { return &tls.Config{RootCAs: c.pool} }
+
+// Address is where the broker listens with TLS, by a name of this machine.
+func (c *Certificates) Address(name string) string {
+	return net.JoinHostPort(name, strconv.Itoa(c.port))
+}
+
+// RabbitMQ are lines for [StartRabbitMQ].
+func (c *Certificates) RabbitMQ() []string {
+	return []string{"listeners.ssl.default = " + c.Address("127.0.0.1"), "ssl_options.cacertfile = " + c.authority, "ssl_options.certfile = " + c.server, "ssl_options.keyfile = " + c.key(),
+		"ssl_options.verify = verify_none", "ssl_options.fail_if_no_peer_cert = false"}
+}
+
+// Redis are arguments for [StartRedis].
+func (c *Certificates) Redis() []string {
+	return []string{"--tls-port", strconv.Itoa(c.port), "--tls-cert-file", c.server, "--tls-key-file", c.key(), "--tls-ca-cert-file", c.authority, "--tls-auth-clients", "no"}
+}
+
+// kafka are lines for server.properties that take the place of earlier ones. Clients
+// are told to come to localhost.
+func (c *Certificates) kafka(plain, controller string) []string {
+	return []string{
+		"listeners=" + plain + "," + controller + ",TLS://" + c.Address("127.0.0.1"),
+		"advertised.listeners=" + plain + ",TLS://" + c.Address("localhost"),
+		"listener.name.tls.ssl.keystore.type=PEM",
+		"listener.name.tls.ssl.keystore.location=" + c.store,
+	}
+}
