@@ -55,11 +55,11 @@ func redisFlow(ctx context.Context, r *run) error {
 	for i, w := range ways {
 		w.cost.meter = r.redis.meter
 		const few = 2000
-		took, err := w.once(ctx, few)
-		if err != nil {
+		if _, err := w.once(ctx, few); err != nil { // cold
 			return err
 		}
-		if took, err = w.once(ctx, few); err != nil { // the first one was cold
+		took, err := w.once(ctx, few)
+		if err != nil {
 			return err
 		}
 		sizes[i] = min(mostWaiting, max(few, int(rate(few, took)*r.part(redisShare).Seconds())))
