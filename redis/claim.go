@@ -25,6 +25,14 @@ func order() string {
 	return "0123"
 }
 
+// claiming is the script by which a queue's messages are handed out.
+func claiming(q *queue) script {
+	if q.looks > 0 {
+		return claimKeyedScript
+	}
+	return claimScript
+}
+
 // Claim implements [posthaste.Claims]. It hands out at most 1,000.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply posthaste.ClaimReply, err error) {
 	reply.NextDue = -1
@@ -40,7 +48,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	}
 	worker := strconv.FormatInt(int64(req.Worker), 10)
 	for {
-		answer, q, err := e.on(ctx, claimScript, req.Queue, func(q *queue) []any {
+		answer, q, err := e.onKind(ctx, claiming, req.Queue, func(q *queue) []any {
 			return []any{q.numberArg, q.rules, min(req.Max, claimMost), order(), idle, worker, req.Number, q.once}
 		})
 		if err != nil {
@@ -57,7 +65,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 		}
 		h, err := handed(answer, q, true)
 		reply.Deliveries, reply.NextDue, reply.WantsIdle = h.deliveries, h.nextDue, h.wantsIdle
-		reply.Limits, reply.AtLimit = h.limits, h.atLimit
+		reply.Limits, reply.AtLimit, reply.InOrder = h.limits, h.atLimit, q.options.Ordered
 		return reply, err
 	}
 }
@@ -78,7 +86,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 	if _, err := e.rescueQueue(ctx, req.Queue); err != nil {
 		return reply, readError(err)
 	}
-	answer, q, err := e.on(ctx, claimScript, req.Queue, func(q *queue) []any {
+	answer, q, err := e.onKind(ctx, claiming, req.Queue, func(q *queue) []any {
 		return []any{q.numberArg, q.rules, req.Max, order(), "1", "", max(1, req.Lease.Microseconds()), q.once}
 	})
 	if err != nil {

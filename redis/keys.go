@@ -74,15 +74,35 @@ var ofQueue = []string{
 	"asleep", // string: somebody sleeps and wants the bell to be rung
 	// What a purge put aside and has not cancelled yet: due, alone, ready0 to ready3.
 	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3",
-	"known", // sorted set: messages by id that are due later, were tried before, or are kept by themselves
+	"known", // sorted set: messages by id that are due later, wait in a queue that looks at keys, were tried before, or are kept by themselves
 	"words", // sorted set, all of one score: "r" and a reference or "t" and a term, a zero byte, and a message that has it, in 16 digits
 }
 
+// The further keys of a queue that looks at keys, behind its bell.
+var ofKeyed = []string{
+	"wait",       // sorted set by name: all that waits, as key, a zero byte and the message in 16 digits; in an ordered queue also what is in due and alone
+	"turn",       // sorted set: keys by their turn, of which something may be handed out
+	"fresh",      // sorted set: in a fair queue the same, of keys that had no turn or of which little waits
+	"later",      // sorted set: keys by when their rate lets something through
+	"again",      // sorted set: keys to look at, for limits have changed
+	"held",       // hash: key to how many messages of it are handed out, if that is bounded
+	"spent",      // sorted set: keys by when all tokens of their rate are there again
+	"stopped",    // hash: key to how many dead messages stop it
+	"paused",     // sorted set by name: keys that are paused
+	"aside.wait", // what a purge put aside of wait
+}
+
 // queue are all keys of a queue, and its bell.
-func (k keys) queue(name string) []string {
-	all := make([]string, 0, len(ofQueue)+1)
+func (k keys) queue(name string, looks bool) []string {
+	all := make([]string, 0, len(ofQueue)+1+len(ofKeyed))
 	for _, what := range ofQueue {
 		all = append(all, k.of(name, what))
 	}
-	return append(all, k.bell(name))
+	all = append(all, k.bell(name))
+	if looks {
+		for _, what := range ofKeyed {
+			all = append(all, k.of(name, what))
+		}
+	}
+	return all
 }

@@ -69,6 +69,8 @@ func limitsOf(o posthaste.QueueOptions, l posthaste.QueueLimits) (all limits, er
 		return all, posthaste.Invalidf("concurrency", "concurrency must be 1 to %d, got %d", most, l.Concurrency)
 	case l.KeyConcurrency < 0 || l.KeyConcurrency > most:
 		return all, posthaste.Invalidf("key_concurrency", "key_concurrency must be 1 to %d, got %d", most, l.KeyConcurrency)
+	case o.Ordered && l.KeyConcurrency > 0:
+		return all, posthaste.Invalidf("key_concurrency", "ordered and key_concurrency exclude each other: of an ordered key one message runs at a time")
 	case once && l.Concurrency > 0:
 		return all, posthaste.Invalidf("concurrency", "a queue that hands out at most once has no concurrency: what it handed out is settled with that; rate_limit bounds it")
 	case once && l.KeyConcurrency > 0:
@@ -103,10 +105,10 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, wanted posthas
 	if err != nil {
 		return err
 	}
-	if l.KeyConcurrency > 0 || l.KeyRate != nil {
-		return unsupported("limits", "limits for each key")
+	if q.looks == 0 && (l.KeyConcurrency > 0 || l.KeyRate != nil) {
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "limits", Message: "queue " + name + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
 	}
-	if _, _, err = e.on(ctx, limitScript, name, func(q *queue) []any { return []any{q.numberArg, l.packed()} }); err != nil {
+	if _, _, err = e.on(ctx, limitScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, l.packed()} }); err != nil {
 		return writeError(err)
 	}
 	is := map[string]any{}
@@ -125,4 +127,40 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, wanted posthas
 		return err
 	}
 	return writeError(e.record(ctx, record{By: by, Action: "limit", Queue: name, Details: details}))
+}
+
+// KeyPause implements [posthaste.Admin].
+func (e *Engine) KeyPause(ctx context.Context, by, name, key string) error {
+	return e.pauseKey(ctx, by, name, key, "pause_key", "1")
+}
+
+// KeyResume implements [posthaste.Admin].
+func (e *Engine) KeyResume(ctx context.Context, by, name, key string) error {
+	return e.pauseKey(ctx, by, name, key, "resume_key", "")
+}
+
+func (e *Engine) pauseKey(ctx context.Context, by, name, key, action, paused string) error {
+	q, err := e.queue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if key == "" {
+		return posthaste.Invalidf("key", "the key must not be empty")
+	}
+	if err := (&posthaste.Message{Queue: name, Key: key}).Check(); err != nil {
+		return err
+	}
+	if q.looks == 0 {
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "key", Message: "queue " + name + " does not look at keys, so none can be paused",
+			Hint: "pause the queue, or make one that is ordered, fair, or has a limit for each key"}
+	}
+	reply, _, err := e.on(ctx, keyScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, key, paused} })
+	if err != nil || reply != int64(1) {
+		return writeError(err)
+	}
+	details, err := json.Marshal(map[string]string{"key": key})
+	if err != nil {
+		return err
+	}
+	return writeError(e.record(ctx, record{By: by, Action: action, Queue: name, Details: details}))
 }

@@ -10,16 +10,6 @@ import (
 
 // What this engine does not do yet. Each is refused by its name.
 
-// KeyPause implements [posthaste.Admin].
-func (e *Engine) KeyPause(context.Context, string, string, string) error {
-	return unsupported("key", "queues that look at keys")
-}
-
-// KeyResume implements [posthaste.Admin].
-func (e *Engine) KeyResume(context.Context, string, string, string) error {
-	return unsupported("key", "queues that look at keys")
-}
-
 const schedules = "schedules"
 
 // SchedulePut implements [posthaste.Scheduling].

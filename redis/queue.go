@@ -22,6 +22,7 @@ type queue struct {
 	keys      []string
 	numberArg string
 	rules     string
+	looks     int    // 1 if it looks at keys, 2 if it is ordered, 3 if it is fair
 	once      string // "1" where handing out settles
 	limits    string // those that it was made with, as scripts have them
 }
@@ -34,6 +35,23 @@ type rules struct {
 	Keep          int   `codec:"k"`
 	Retention     int64 `codec:"r"`
 	RetainPayload bool  `codec:"p"`
+	Looks         bool  `codec:"y,omitempty"`
+	Ordered       bool  `codec:"o,omitempty"`
+	StopOnDead    bool  `codec:"x,omitempty"`
+	Fair          bool  `codec:"f,omitempty"`
+}
+
+// looks says whether and how a queue looks at keys.
+func looks(o posthaste.QueueOptions) int {
+	switch {
+	case o.Ordered:
+		return 2
+	case o.Fair:
+		return 3
+	case o.Limits.KeyConcurrency > 0 || !o.Limits.KeyRateLimit.IsZero():
+		return 1
+	}
+	return 0
 }
 
 func (e *Engine) newQueue(name, value string) (*queue, error) {
@@ -41,7 +59,7 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 	if len(fields) != 3 {
 		return nil, unexpected("what queue "+name+" is", value)
 	}
-	q := &queue{name: name, numberArg: fields[0], keys: e.keys.queue(name)}
+	q := &queue{name: name, numberArg: fields[0]}
 	var err error
 	if q.number, err = strconv.ParseInt(fields[0], 10, 64); err != nil || q.number < 1 || q.number > maxQueues {
 		return nil, unexpected("what queue "+name+" is", value)
@@ -53,6 +71,8 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 		return nil, fmt.Errorf("what Redis has of queue %s: %w", name, err)
 	}
 	o := q.options
+	q.looks = looks(o)
+	q.keys = e.keys.queue(name, q.looks > 0)
 	if o.Mode == posthaste.AtMostOnce {
 		q.once = "1"
 	}
@@ -62,7 +82,8 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 	}
 	q.limits = made.packed()
 	q.rules = packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
-		Keep: e.keep, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload})
+		Keep: e.keep, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload,
+		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair})
 	return q, nil
 }
 
@@ -135,15 +156,20 @@ func (e *Engine) numbered(ctx context.Context, ids []int64) (map[int64]*queue, e
 	return found, nil
 }
 
-// on runs a script of one queue. Where the queue's keys are not those of the queue
-// that was meant, it looks whether that was dropped or is still to be made.
+// on runs a script of one queue.
 func (e *Engine) on(ctx context.Context, s script, name string, args func(*queue) []any) (any, *queue, error) {
+	return e.onKind(ctx, func(*queue) script { return s }, name, args)
+}
+
+// onKind runs the script that is for queues of its kind. Where the queue's keys are not those of the queue
+// that was meant, it looks whether that was dropped or is still to be made.
+func (e *Engine) onKind(ctx context.Context, choose func(*queue) script, name string, args func(*queue) []any) (any, *queue, error) {
 	for range 3 {
 		q, err := e.queue(ctx, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		reply, err := s.run(ctx, e.client, q.keys, args(q)...)
+		reply, err := choose(q).run(ctx, e.client, q.keys, args(q)...)
 		if err != nil || reply != "gone" {
 			return reply, q, err
 		}
@@ -177,12 +203,12 @@ func subscribed(ref posthaste.QueueRef) error {
 
 func checkOptions(o *posthaste.QueueOptions) error {
 	switch {
-	case o.Ordered || o.StopOnDead:
-		return unsupported("ordered", "ordered queues")
-	case o.Fair:
-		return unsupported("fair", "fair queues")
-	case o.Limits.KeyConcurrency > 0 || !o.Limits.KeyRateLimit.IsZero():
-		return unsupported("limits", "limits for each key")
+	case o.StopOnDead && !o.Ordered:
+		return posthaste.Invalidf("on_dead", "a dead message can stop its key in ordered queues: in others no message waits for another")
+	case o.Ordered && o.Fair:
+		return posthaste.Invalidf("fair", "ordered and fair exclude each other: keys of an ordered queue take turns anyway")
+	case o.Ordered && o.Mode == posthaste.AtMostOnce:
+		return posthaste.Invalidf("mode", "a queue that hands out at most once cannot be ordered: it never learns when a message has ended, so it cannot start the next of its key then")
 	case o.Mode == posthaste.AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0):
 		return posthaste.Invalidf("max_attempts", "a queue that hands out at most once never tries again")
 	}
@@ -239,7 +265,7 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	}
 	made, err := limitsOf(o, o.Limits)
 	if err == nil {
-		_, err = makeScript.run(ctx, e.client, e.keys.queue(name), fmt.Sprint(reply), made.packed())
+		_, err = makeScript.run(ctx, e.client, e.keys.queue(name, looks(o) > 0), fmt.Sprint(reply), made.packed())
 	}
 	return readError(err) // whoever uses it first makes up for what was not done
 }
@@ -252,8 +278,7 @@ func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
 	}
 	if err == nil {
-		all := e.keys.queue(name)
-		err = e.client.Unlink(ctx, all[:len(all)-1]...).Err()
+		err = e.client.Unlink(ctx, e.keys.queue(name, true)...).Err()
 	}
 	if err == nil {
 		_, err = dropScript.run(ctx, e.client, registry, name, "1")
@@ -311,11 +336,11 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 }
 
 func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueInfo, err error) {
-	reply, q, err := e.on(ctx, countScript, name, func(q *queue) []any { return []any{q.numberArg} })
+	reply, q, err := e.on(ctx, countScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules} })
 	if err != nil {
 		return info, readError(err)
 	}
-	all, err := list("count", reply, 12)
+	all, err := list("count", reply, 13)
 	if err != nil {
 		return info, err
 	}
@@ -331,6 +356,10 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 		}
 	}
 	info.Options.Limits = now.public()
+	paused, _ := all[12].([]any)
+	for _, key := range paused {
+		info.PausedKeys = append(info.PausedKeys, str(key))
+	}
 	if str(all[3]) != "" {
 		info.PausedAt = at(n[3])
 	}

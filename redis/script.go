@@ -33,9 +33,6 @@ func load(name string) script {
 		line, rest, _ := strings.Cut(text[at:], "\n")
 		var included strings.Builder
 		for _, other := range strings.Split(strings.TrimPrefix(line, mark), ", ") {
-			if other == "ended" {
-				included.WriteString("local rules = cmsgpack.unpack(ARGV[2])\n")
-			}
 			included.WriteString(read(other))
 		}
 		text = text[:at] + included.String() + rest
@@ -50,28 +47,30 @@ func newScript(text string) script {
 
 // The scripts.
 var (
-	actScript       = load("act")
-	beatScript      = load("beat")
-	buryScript      = load("bury")
-	claimScript     = load("claim")
-	countScript     = load("count")
-	dropScript      = load("drop")
-	enrollScript    = load("enroll")
-	eraseScript     = load("erase")
-	extendScript    = load("extend")
-	limitScript     = load("limit")
-	listScript      = load("list")
-	makeScript      = load("make")
-	pauseScript     = load("pause")
-	purgeScript     = load("purge")
-	rescueScript    = load("rescue")
-	sendScript      = load("send")
-	settleScript    = load("settle")
-	tellScript      = load("tell")
-	tokenScript     = load("token")
-	unsettledScript = load("unsettled")
-	withdrawScript  = load("withdraw")
-	workerScript    = load("worker")
+	actScript        = load("act")
+	beatScript       = load("beat")
+	buryScript       = load("bury")
+	claimScript      = load("claim")
+	claimKeyedScript = load("claim_keyed")
+	countScript      = load("count")
+	dropScript       = load("drop")
+	enrollScript     = load("enroll")
+	eraseScript      = load("erase")
+	extendScript     = load("extend")
+	keyScript        = load("key")
+	limitScript      = load("limit")
+	listScript       = load("list")
+	makeScript       = load("make")
+	pauseScript      = load("pause")
+	purgeScript      = load("purge")
+	rescueScript     = load("rescue")
+	sendScript       = load("send")
+	settleScript     = load("settle")
+	tellScript       = load("tell")
+	tokenScript      = load("token")
+	unsettledScript  = load("unsettled")
+	withdrawScript   = load("withdraw")
+	workerScript     = load("worker")
 )
 
 // once is a command that the client must not repeat by itself after its reply was

@@ -27,6 +27,7 @@ type sendOptions struct {
 	Silent bool   `codec:"s,omitempty"`
 	// Words are what the message is found by.
 	Words []string `codec:"n,omitempty"`
+	Key   string   `codec:"y,omitempty"`
 }
 
 // words are those of a message as words.lua has them.
@@ -46,6 +47,7 @@ const referenceWord, termWord = "r", "t"
 // sendHead are what send.lua is told of all messages.
 type sendHead struct {
 	Numbers []string `codec:"n"`
+	Looks   []int    `codec:"y,omitempty"`
 	Window  int64    `codec:"r,omitempty"`
 	Digest  string   `codec:"g,omitempty"`
 }
@@ -114,6 +116,8 @@ func gone(reply any) bool {
 func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
 	var queues []*queue
 	places := map[string]int{}
+	var kinds []int
+	looks := false
 	var names, once []string
 	args := make([]any, 2, 2+2*len(messages))
 	of := make([]*queue, len(messages))
@@ -131,6 +135,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 			places[q.name] = len(queues)
 			names = append(names, q.keys...)
 			head.Numbers = append(head.Numbers, q.numberArg)
+			looks, kinds = looks || q.looks > 0, append(kinds, q.looks)
 		}
 		of[i] = q
 		c, err := contentOf(m, q)
@@ -138,6 +143,12 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 			return nil, nil, err
 		}
 		o := sendOptions{Silent: m.NoWake, Words: words(m)}
+		if q.looks > 0 {
+			if err := checkKeyed(m, q); err != nil {
+				return nil, nil, err
+			}
+			o.Key = m.Key
+		}
 		if at := places[q.name]; at > 1 {
 			o.Queue = at
 		}
@@ -151,10 +162,13 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 			o.Once, o.Window = len(once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
 		}
 		options := ""
-		if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 {
+		if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" {
 			options = packed(o)
 		}
 		args = append(args, options, c.encode())
+	}
+	if looks {
+		head.Looks = kinds
 	}
 	args[0], args[1] = len(queues), packed(head)
 	names = append(names, once...)
@@ -198,6 +212,22 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 		ids[i] = posthaste.MessageID(n)
 	}
 	return ids, nil, nil
+}
+
+// checkKeyed refuses what has no sense in a queue that looks at keys.
+func checkKeyed(m *posthaste.Message, q *queue) error {
+	ordered := q.options.Ordered
+	switch {
+	case ordered && m.Key == "":
+		return posthaste.Invalidf("key", "an ordered queue needs a key in each message: it is in the order of its key")
+	case ordered && m.Delay > 0:
+		return posthaste.Invalidf("delay", "a message of an ordered queue cannot be delayed: all later ones of its key would wait for it")
+	case ordered && !m.SendAt.IsZero():
+		return posthaste.Invalidf("send_at", "a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it")
+	case m.Priority != 0:
+		return posthaste.Invalidf("priority", "queues that look at keys have no priorities")
+	}
+	return nil
 }
 
 // contentOf encodes and checks what the queue bounds.

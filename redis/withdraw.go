@@ -26,6 +26,9 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 	if err != nil {
 		return nil, err
 	}
+	if q, err := e.queue(ctx, before.Queue); err == nil && q.options.Ordered && action != "cancel" {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it", Hint: "cancel it, and send another"}
+	}
 	reply, _, err := e.on(ctx, withdrawScript, before.Queue, func(q *queue) []any {
 		what := "move"
 		if action == "cancel" {

@@ -17,12 +17,12 @@ elseif ARGV[2] ~= '' then
   call('ZADD', LEASES, 'XX', text(now + ARGV[3]), ARGV[2])
 end
 local found, due = '', nil
-for _, key in ipairs({DUE, ALONE}) do
+for _, key in ipairs({DUE, ALONE, KEYS[33]}) do
   local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   if next and (not due or next < due) then due = next end
 end
 if due and due <= now then found = '1' end
-for _, key in pairs(READY) do
+for _, key in pairs(KEYS[30] and {KEYS[31], KEYS[32], KEYS[34]} or READY) do
   if found == '' and call('EXISTS', key) == 1 then found = '1' end
 end
 local ended = ''

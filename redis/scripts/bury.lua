@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Replays or discards dead letters.
 -- keys: of the queue
--- args: 1 the queue's number; 2 its rules (ended.lua); 3 "replay" or "discard";
+-- args: 1 the queue's number; 2 its rules (rules.lua); 3 "replay" or "discard";
 --       then the messages
 -- returns: "gone", or those that were dead letters
 -- cost: some six commands per message
--- includes: keys, words, ended
+-- includes: keys, rules, keyed, words, ended
 if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
 local were = {}
 for i = 4, #ARGV do
@@ -16,10 +16,19 @@ for i = 4, #ARGV do
     were[#were + 1] = id
     if ARGV[3] == 'replay' then
       st.z, st.a, st.f, st.l, st.x = 'waits', st.a + 1, 0, 0, 0
-      call('ZADD', DUE, text(now), string.sub(call('HGET', MSG, id), 1, 1) .. ':' .. id)
+      local content = call('HGET', MSG, id)
+      if rules.o then -- it comes before what was sent later
+        local key = letGo(st) or keyOf(content)
+        call('ZADD', WAIT, 0, placed(key, id))
+        line(TURN, {key})
+      else
+        call('ZADD', DUE, text(now), string.sub(content, 1, 1) .. ':' .. id)
+      end
       wake = true
     else
       st.z = 'discarded'
+      local key = letGo(st)
+      if key and goOn(key) then wake = true end
       kept[#kept + 1] = id
     end
     call('HSET', ST, id, pack(st))

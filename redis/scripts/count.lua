@@ -1,13 +1,13 @@
 #!lua flags=no-writes
 -- Counts a queue.
 -- keys: of the queue
--- args: 1 the queue's number
+-- args: 1 the queue's number; 2 its rules (rules.lua)
 -- returns: "gone", or what waits, is in flight, is dead; since when it is paused
 --       or ""; sent, done, retried, lost, withdrawn; µs since the oldest that may be
 --       handed out was sent or fell due, or "-1"; the time; its
---       limits (limits.lua) or ""
--- cost: some sixteen commands
--- includes: keys
+--       limits (limits.lua) or ""; the first 100 keys that are paused
+-- cost: some twenty commands
+-- includes: keys, rules, keyed
 local meta = call('HMGET', META, 'no', 'paused', 'sent', 'done', 'retried', 'lost', 'withdrawn', 'limits')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local depth = call('ZCARD', DUE) + call('ZCARD', ALONE) - call('SCARD', STALE)
@@ -17,10 +17,21 @@ for _, key in pairs(READY) do
   local first = tonumber(call('LINDEX', key, 0) or nil)
   if first and (not oldest or first < oldest) then oldest = first end
 end
+local paused = {}
+if rules.y then
+  depth = call('ZCARD', WAIT) + (rules.o and 0 or depth)
+  paused = call('ZRANGE', PAUSED, 0, 99)
+  for _, key in ipairs({TURN, FRESH}) do -- of the keys that are next
+    local name = call('ZRANGE', key, 0, 0)[1]
+    local first = name and waiting(name, 1)[1]
+    first = first and tonumber(idOf(first))
+    if first and (not oldest or first < oldest) then oldest = first end
+  end
+end
 local due = tonumber(call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2])
 if due and due <= now and (not oldest or due < oldest) then oldest = due end
 return {
   text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[2] or '',
   meta[3] or '0', meta[4] or '0', meta[5] or '0', meta[6] or '0', meta[7] or '0',
-  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[8] or '',
+  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[8] or '', paused,
 }

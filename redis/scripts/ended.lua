@@ -1,6 +1,4 @@
--- How deliveries end: for settle.lua and rescue.lua, which set
---   rules: {n max_attempts, b backoff's base, m its bound, k how many settled
---   messages are kept, r retention, p retain payload}
+-- How deliveries end.
 local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0}
 local holders, released, left, kept, batches = {}, {}, {}, {}, {}
 local wake = false
@@ -26,10 +24,13 @@ end
 -- r receipt, t terms, u duration in ms, a retry after in µs, j jitter 0 to 1}.
 -- It returns the outcome and, where there is a further attempt, when that is due.
 local function ended(delivery, held, s)
+  local key
+  if rules.y then held, key = keyIn(held) end
   local tag, id = string.match(held, '^([^/]+)/(.+)$')
   if not tag then tag, id = held, delivery end
   local h = holder(tag)
   h.open = h.open + 1
+  if key then freed[key] = (freed[key] or 0) + 1 end
   if string.sub(tag, 1, 1) == 'T' then released[#released + 1] = delivery end
   left[#left + 1] = delivery
   local before = call('HGET', ST, id)
@@ -70,6 +71,10 @@ local function ended(delivery, held, s)
     return outcome
   elseif outcome == 'dead' then
     st.z = 'dead'
+    if rules.x then
+      st.k = key
+      call('HINCRBY', STOPPED, key, 1)
+    end
     call('HSET', ST, id, pack(st))
     call('ZADD', DEAD, id, id)
     return outcome
@@ -79,6 +84,7 @@ local function ended(delivery, held, s)
   call('HSET', ST, id, pack(st))
   local priority = string.sub(call('HGET', MSG, id), 1, 1)
   call('ZADD', st.l >= 2 and ALONE or DUE, text(due), priority .. ':' .. id)
+  if rules.o then call('ZADD', WAIT, 0, placed(key, id)) end -- its place is before what was sent later
   wake = true
   return outcome, due
 end
@@ -90,17 +96,19 @@ local function endedPlainly(deliveries)
   local held = got(RUN, deliveries)
   local twice = {}
   for i, d in ipairs(deliveries) do
-    local tag = held[i]
+    local tag, key = held[i], nil
+    if tag and rules.y then tag, key = keyIn(tag) end
     if not tag or twice[d] then
       was[i] = 0
     else
       was[i], twice[d] = 1, true
       if string.find(tag, '/', 1, true) then
-        ended(d, tag, {o = 'done'})
+        ended(d, held[i], {o = 'done'})
       else -- a first attempt: its message has the same id and no state yet
         local h = holder(tag)
         h.open = h.open + 1
         counts.done = counts.done + 1
+        if key then freed[key] = (freed[key] or 0) + 1 end
         if string.sub(tag, 1, 1) == 'T' then released[#released + 1] = d end
         left[#left + 1] = d
         local b = batches[tag]
@@ -171,6 +179,7 @@ end
 -- place that is free again wakes who waits for it.
 local function finish(limits)
   many('HDEL', RUN, left)
+  if rules.y and free() then wake = true end
   many('ZREM', TIMED, released)
   for tag, h in pairs(holders) do
     if string.sub(tag, 1, 1) ~= 'T' and h.open > 0 and call('HINCRBY', OPEN, tag, -h.open) <= 0 then

@@ -41,7 +41,7 @@ end
 if look('r') then
   if call('HLEN', RUN) > tonumber(ARGV[5]) then return 'many' end
   local all = call('HGETALL', RUN)
-  for i = 1, #all, 2 do add(string.match(all[i + 1], '/(.+)$') or all[i]) end
+  for i = 1, #all, 2 do add(string.match(all[i + 1], '^[^/%z]+/(%d+)') or all[i]) end
 end
 if look('p') then
   for _, e in ipairs(call('LRANGE', PAST, -10000, -1)) do

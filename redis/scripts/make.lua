@@ -6,7 +6,7 @@
 -- cost: three commands
 -- includes: keys
 if call('HGET', META, 'no') ~= ARGV[1] then
-  call('UNLINK', unpack(KEYS, 1, #KEYS - 1)) -- of a queue that was dropped half
+  call('UNLINK', unpack(KEYS)) -- of a queue that was dropped half
   call('HSET', META, 'no', ARGV[1], 'last', text(now))
   if ARGV[2] ~= '' then call('HSET', META, 'limits', ARGV[2]) end
 end

@@ -2,11 +2,11 @@
 -- Hands out anew what one worker whose lease of the queue has ended, or leases
 -- by time that have ended, left unsettled.
 -- keys: of the queue
--- args: 1 the queue's number; 2 its rules (ended.lua); 3 the most claims and
+-- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most claims and
 --       deliveries to look at
 -- returns: "gone", or how many were lost
 -- cost: two commands where there is nothing; some ten per lost delivery
--- includes: keys, words, ended
+-- includes: keys, rules, keyed, words, ended
 local meta = call('HMGET', META, 'no', 'limits')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local most = tonumber(ARGV[3])

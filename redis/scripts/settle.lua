@@ -2,7 +2,7 @@
 -- Records outcomes. What was settled before, rescued, or never handed out is
 -- answered and changes nothing, so it may be repeated.
 -- keys: of the queue
--- args: 1 the queue's number; 2 its rules (ended.lua); 3 how many deliveries are
+-- args: 1 the queue's number; 2 its rules (rules.lua); 3 how many deliveries are
 --       done and say nothing more; those; then settlements, each packed with d,
 --       its delivery
 -- returns: "gone", or for each of the plain ones 1 or 0 as text, then a list of the
@@ -10,7 +10,7 @@
 -- cost: per plain message one field got and two removed (with retention one more set
 --       and pushed, and the same to forget an older one); per other some six
 --       commands more. Not in what waits or is in flight.
--- includes: keys, words, ended
+-- includes: keys, rules, keyed, words, ended
 local meta = call('HMGET', META, 'no', 'limits')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local plain = {}

@@ -35,7 +35,7 @@ for i = 2, #ARGV do
   end
   local held = call('HGET', RUN, st and unpacked(st).d or id)
   if held then
-    local tag = string.match(held, '^[^/]+')
+    local tag = string.match(held, '^[^/%z]+')
     local claim = call('HGET', CLAIM, tag)
     running = pack({
       t = claim and unpacked(claim).t or tonumber(string.sub(tag, 2)),

@@ -1,18 +1,24 @@
 #!lua flags=allow-oom
 -- Takes a message back that waits, or moves the time of its next attempt.
 -- keys: of the queue
--- args: 1 the queue's number; 2 its rules (ended.lua); 3 "cancel" or "move"; 4 the
+-- args: 1 the queue's number; 2 its rules (rules.lua); 3 "cancel" or "move"; 4 the
 --       message; 5 µs at which it is due
 -- returns: "gone", or 1 if it waited, else 0
 -- cost: some ten commands
--- includes: keys, words, ended
+-- includes: keys, rules, keyed, words, ended
 if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
 local id = ARGV[4]
 local content, before = call('HGET', MSG, id), call('HGET', ST, id)
 local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
 if not content or st.d or (st.z and st.z ~= 'waits') then return 0 end
 local member = string.sub(content, 1, 1) .. ':' .. id
-if call('ZREM', DUE, member) + call('ZREM', ALONE, member) == 0 then
+local key = rules.y and keyOf(content)
+local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member)
+if key then
+  waited = waited + call('ZREM', WAIT, placed(key, id)) + call('ZREM', ASIDE, placed(key, id))
+  if waited == 0 then return 0 end
+  if goOn(key) then wake = true end
+elseif waited == 0 then
   if before or call('HEXISTS', RUN, id) == 1 then return 0 end
   call('SADD', STALE, id) -- a claim that meets it in its list leaves it out
 end

@@ -1,0 +1,245 @@
+#!lua flags=allow-oom
+-- Hands out messages of a queue that looks at keys, of which those take turns: to a worker, until its lease of the queue ends, or to a
+-- receiver until a time. A worker's claim that comes again under its number
+-- gets what that has and is not settled.
+-- keys: of the queue
+-- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most; 4 nothing; 5 "1" if one that must run alone may
+--       come; 6 the worker and 7 its number, or "" and the lease in µs; 8 "1" if the
+--       queue hands out at most once: handing out settles
+-- returns: "gone"; "join": the worker has no lease of the queue (any more);
+--       "number": the number is not above the last; or a list: "1" if one waits
+--       to run alone, µs until the next is due ("-1": none known), deliveries of first
+--       attempts (their messages have the same id), their contents, and a list of
+--       the others, six each: delivery, message, content, state, when it was due
+--       (or ""), alone; and "limits" if the queue has some, "reached" if they let
+--       nothing through
+-- cost: some twenty commands a call; per key that has a turn one range, per message one
+--       field got, one set, two members removed; where something is due, or keys have a
+--       rate, one or two more of each. Not in what waits, nor of how many keys.
+-- includes: keys, rules, limits, keyed, words, ended, hand
+
+local counted = rules.o or limits and limits.k -- whether is counted what is in flight of keys
+local rate = limits and limits.s
+local pausing = call('EXISTS', PAUSED) == 1
+local stopping = rules.x and call('EXISTS', STOPPED) == 1
+local dues, alones = call('EXISTS', DUE) == 1, call('EXISTS', ALONE) == 1
+local bound = most + 100 -- of what one call looks at in vain
+local chosen, removed, held, spent, later = {}, {}, {}, {}, {}
+
+-- standing tells of each key how many more of it may be handed out, how many are, and
+-- its rate's time. A key that waits for its rate comes later.
+local function standing(names)
+  local n = counted and got(HELD, names) or {}
+  local paused = pausing and call('ZMSCORE', PAUSED, unpack(names)) or {}
+  local stopped = stopping and got(STOPPED, names) or {}
+  local full = rate and call('ZMSCORE', SPENT, unpack(names)) or {}
+  local may = {}
+  for i, key in ipairs(names) do
+    n[i], full[i] = tonumber(n[i] or 0), tonumber(full[i] or 0)
+    local m = math.huge
+    if paused[i] or stopped[i] then
+      m = 0
+    elseif rules.o then
+      m = n[i] > 0 and 0 or worker == '' and 1 or m
+    elseif limits and key ~= '' then
+      if limits.k then m = math.min(m, limits.k - n[i]) end
+      if rate and m > 0 then
+        m = math.min(m, tokens(rate, full[i]))
+        if m < 1 then
+          later[#later + 1] = text(come(rate, full[i]))
+          later[#later + 1] = key
+        end
+      end
+    end
+    may[i] = m
+  end
+  return may, n, full
+end
+
+-- count counts c more of a key.
+local function count(key, c, n, full)
+  most = most - c
+  if counted then
+    held[#held + 1] = key
+    held[#held + 1] = n + c
+  end
+  if rate and key ~= '' then
+    full = taken(rate, full, c)
+    spent[#spent + 1] = exactly(full)
+    spent[#spent + 1] = key
+  end
+  return full
+end
+
+-- ripe is how many of members, of one key in order, may be handed out now. In an
+-- ordered queue what waits for a time, or must run alone, waits at its place.
+local function ripe(members)
+  if not rules.o or #members == 0 or not (dues or alones) then return #members end
+  local marks = {}
+  for j, m in ipairs(members) do marks[j] = '0:' .. idOf(m) end
+  local due = dues and call('ZMSCORE', DUE, unpack(marks)) or {}
+  local alone = alones and call('ZMSCORE', ALONE, unpack(marks)) or {}
+  local passed, n = {}, #marks
+  for j, mark in ipairs(marks) do
+    if alone[j] or due[j] and tonumber(due[j]) > now then
+      n = j - 1
+      break
+    end
+    if due[j] then passed[#passed + 1] = mark end
+  end
+  many('ZREM', DUE, passed)
+  return n
+end
+
+-- joined puts keys at the end of the line for those of which there may be more: in a
+-- fair queue as newcomers where they have no turn yet.
+local function joined(names)
+  if #names == 0 or not rules.f then return line(TURN, names) end
+  local new = {}
+  for i, turn in ipairs(call('ZMSCORE', TURN, unpack(names))) do
+    if not turn then new[#new + 1] = names[i] end
+  end
+  line(FRESH, new)
+end
+
+-- popped takes the first k keys off a line.
+local function popped(of, k)
+  local names, all = {}, call('ZPOPMIN', of, k)
+  for i = 1, #all, 2 do names[#names + 1] = all[i] end
+  return names
+end
+
+-- turns gives the first keys of a line their turns: together n messages at most.
+local function turns(of, n)
+  local k = math.min(n, call('ZCARD', of), bound)
+  if k < 1 then return end
+  bound = bound - k
+  local names = popped(of, k)
+  local may, inFlight, full = standing(names)
+  local again, few = {}, {}
+  for i, key in ipairs(names) do
+    local share = math.floor(n / k) + (i <= n % k and 1 or 0)
+    local m = math.min(may[i], share)
+    if m > 0 then
+      local members = waiting(key, m + 1)
+      local more = #members > m
+      if more then members[m + 1] = nil end
+      local c = ripe(members)
+      for j = 1, c do
+        chosen[#chosen + 1] = {idOf(members[j]), key}
+        removed[#removed + 1] = members[j]
+      end
+      if c > 0 then
+        local f = count(key, c, inFlight[i], full[i])
+        if more and not rules.o then
+          if c < may[i] then
+            -- Of which little waits, does not wait behind all that have much.
+            if rules.f and call('ZLEXCOUNT', WAIT, '[' .. key .. '\0', '(' .. key .. '\1') < 16 + c then
+              few[#few + 1] = key
+            else
+              again[#again + 1] = key
+            end
+          elseif rate and tokens(rate, f) < 1 then
+            later[#later + 1] = text(come(rate, f))
+            later[#later + 1] = key
+          end
+        end
+      end
+    end
+  end
+  many('ZREM', WAIT, removed)
+  many('HSET', HELD, held)
+  many('ZADD', SPENT, spent)
+  removed, held, spent = {}, {}, {}
+  line(TURN, again)
+  line(FRESH, few)
+end
+
+-- Keys that had their rate reached, or whose limits changed, are looked at anew.
+if call('EXISTS', AGAIN) == 1 then joined(popped(AGAIN, bound)) end
+local expected = call('ZRANGEBYSCORE', LATER, '-inf', text(now), 'LIMIT', 0, bound)
+many('ZREM', LATER, expected)
+joined(expected)
+if rate then many('ZREM', SPENT, call('ZRANGEBYSCORE', SPENT, '-inf', text(now), 'LIMIT', 0, 2 * bound)) end
+
+-- What is due joins what waits of its key; in an ordered queue it is there already.
+if dues then
+  local marks = call('ZRANGEBYSCORE', DUE, '-inf', text(now), 'LIMIT', 0, bound)
+  local messages, names, wait = {}, {}, {}
+  for i, mark in ipairs(marks) do messages[i] = string.sub(mark, 3) end
+  for i, content in ipairs(got(MSG, messages)) do
+    if content then
+      local key = keyOf(content)
+      names[#names + 1] = key
+      wait[#wait + 1] = 0
+      wait[#wait + 1] = placed(key, messages[i])
+    end
+  end
+  many('ZREM', DUE, marks)
+  if not rules.o then many('ZADD', WAIT, wait) end
+  joined(names)
+end
+
+-- Of what must run alone the first that its key lets through. The others are looked at
+-- a second later.
+local wants = ''
+local lone
+if alones then
+  local marks = call('ZRANGEBYSCORE', ALONE, '-inf', text(now), 'LIMIT', 0, 20)
+  local messages, names = {}, {}
+  for i, mark in ipairs(marks) do messages[i] = string.sub(mark, 3) end
+  local contents = got(MSG, messages)
+  for i, content in ipairs(contents) do names[i] = content and keyOf(content) or '' end
+  local may, n, full = {}, {}, {}
+  if #names > 0 then may, n, full = standing(names) end
+  for i, id in ipairs(messages) do
+    local member = placed(names[i], id)
+    if not contents[i] then
+      call('ZREM', ALONE, marks[i])
+    elseif may[i] < 1 or rules.o and waiting(names[i], 1)[1] ~= member then
+      call('ZADD', ALONE, text(now + 1000000), marks[i])
+    elseif ARGV[5] == '1' then
+      lone = true
+      call('ZREM', ALONE, marks[i])
+      if rules.o then removed[1] = member end
+      chosen[1] = {id, names[i]}
+      count(names[i], 1, n[i], full[i])
+      break
+    else
+      wants = '1'
+      break
+    end
+  end
+  many('ZREM', WAIT, removed)
+  many('HSET', HELD, held)
+  many('ZADD', SPENT, spent)
+  removed, held, spent = {}, {}, {}
+end
+
+while not lone and most > 0 and bound > 0 and call('EXISTS', TURN, FRESH) > 0 do
+  turns(FRESH, call('EXISTS', TURN) == 1 and math.ceil(most / 2) or most)
+  turns(TURN, most)
+end
+many('ZADD', LATER, later)
+
+local messages = {}
+for i, c in ipairs(chosen) do messages[i] = c[1] end
+local content, state = got(MSG, messages), got(ST, messages)
+local plain = {} -- known only as it waited
+for i, id in ipairs(messages) do
+  if not state[i] then plain[#plain + 1] = id end
+end
+many('ZREM', KNOWN, plain)
+for i, c in ipairs(chosen) do
+  if content[i] then hand(c[1], content[i], state[i] or nil, nil, counted and c[2]) end
+end
+if #deliveries == 0 then
+  local due
+  for _, key in ipairs({DUE, LATER, wants == '' and ALONE or LATER}) do
+    local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+    if next and (not due or next < due) then due = next end
+  end
+  if call('EXISTS', TURN, FRESH, AGAIN) > 0 then due = now end
+  return {wants, due and text(math.max(0, due - now)) or '-1', ids, contents, others, said}
+end
+return answer(wants)

@@ -1,0 +1,121 @@
+-- How messages are handed out, for claim.lua and claim_keyed.lua, which choose them:
+-- what comes before that, the function hand, and what comes after it.
+-- hand hands out a message: st is its state, nil before its first attempt; due when
+-- it was, if it was held back; key if what is in flight of that is counted.
+local once = ARGV[8] == '1'
+local most, worker = tonumber(ARGV[3]), ARGV[6]
+local meta = call('HMGET', META, 'no', 'paused', 'last', 'limits', 'full')
+if meta[1] ~= ARGV[1] then return 'gone' end
+local last = tonumber(meta[3])
+local limits, full, said = meta[4] and unpacked(meta[4]), tonumber(meta[5] or 0), meta[4] and 'limits' or ''
+local ids, contents, others = {}, {}, {}
+
+local function tell(delivery, id, content, st, due)
+  others[#others + 1] = delivery
+  others[#others + 1] = id
+  others[#others + 1] = content
+  others[#others + 1] = st or ''
+  others[#others + 1] = due or ''
+  others[#others + 1] = st and unpacked(st).l >= 2 and '1' or ''
+end
+
+local tag
+if worker ~= '' then
+  if not call('ZSCORE', LEASES, worker) then return 'join' end
+  tag = worker .. ':' .. ARGV[7]
+  local before = call('HGET', CLAIM, tag)
+  if before then
+    local deliveries = unpacked(before).d
+    for i, held in ipairs(got(RUN, deliveries)) do
+      if held then
+        local id = string.match(held, '^[^/%z]+/(%d+)') or deliveries[i]
+        tell(deliveries[i], id, call('HGET', MSG, id), call('HGET', ST, id))
+      end
+    end
+    return {'', '-1', ids, contents, others, said}
+  end
+  if tonumber(call('HGET', NAMES, '#' .. worker) or 0) >= tonumber(ARGV[7]) then
+    if once then return {'', '-1', ids, contents, others, said} end
+    return 'number'
+  end
+else
+  tag = 'T' .. text(now)
+end
+if meta[2] then return {'', '-1', ids, contents, others, said} end
+if limits then
+  local due
+  most, due = room(limits, full, most)
+  if most < 1 then
+    for _, key in pairs(rules.y and {TURN, FRESH} or READY) do
+      if call('EXISTS', key) == 1 then mute(due) end
+    end
+    return {'', due and text(due - now) or '-1', ids, contents, others, 'reached'}
+  end
+end
+
+local runs, deliveries, states = {}, {}, {}
+local function hand(id, content, st, due, key)
+  local delivery, held = id, tag
+  if st then
+    last = math.max(last + 1, now)
+    delivery, held = text(last), tag .. '/' .. id
+    local s = unpacked(st)
+    s.d = delivery
+    states[#states + 1] = id
+    states[#states + 1] = pack(s)
+  end
+  if key then held = held .. '\0' .. key end
+  deliveries[#deliveries + 1] = delivery
+  runs[#runs + 1] = delivery
+  runs[#runs + 1] = held
+  if st or due or rules.o then
+    tell(delivery, id, content, st, due)
+  else
+    ids[#ids + 1] = delivery
+    contents[#contents + 1] = content
+  end
+end
+
+-- answer writes down what was handed out, and is the reply to it.
+local function answer(wants)
+  call('HSET', META, 'last', text(last))
+  if limits and limits.r then call('HSET', META, 'full', exactly(taken(limits.r, full, #deliveries))) end
+  if once then
+    local name = ''
+    if worker ~= '' then
+      name = call('HGET', NAMES, worker) or ''
+      call('HSET', NAMES, '#' .. worker, ARGV[7])
+    end
+    local st = pack({a = 1, f = 0, l = 0, x = 0, z = 'handed_out', s = {{a = 1, o = 'handed_out', w = name, c = now, e = now}}})
+    batches[tag] = {s = st, i = deliveries}
+    counts.done = #deliveries
+    if rules.r > 0 then
+      for i, d in ipairs(deliveries) do
+        kept[i] = d
+        states[#states + 1] = d
+        states[#states + 1] = st
+      end
+      many('HSET', ST, states)
+      know(kept)
+    end
+    finish()
+    return {wants, '-1', ids, contents, others, said}
+  end
+  many('HSET', RUN, runs)
+  many('HSET', ST, states)
+  if worker ~= '' then
+    call('HSET', CLAIM, tag, pack({t = now, d = deliveries}))
+    call('HSET', OPEN, tag, #deliveries)
+    call('ZADD', CLAIMS, worker, tag)
+    call('HSET', NAMES, '#' .. worker, ARGV[7])
+  else
+    local ends = text(now + ARGV[7])
+    local timed = {}
+    for _, d in ipairs(deliveries) do
+      timed[#timed + 1] = ends
+      timed[#timed + 1] = d
+    end
+    many('ZADD', TIMED, timed)
+  end
+  return {wants, '-1', ids, contents, others, said}
+end
