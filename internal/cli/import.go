@@ -15,7 +15,7 @@ import (
 )
 
 func newImport(a *app) *cobra.Command {
-	return newGroup("import", "Take over what other ways of sending hold", newImportOutbox(a))
+	return newGroup("import", "Take over what other ways of sending hold", newImportOutbox(a), newImportSidekiq(a))
 }
 
 // moving is the flags of import outbox.

@@ -62,7 +62,7 @@ var rooms = []room{
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",
-		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/wire"}},
+		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/sidekiq", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "source", "source/*", "codec/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker", "internal/kafka"}},

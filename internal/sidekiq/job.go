@@ -1,0 +1,133 @@
+// Package sidekiq takes over what Sidekiq, or jiggler, has in a Redis: queued,
+// scheduled, retried and dead jobs become messages. It is what `posthaste import
+// sidekiq` runs.
+package sidekiq
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Headers of messages that were jobs.
+const (
+	headerJID     = "jid"
+	headerSet     = "import-set"   // queue, schedule, retry or dead: where the job was
+	headerQueue   = "import-queue" // the job's queue
+	headerCreated = "created-at"
+	headerRetries = "retry-count"
+	headerError   = "error"
+)
+
+const (
+	// dedupeWindow is how long a job that was taken over is known: an import that was
+	// killed, or one that leaves the jobs where they are, may be run again so long.
+	dedupeWindow = 7 * 24 * time.Hour
+	// errorMost bounds the error text that goes along.
+	errorMost = 1000
+)
+
+// job is a job as either of the two stores it.
+type job struct {
+	Class      string          `json:"class"`
+	Name       string          `json:"name"`    // jiggler's class
+	Wrapped    string          `json:"wrapped"` // the class within Rails's ActiveJob
+	Args       json.RawMessage `json:"args"`
+	JID        string          `json:"jid"`
+	Queue      string          `json:"queue"`
+	CreatedAt  json.Number     `json:"created_at"`
+	RetryCount *int            `json:"retry_count"`
+	Attempt    *int            `json:"attempt"` // jiggler's retry_count
+	ErrorClass string          `json:"error_class"`
+	Error      string          `json:"error_message"`
+}
+
+// where is a place that jobs are in.
+type where struct {
+	key   string
+	set   string // queue, schedule, retry or dead
+	queue string // of the jobs, where the place says it
+}
+
+// message makes a message of a job. score is its time where it has one. The queue is
+// the job's own, and still to be mapped.
+func message(text string, from where, score float64) (posthaste.Message, error) {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return posthaste.Message{}, posthaste.Invalidf("job", "this is no job: %s", err)
+	}
+	kind := cmp.Or(j.Wrapped, j.Class, j.Name)
+	if kind == "" || len(j.Args) == 0 {
+		return posthaste.Message{}, posthaste.Invalidf("job", "this is no job: it has no class, or no args")
+	}
+	m := posthaste.Message{Queue: from.queue, Kind: kind, Payload: []byte(j.Args), ContentType: posthaste.ContentTypeJSON, Reference: j.JID, DedupeWindow: dedupeWindow}
+	if m.Queue == "" {
+		m.Queue = j.Queue
+	}
+	if m.Queue == "" {
+		m.Queue = "default"
+	}
+	if m.DedupeKey = "sidekiq:" + j.JID; j.JID == "" {
+		sum := sha256.Sum256([]byte(text))
+		m.DedupeKey = "sidekiq:" + hex.EncodeToString(sum[:])
+	}
+	m.Headers = map[string]string{headerSet: from.set, headerQueue: m.Queue}
+	put := func(name, value string) {
+		if value = strings.ToValidUTF8(strings.ReplaceAll(value, "\x00", ""), "�"); value != "" {
+			m.Headers[name] = value
+		}
+	}
+	put(headerJID, j.JID)
+	put(headerCreated, instant(j.CreatedAt))
+	for _, n := range []*int{j.RetryCount, j.Attempt} {
+		if n != nil {
+			put(headerRetries, strconv.Itoa(*n))
+		}
+	}
+	put(headerError, failure(&j))
+	if from.set == "schedule" || from.set == "retry" {
+		m.SendAt = at(score)
+	}
+	return m, nil
+}
+
+// failure is the text of a job's last error.
+func failure(j *job) string {
+	text := j.Error
+	if j.ErrorClass != "" {
+		text = strings.TrimSpace(j.ErrorClass + ": " + text)
+	}
+	for n := errorMost; len(text) > n; n-- {
+		if utf8.RuneStart(text[n]) {
+			return text[:n]
+		}
+	}
+	return text
+}
+
+// at is a time in seconds since 1970.
+func at(seconds float64) time.Time {
+	whole, part := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(part*1e9)).UTC()
+}
+
+// instant is a job's time as text: seconds with a fraction, or since Sidekiq 8
+// milliseconds.
+func instant(n json.Number) string {
+	seconds, err := n.Float64()
+	if err != nil || seconds <= 0 {
+		return ""
+	}
+	if seconds > 1e11 {
+		seconds /= 1000
+	}
+	return at(seconds).Format(time.RFC3339Nano)
+}
