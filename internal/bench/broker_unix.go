@@ -21,7 +21,8 @@ func startBroker(ctx context.Context, word, dir string) (url string, stop func()
 	case "redis":
 		return started(devbroker.StartRedis(ctx, dir, "--appendfsync", "everysec"))
 	case "nats": // in a process of its own, for this one is measured
-		c, err := startChild(ctx, "nats", order{Dir: dir})
+		// It lasts until it is stopped, as the others do.
+		c, err := startChild(context.WithoutCancel(ctx), "nats", order{Dir: dir})
 		if err != nil {
 			return "", nil, err
 		}
