@@ -207,6 +207,30 @@ func TestOR_DeadStopsItsKey(t *testing.T) {
 	}, patch{&claimKeyedScript, "if paused[i] or stopped[i] then", "if paused[i] then"})
 }
 
+// A key whose first message waited for its retry, and was cancelled, goes on.
+func TestOR_CancelledLetsItsKeyGo(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Ordered: true})
+		ids := sendKeys(t, e, "a")
+		w := register(t, e)
+		d := claim(t, e, w, 1, 1)[0]
+		if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+		next := sendKeys(t, e, "a")
+		if got := claim(t, e, w, 2, 10); len(got) != 0 {
+			t.Fatalf("%d were handed out behind a retry", len(got))
+		}
+		if told, err := e.Cancel(t.Context(), "ada", ids[0]); err != nil || !told[0].InTime {
+			t.Fatalf("cancelling it: %+v, %v", told, err)
+		}
+		if got := claim(t, e, w, 3, 10); len(got) != 1 || got[0].MessageID != next[0] {
+			return fmt.Sprintf("%d are handed out after it was cancelled", len(got))
+		}
+		return ""
+	}, patch{&withdrawScript, "if goOn(key) then wake", "if false then wake"})
+}
+
 // A purge of an ordered queue takes all that waits, also what waits for its retry.
 func TestOR_Purge(t *testing.T) {
 	t.Parallel()
