@@ -16,21 +16,22 @@ import (
 // it until the consumer's AckWait is over. Not for concurrent use.
 type puller struct {
 	conn    *natsgo.Conn
-	sub     *natsgo.Subscription
-	inbox   string // where answers come to, before the number of the request
-	request string // the subject that requests go to
+	came    chan *natsgo.Msg // what came, also after the connection was lost
+	gone    <-chan struct{}  // closed with the connection
+	inbox   string           // where answers come to, before the number of the request
+	request string           // the subject that requests go to
 	number  int
 }
 
-// newPuller subscribes to what will be asked for.
-func newPuller(conn *natsgo.Conn, stream, consumer string) (*puller, error) {
-	p := &puller{conn: conn, inbox: conn.NewInbox() + ".", request: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer}
-	var err error
-	if p.sub, err = conn.SubscribeSync(p.inbox + "*"); err != nil {
-		return nil, err
-	}
-	// What was asked for bounds it.
-	return p, p.sub.SetPendingLimits(-1, -1)
+// mostUnread is more than can have come and not been taken: what one request brings,
+// and what one before it brought late.
+const mostUnread = 2*10_000 + 100
+
+// newPuller subscribes to what will be asked for. gone is closed with the connection.
+func newPuller(conn *natsgo.Conn, gone <-chan struct{}, stream, consumer string) (*puller, error) {
+	p := &puller{conn: conn, came: make(chan *natsgo.Msg, mostUnread), gone: gone, inbox: conn.NewInbox() + ".", request: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer}
+	_, err := conn.ChanSubscribe(p.inbox+"*", p.came)
+	return p, err
 }
 
 // What the server says in answers that are no messages. All but the first end the
@@ -62,11 +63,9 @@ func (p *puller) next(most int, wait time.Duration) (all []*natsgo.Msg, err erro
 	if err != nil {
 		return nil, err
 	}
+	silence := wait + patience
 	for len(all) < most {
-		m, err := p.sub.NextMsg(wait + patience)
-		if errors.Is(err, natsgo.ErrTimeout) {
-			err = errors.New("the server does not answer a request for messages")
-		}
+		m, err := p.take(silence)
 		if err != nil {
 			return all, err
 		}
@@ -86,15 +85,41 @@ func (p *puller) next(most int, wait time.Duration) (all []*natsgo.Msg, err erro
 	return all, nil
 }
 
+// take takes one answer; it fails if none comes for so long, or the connection is lost
+// and nothing is left of it.
+func (p *puller) take(silence time.Duration) (*natsgo.Msg, error) {
+	select {
+	case m := <-p.came:
+		return m, nil
+	default:
+	}
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
+	select {
+	case m := <-p.came:
+		return m, nil
+	case <-timer.C:
+		return nil, errors.New("the server does not answer a request for messages")
+	case <-p.gone:
+	}
+	select {
+	case m := <-p.came:
+		return m, nil
+	default:
+		return nil, errors.New("the connection was lost")
+	}
+}
+
 // late is what has come and was not taken.
 func (p *puller) late() (all []*natsgo.Msg) {
 	for {
-		m, err := p.sub.NextMsg(time.Millisecond)
-		if err != nil {
+		select {
+		case m := <-p.came:
+			if m.Reply != "" {
+				all = append(all, m)
+			}
+		default:
 			return all
-		}
-		if m.Reply != "" {
-			all = append(all, m)
 		}
 	}
 }

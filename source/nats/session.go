@@ -95,6 +95,8 @@ func (b *broker) Open(ctx context.Context) (source.Session, error) {
 
 func (b *broker) open(ctx context.Context) (*session, error) {
 	options := []natsgo.Option{natsgo.Name(b.Name), natsgo.NoReconnect(), natsgo.Timeout(b.DialTimeout), natsgo.PingInterval(10 * time.Second), natsgo.MaxPingsOutstanding(2)}
+	gone := make(chan struct{})
+	options = append(options, natsgo.ClosedHandler(func(*natsgo.Conn) { close(gone) }))
 	if b.TLS != nil {
 		options = append(options, natsgo.Secure(b.TLS))
 	}
@@ -113,7 +115,7 @@ func (b *broker) open(ctx context.Context) (*session, error) {
 	defer cancel()
 	err = s.prepare(ctx)
 	if err == nil {
-		s.pull, err = newPuller(conn, s.consumer.Stream, s.consumer.Name)
+		s.pull, err = newPuller(conn, gone, s.consumer.Stream, s.consumer.Name)
 	}
 	if err != nil {
 		conn.Close()

@@ -295,6 +295,51 @@ func TestLateAndHeld(t *testing.T) {
 	}
 }
 
+// What has come when the connection is lost is read, or given back by the next session.
+func TestCameBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	b := &broker{Config: Config{URL: broker1.URL(), Stream: p.name, Consumer: "posthaste", Refused: "posthaste.refused." + p.name, DialTimeout: time.Minute}, makes: true}
+	opened, err := b.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened.(*session)
+	for n := range 3 {
+		if _, err := p.js.Publish(t.Context(), p.name+".in", []byte{byte(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.conn.PublishRequest(s.pull.request, s.pull.inbox+"0", []byte(`{"batch": 3}`)); err != nil {
+		t.Fatal(err)
+	}
+	for len(s.pull.came) < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	s.conn.Close()
+	<-s.pull.gone
+	m, err := s.pull.take(time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.held[m.Reply] = m
+	s.Close()
+	if len(b.left) != 3 {
+		t.Errorf("%d are to be given back", len(b.left))
+	}
+	if opened, err = b.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	for got := 0; got < 3; { // long before the consumer's AckWait, or the test waits for that
+		all, err := opened.Read(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(all)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t), engine(t)
