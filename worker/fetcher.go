@@ -14,6 +14,13 @@ const (
 	claimTimeout = 5 * time.Second
 	// horizon is how long the pool should be able to work on what is prefetched.
 	horizon = 250 * time.Millisecond
+	// soon is within what time a claim of more than usual must be worked off: then
+	// its outcomes are many at a time, too, for a claim that is settled bit by bit
+	// costs more the larger it is.
+	soon = 25 * time.Millisecond
+	// usual is how many messages one claim asks for at most where handlers are not
+	// very fast.
+	usual = 1000
 	// firstTarget is how much is prefetched before the pool's speed is known.
 	firstTarget = 16
 	// prefetchBytes bounds the payloads of one claim, by what payloads had on
@@ -117,7 +124,6 @@ func (f *fetcher) capacity(ctx context.Context) int {
 
 // want is how much to claim now, 0 for nothing yet.
 func (f *fetcher) want() int {
-	most := int64(f.rt.config.Batch)
 	if f.full() {
 		f.sub.throttled.Store(true) // the acknowledger tells when it got on
 		if f.full() {
@@ -136,9 +142,19 @@ func (f *fetcher) want() int {
 	if buffered > 0 && buffered > ahead/2 {
 		return 0
 	}
-	want := min(startable+ahead-buffered, most)
+	want := min(startable+ahead-buffered, f.most())
 	want = min(want, max(1, int64(prefetchBytes/max(1, f.payload))))
 	return int(max(want, 0))
+}
+
+// most is how many messages to ask for in one claim. Those of an ordered queue wait
+// for each other, so that fewer of them are worked off at a time.
+func (f *fetcher) most() int64 {
+	most := int64(usual)
+	if !f.sub.inOrder.Load() {
+		most = max(most, int64(f.rate*soon.Seconds()))
+	}
+	return min(most, int64(f.rt.config.Batch))
 }
 
 // ahead is how much to have prefetched beyond what can start at once.
@@ -152,7 +168,7 @@ func (f *fetcher) ahead() int64 {
 // full reports whether so much waits to be settled that nothing more should
 // be handed out: outcomes cannot be recorded at present, or not fast enough.
 func (f *fetcher) full() bool {
-	return f.rt.held.unsettled() >= 20*f.rt.config.Batch+f.rt.config.Concurrency*int(f.sub.batch)
+	return f.rt.held.unsettled() >= 20*min(f.rt.config.Batch, usual)+f.rt.config.Concurrency*int(f.sub.batch)
 }
 
 // adapt sets the target by how fast the pool is: it doubles when the pool ran
@@ -171,7 +187,7 @@ func (f *fetcher) adapt() {
 		f.rate = (f.rate + rate) / 2
 		f.at, f.done = t, done
 	}
-	bound := int64(2 * f.rt.config.Batch)
+	bound := 2 * f.most()
 	if f.rate > 0 {
 		bound = min(bound, int64(f.rate*horizon.Seconds()))
 	}
@@ -270,7 +286,7 @@ func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) c
 	if reply.InOrder {
 		f.sub.inOrder.Store(true)
 		var back []outcome
-		if kept, back = f.rt.held.finishOrdered(req.Number, f.sub, req.Worker, f.rt.config.Batch, reply.Deliveries); len(back) > 0 {
+		if kept, back = f.rt.held.finishOrdered(req.Number, f.sub, req.Worker, min(f.rt.config.Batch, usual), reply.Deliveries); len(back) > 0 {
 			f.rt.acks.put(back)
 		}
 	} else {

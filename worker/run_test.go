@@ -130,11 +130,22 @@ func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 	}
 	fast := ready()
 	for range 20 {
-		pass(fast, 20_000, 100*time.Millisecond)
+		pass(fast, 4_000, 100*time.Millisecond)
 	}
 	if want := fast.want(); want != 1000 {
-		t.Errorf("with fast handlers it asks for %d, want a full batch", want)
+		t.Errorf("with fast handlers it asks for %d, want 1000", want)
 	}
+	for range 20 {
+		pass(fast, 20_000, 100*time.Millisecond)
+	}
+	if want := fast.want(); want < 3500 || want > 4000 {
+		t.Errorf("with handlers that do nothing it asks for %d, want a full batch", want)
+	}
+	fast.sub.inOrder.Store(true)
+	if want := fast.want(); want != 1000 {
+		t.Errorf("of an ordered queue it asks for %d, want 1000", want)
+	}
+	fast.sub.inOrder.Store(false)
 	fast.limited = true
 	if want := fast.want(); want != 10 {
 		t.Errorf("of a queue with limits it asks for %d, want what can start at once", want)

@@ -445,9 +445,9 @@ func (r *rig) stop(places ...int) {
 }
 
 // drainTime is what is kept of a run's duration for draining: what was in flight
-// when the last fault struck must be rescued.
+// when the last fault struck must be rescued, and of a long run more may wait.
 func (r *rig) drainTime() time.Duration {
-	return min(r.Duration/2, r.Lease+10*time.Second)
+	return min(r.Duration/2, max(r.Lease+10*time.Second, r.Duration/20))
 }
 
 // play brings faults about until it is time to drain, and drains.

@@ -139,6 +139,11 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 			},
 			[]Rule{Attempts, Order},
 		},
+		"living workers are taken for dead": {
+			// A heartbeat comes after three tenths of a lease.
+			[]patch{{"worker_overdue.sql", "+ w.lease <", "+ w.lease / 10 <"}},
+			[]Rule{Twice},
+		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			c := short(t)
