@@ -201,7 +201,7 @@ func TestMemory(t *testing.T) {
 	e := open(t, r.URL(), WithKept(100))
 	create(t, e, posthaste.QueueOptions{})
 	used := func() int64 {
-		about, err := e.about(t.Context())
+		about, err := about(t.Context(), e.client)
 		if err != nil {
 			t.Fatal(err)
 		}

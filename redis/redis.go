@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -32,6 +33,8 @@ const layoutVersion = "1"
 type Engine struct {
 	client goredis.UniversalClient
 	owned  bool
+	lazy   bool
+	begun  atomic.Bool // the server was looked at, and its keys have the layout
 	// cluster: keys of several queues cannot be in one script.
 	cluster bool
 	keys    keys
@@ -54,6 +57,11 @@ func WithPrefix(prefix string) Option { return func(e *Engine) { e.keys.prefix =
 // retention, so that they can be looked up by id (default 1,000, at least 0).
 func WithKept(n int) Option { return func(e *Engine) { e.keep = n } }
 
+// Lazily makes [Open] return without having connected: Redis may come later, and
+// until then every method answers Unavailable. What Open would have looked at is
+// looked at by each connection until it was found right. [New] ignores it.
+func Lazily() Option { return func(e *Engine) { e.lazy = true } }
+
 // Open connects to Redis at a URL (redis:// or rediss://, with user, password and
 // database number), checks that it is one that messages can be trusted to, and
 // begins to use it. The caller closes the engine.
@@ -67,20 +75,47 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 	o.PoolSize, o.MaxActiveConns = connections, connections
 	o.ContextTimeoutEnabled = true
 	o.ClientName = "posthaste"
-	e, err := New(ctx, goredis.NewClient(o), options...)
+	e, err := newEngine(options)
 	if err != nil {
 		return nil, err
 	}
-	e.owned = true
+	if e.lazy {
+		o.OnConnect = func(ctx context.Context, c *goredis.Conn) error {
+			if e.begun.Load() {
+				return nil
+			}
+			return e.begin(ctx, c)
+		}
+	}
+	e.client, e.owned = goredis.NewClient(o), true
+	if e.lazy {
+		return e, nil
+	}
+	if err := e.begin(ctx, e.client); err != nil {
+		e.Close()
+		return nil, err
+	}
 	return e, nil
 }
 
 // New is [Open] for a client that the caller has and closes: of one server or of a
 // cluster.
 func New(ctx context.Context, client goredis.UniversalClient, options ...Option) (*Engine, error) {
-	e := &Engine{client: client, keys: keys{prefix: "posthaste"}, keep: 1000,
-		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[string]bool{}}
+	e, err := newEngine(options)
+	if err != nil {
+		return nil, err
+	}
+	e.client = client
 	_, e.cluster = client.(*goredis.ClusterClient)
+	if err := e.begin(ctx, client); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEngine(options []Option) (*Engine, error) {
+	e := &Engine{keys: keys{prefix: "posthaste"}, keep: 1000,
+		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[string]bool{}}
 	for _, o := range options {
 		o(e)
 	}
@@ -90,29 +125,36 @@ func New(ctx context.Context, client goredis.UniversalClient, options ...Option)
 	if e.keep < 0 {
 		return nil, posthaste.Invalidf("kept", "kept must not be negative, got %d", e.keep)
 	}
-	if err := e.check(ctx); err != nil {
-		return nil, err
-	}
-	set, err := client.SetNX(ctx, e.keys.layout(), layoutVersion, 0).Result()
-	if err != nil {
-		return nil, readError(err)
-	}
-	if !set {
-		have, err := client.Get(ctx, e.keys.layout()).Result()
-		if err != nil {
-			return nil, readError(err)
-		}
-		if have != layoutVersion {
-			return nil, &posthaste.Error{Code: posthaste.SchemaNew, Message: fmt.Sprintf("the keys below %q have the layout %.20q, and this program knows %s", e.keys.prefix, have, layoutVersion),
-				Hint: "use a program of the version that made them, or another prefix"}
-		}
-	}
 	return e, nil
 }
 
+// begin looks whether the server can be trusted with messages, and marks its keys
+// with their layout, or refuses another one.
+func (e *Engine) begin(ctx context.Context, c goredis.Cmdable) error {
+	if err := check(ctx, c); err != nil {
+		return err
+	}
+	set, err := c.SetNX(ctx, e.keys.layout(), layoutVersion, 0).Result()
+	if err != nil {
+		return readError(err)
+	}
+	if !set {
+		have, err := c.Get(ctx, e.keys.layout()).Result()
+		if err != nil {
+			return readError(err)
+		}
+		if have != layoutVersion {
+			return &posthaste.Error{Code: posthaste.SchemaNew, Message: fmt.Sprintf("the keys below %q have the layout %.20q, and this program knows %s", e.keys.prefix, have, layoutVersion),
+				Hint: "use a program of the version that made them, or another prefix"}
+		}
+	}
+	e.begun.Store(true)
+	return nil
+}
+
 // about is what a server says of itself: INFO by its names.
-func (e *Engine) about(ctx context.Context) (map[string]string, error) {
-	text, err := e.client.Info(ctx).Result()
+func about(ctx context.Context, c goredis.Cmdable) (map[string]string, error) {
+	text, err := c.Info(ctx).Result()
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -126,8 +168,8 @@ func (e *Engine) about(ctx context.Context) (map[string]string, error) {
 }
 
 // check refuses a Redis that cannot do what is needed, or would lose messages.
-func (e *Engine) check(ctx context.Context) error {
-	about, err := e.about(ctx)
+func check(ctx context.Context, c goredis.Cmdable) error {
+	about, err := about(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -170,7 +212,7 @@ func (e *Engine) Close() {
 
 // Doctor implements [posthaste.Admin].
 func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
-	about, err := e.about(ctx)
+	about, err := about(ctx, e.client)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,7 @@ import (
 )
 
 func newBench(a *app) *cobra.Command {
-	var db database
-	var redisURL string
+	var databaseURL, redisURL string
 	var o bench.Options
 	var list strings.Builder
 	for _, name := range bench.Scenarios() {
@@ -43,7 +42,7 @@ A result that must not be trusted says why, with exit code 1.`,
 				o.RedisURL = redisURL
 			}
 			if !onRedis || typed(cmd.Flags(), "database-url") {
-				o.DatabaseURL = db.url
+				o.DatabaseURL = databaseURL
 			}
 			show := newBenchBar(a.stderr)
 			o.Progress = show.tell
@@ -63,7 +62,7 @@ A result that must not be trusted says why, with exit code 1.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	flags.StringVar(&databaseURL, "database-url", "", "the PostgreSQL to measure on, postgres://user:password@host:5432/database (or DATABASE_URL; default: an embedded one)")
 	flags.StringVar(&redisURL, "redis-url", "", "redis: the Redis to measure on, redis://user:password@host:6379/0 (or REDIS_URL; default: the redis-server installed here, started for the run)")
 	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+")")
 	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50)")

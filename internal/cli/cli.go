@@ -4,7 +4,7 @@
 //
 // Every flag can also be given as an environment variable: --log-level is
 // POSTHASTE_LOG_LEVEL; the flag wins. --database-url and --smtp-url are also
-// read from DATABASE_URL and SMTP_URL.
+// read from DATABASE_URL and SMTP_URL, and --redis-url from REDIS_URL.
 //
 // Exit codes: 0 done, 1 failed, 2 used wrongly (also what is not supported
 // yet), 3 the database cannot be reached, 130 and 143 when a signal cut it
@@ -13,11 +13,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
@@ -57,7 +59,8 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "posthaste",
 		Short: "Messages that leave with the transaction that caused them",
 		Long: `Posthaste delivers messages that leave with the database transaction that
-caused them: queues, e-mail and dead letters with nothing but PostgreSQL.
+caused them: queues, e-mail and dead letters with nothing but PostgreSQL, or
+on a Redis.
 
 Start with ` + "`posthaste up`" + `, which needs nothing else. Every flag can also be given
 as an environment variable: --log-level is POSTHASTE_LOG_LEVEL.
@@ -77,7 +80,6 @@ Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database cannot be reached.`
 	flags.BoolVar(&a.json, "json", false, "print JSON for programs, one value on one line, errors too")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "text", "how to log: text or json")
-	later(flags, "redis-url")
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
 		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
@@ -99,7 +101,16 @@ func (a *app) begin(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	a.log, a.begun = log, true
+	goredis.SetLogger(redisLog{log}) // it writes to the standard error otherwise
 	return nil
+}
+
+// redisLog is what the client of Redis says beside its errors.
+type redisLog struct{ *slog.Logger }
+
+// Printf implements the interface of the client's loggers.
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.DebugContext(ctx, fmt.Sprintf(format, args...))
 }
 
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {

@@ -2,27 +2,54 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/redis"
 )
 
-// database is the flag that says which database to use.
+// database is the flags that say which store to use.
 type database struct {
-	url string
+	url, redisURL, engine string
+	flags                 *pflag.FlagSet
 	// sleeps says that the command sleeps at the doorbell, polling that it must
 	// not. Commands that do neither keep nothing in a session anyway.
 	sleeps, polling bool
 }
 
+// The engines, as --engine names them.
+const (
+	onPostgres = "postgres"
+	onRedis    = "redis"
+)
+
 func (d *database) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&d.url, "database-url", "", "the database, postgres://user:password@host:5432/database (or DATABASE_URL)")
+	d.flags = cmd.Flags()
+	d.flags.StringVar(&d.url, "database-url", "", "the database, postgres://user:password@host:5432/database (or DATABASE_URL)")
+	d.flags.StringVar(&d.redisURL, "redis-url", "", "a Redis in place of the database, redis://user:password@host:6379/0 (or REDIS_URL)")
+	d.flags.StringVar(&d.engine, "engine", "", "postgres or redis, where both are given")
+}
+
+// sqlFlag is flag for commands that there are on PostgreSQL alone: why says so in one
+// sentence to whoever names a Redis.
+func (d *database) sqlFlag(cmd *cobra.Command, why string) {
+	d.flag(cmd)
+	d.flags.Lookup("redis-url").Hidden, d.flags.Lookup("engine").Hidden = true, true
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if typed(d.flags, "redis-url") || d.engine == onRedis || d.url == "" && d.redisURL != "" {
+			return &posthaste.Error{Code: posthaste.Unsupported, Field: "redis-url", Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "name a database with --database-url"}
+		}
+		return run(cmd, args)
+	}
 }
 
 // pollingFlag is for commands that sleep at the doorbell.
@@ -40,18 +67,51 @@ func (d *database) options(more ...postgres.Option) []postgres.Option {
 	return more
 }
 
+// check finds out which engine is meant, if it is only one.
 func (d *database) check() error {
-	if d.url != "" {
+	if err := checkEngine(d.engine); err != nil {
+		return err
+	}
+	database, redis := d.url != "", d.redisURL != ""
+	if database && redis && d.engine == "" {
+		// What was typed is meant, and not what stays in the environment.
+		if typed(d.flags, "database-url") == typed(d.flags, "redis-url") {
+			return &posthaste.Error{Code: posthaste.Invalid, Field: "engine", Message: "both a database and a Redis are given",
+				Hint: "say which with --engine postgres or --engine redis (POSTHASTE_ENGINE), or leave one of them out"}
+		}
+		redis = typed(d.flags, "redis-url")
+	}
+	switch {
+	case d.engine == onRedis && !redis:
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "redis-url", Message: "no Redis is given", Hint: "give one with --redis-url or REDIS_URL"}
+	case redis && d.engine != onPostgres:
+		d.engine = onRedis
+	case database:
+		d.engine = onPostgres
+	default:
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "database-url", Message: "no database is given",
+			Hint: "give one with --database-url or DATABASE_URL, or a Redis with --redis-url or REDIS_URL; `posthaste up` brings its own and prints its URL"}
+	}
+	if d.engine == onRedis && d.polling {
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "polling-only", Message: "--polling-only is for poolers before PostgreSQL, and a Redis is given", Hint: "leave it out"}
+	}
+	return nil
+}
+
+func checkEngine(name string) error {
+	if name == "" || name == onPostgres || name == onRedis {
 		return nil
 	}
-	return &posthaste.Error{Code: posthaste.Invalid, Field: "database-url", Message: "no database is given",
-		Hint: "give one with --database-url or DATABASE_URL; `posthaste up` brings its own and prints its URL"}
+	return posthaste.Invalidf("engine", "--engine must be postgres or redis, and is %q", name)
 }
 
 // open connects for one command.
-func (d *database) open(ctx context.Context, log *slog.Logger) (*postgres.Engine, error) {
+func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
 	if err := d.check(); err != nil {
 		return nil, err
+	}
+	if d.engine == onRedis {
+		return openRedis(ctx, d.redisURL)
 	}
 	return postgres.Open(ctx, d.url, d.options(postgres.Logger(log), postgres.WithPoolSize(2))...)
 }
@@ -70,14 +130,35 @@ func (d *database) with(cmd *cobra.Command, log *slog.Logger, f func(ctx context
 // readiness to turn within 5 s of its coming.
 const retryOpen = time.Second
 
-// wait connects for a program that runs for long, and waits for a database
-// that cannot be reached. Anything else that is wrong is an error at once. It
-// logs once that it waits and once that it is over.
-func (d *database) wait(ctx context.Context, log *slog.Logger) (*postgres.Engine, error) {
+// openLazily is open for a program that runs for long: the database may be away.
+func (d *database) openLazily(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	engine, err := postgres.Open(ctx, d.url, d.options(postgres.Logger(log), postgres.Lazily())...)
+	if d.engine == onRedis {
+		return openRedis(ctx, d.redisURL, redis.Lazily())
+	}
+	return postgres.Open(ctx, d.url, d.options(postgres.Logger(log), postgres.Lazily())...)
+}
+
+// openRedis names the flag where the URL is none.
+func openRedis(ctx context.Context, url string, options ...redis.Option) (posthaste.Engine, error) {
+	engine, err := redis.Open(ctx, url, options...)
+	if err == nil {
+		return engine, nil
+	}
+	var e *posthaste.Error
+	if errors.As(err, &e) && e.Field == "url" {
+		e.Field = "redis-url"
+	}
+	return nil, err
+}
+
+// wait connects for a program that runs for long, and waits for a database
+// that cannot be reached. Anything else that is wrong is an error at once. It
+// logs once that it waits and once that it is over.
+func (d *database) wait(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
+	engine, err := d.openLazily(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -159,9 +240,38 @@ func install(ctx context.Context, url string, options postgres.MigrateOptions) e
 		return err
 	}
 	defer engine.Close()
-	err = engine.QueueCreate(ctx, email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes})
+	return makeEmails(ctx, engine, posthaste.QueueOptions{})
+}
+
+// makeEmails makes the queue of e-mails, if it is not there.
+func makeEmails(ctx context.Context, engine posthaste.Engine, o posthaste.QueueOptions) error {
+	o.MaxPayload = posthaste.MaxPayloadBytes
+	err := engine.QueueCreate(ctx, email.Queue, o)
 	if posthaste.CodeOf(err) == posthaste.Conflict {
 		return nil // somebody made it with options of their own
 	}
 	return err
+}
+
+// emailsKept is how long a settled mail can be looked up on Redis, where there is no
+// ring that keeps it for a while anyway.
+const emailsKept = 24 * time.Hour
+
+// prepare makes what `migrate up` makes on PostgreSQL: on Redis there is nothing to
+// install but the queue of e-mails.
+func (d *database) prepare(ctx context.Context, engine posthaste.Engine) error {
+	if err := d.check(); err != nil || d.engine != onRedis {
+		return err
+	}
+	for {
+		err := makeEmails(ctx, engine, posthaste.QueueOptions{Retention: emailsKept})
+		if posthaste.CodeOf(err) != posthaste.Unavailable {
+			return err
+		}
+		select {
+		case <-time.After(retryOpen):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -53,7 +53,7 @@ and what can come twice: docs/moving-in.md.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	db.sqlFlag(cmd, "an outbox table lies in the database that its messages are sent in")
 	x := &m.mapping
 	flags.StringVar(&x.Table, "table", "", "the outbox table, with its schema where the search path does not find it")
 	flags.StringVar(&x.ID, "id", "", "column that identifies a row: the message's reference, and with the table's name its dedupe key")

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/posthaste-mq/posthaste/internal/cli"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
@@ -37,7 +38,7 @@ func cleanEnvironment() {
 	for _, env := range os.Environ() {
 		name, _, _ := strings.Cut(env, "=")
 		ours := strings.HasPrefix(name, "POSTHASTE_") && !strings.HasPrefix(name, "POSTHASTE_TEST_") && name != "POSTHASTE_MAVEN_REPOSITORY"
-		if ours || strings.HasPrefix(name, "OTEL_") || name == "DATABASE_URL" || name == "SMTP_URL" {
+		if ours || strings.HasPrefix(name, "OTEL_") || name == "DATABASE_URL" || name == "REDIS_URL" || name == "SMTP_URL" {
 			os.Unsetenv(name)
 		}
 	}
@@ -55,17 +56,50 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			url, empty := testpg.New(t), testpg.Empty(t)
-			testscript.Run(t, testscript.Params{
-				Files: []string{file}, RequireExplicitExec: true, RequireUniqueNames: true,
-				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": code, "keep": keep, "waitfor": waitfor},
-				Setup: func(env *testscript.Env) error {
-					env.Setenv("DATABASE_URL", url)
-					env.Setenv("EMPTY_URL", empty)
-					return os.WriteFile(filepath.Join(env.WorkDir, "bytes"), []byte{0, 0xff, 0xc0, 0x80}, 0o600)
-				},
-			})
+			runScript(t, file, "DATABASE_URL", url, "EMPTY_URL", empty)
 		})
 	}
+}
+
+// TestScriptsOnRedis runs testdata/redis/*.txtar, each on a Redis of its own:
+// $REDIS_URL.
+func TestScriptsOnRedis(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/redis/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			runScript(t, file, "REDIS_URL", startRedis(t).URL())
+		})
+	}
+}
+
+// startRedis starts a Redis for one test.
+func startRedis(t *testing.T, further ...string) *devbroker.Redis {
+	t.Helper()
+	r, err := devbroker.StartRedis(t.Context(), t.TempDir(), further...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// runScript runs a script with variables set.
+func runScript(t *testing.T, file string, variables ...string) {
+	testscript.Run(t, testscript.Params{
+		Files: []string{file}, RequireExplicitExec: true, RequireUniqueNames: true,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": code, "keep": keep, "waitfor": waitfor},
+		Setup: func(env *testscript.Env) error {
+			for i := 0; i < len(variables); i += 2 {
+				env.Setenv(variables[i], variables[i+1])
+			}
+			return os.WriteFile(filepath.Join(env.WorkDir, "bytes"), []byte{0, 0xff, 0xc0, 0x80}, 0o600)
+		},
+	})
 }
 
 // code runs a command that has to end with an exit code: code 2 posthaste …

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -66,19 +67,26 @@ var subscriptionMetrics = []struct {
 	{queueMetric("withdrawn_total", "Messages cancelled, moved to another time, purged, or taken for max_lag before they were handed out, since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Withdrawn) }},
 }
 
-// vitalMetrics are told once.
-var vitalMetrics = []struct {
+// vitalMetric is told once.
+type vitalMetric struct {
 	desc  *prometheus.Desc
 	value func(v *posthaste.Vitals) float64
-}{
+}
+
+// ringMetrics are of PostgreSQL, which alone has a ring and its upkeep.
+var ringMetrics = []vitalMetric{
 	{storeMetric("slots_free", "Slots of the ring that are free, of 16."), func(v *posthaste.Vitals) float64 { return float64(v.SlotsFree) }},
 	{storeMetric("slots_wanted", "Slots of the ring that should be free (setting spare_slots)."), func(v *posthaste.Vitals) float64 { return float64(v.SlotsWanted) }},
 	{storeMetric("slot_age_seconds", "How long the oldest slot in use has been in use, in seconds."), func(v *posthaste.Vitals) float64 { return v.SlotAge.Seconds() }},
+	{storeMetric("doorbells", "Processes that hold a connection to be woken by."), func(v *posthaste.Vitals) float64 { return float64(v.Doorbells) }},
+	{storeMetric("upkeep_age_seconds", "Time since the last round of upkeep, in seconds."), func(v *posthaste.Vitals) float64 { return v.UpkeepAge.Seconds() }},
+}
+
+// vitalMetrics are of every store.
+var vitalMetrics = []vitalMetric{
 	{storeMetric("workers", "Workers that beat within their lease."), func(v *posthaste.Vitals) float64 { return float64(v.Workers) }},
 	{storeMetric("workers_overdue", "Workers that missed their lease and will be declared lost."), func(v *posthaste.Vitals) float64 { return float64(v.OverdueWorkers) }},
 	{storeMetric("heartbeat_age_seconds", "The longest time since one of the workers beat, in seconds."), func(v *posthaste.Vitals) float64 { return v.HeartbeatAge.Seconds() }},
-	{storeMetric("doorbells", "Processes that hold a connection to be woken by."), func(v *posthaste.Vitals) float64 { return float64(v.Doorbells) }},
-	{storeMetric("upkeep_age_seconds", "Time since the last round of upkeep, in seconds."), func(v *posthaste.Vitals) float64 { return v.UpkeepAge.Seconds() }},
 }
 
 // Describe implements [prometheus.Collector].
@@ -89,7 +97,7 @@ func (m *storeMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range subscriptionMetrics {
 		out <- m.desc
 	}
-	for _, m := range vitalMetrics {
+	for _, m := range slices.Concat(ringMetrics, vitalMetrics) {
 		out <- m.desc
 	}
 }
@@ -118,7 +126,11 @@ func (m *storeMetrics) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	if vitals, err := m.engine.Vitals(ctx); err == nil { // else the next scrape tells
-		for _, each := range vitalMetrics {
+		told := vitalMetrics
+		if vitals.SlotsWanted > 0 {
+			told = slices.Concat(ringMetrics, vitalMetrics)
+		}
+		for _, each := range told {
 			out <- prometheus.MustNewConstMetric(each.desc, prometheus.GaugeValue, each.value(&vitals))
 		}
 	}

@@ -40,7 +40,7 @@ right to create roles unless --no-roles is given.`,
 			return a.migrations(cmd.Context(), db)
 		},
 	}
-	db.flag(cmd)
+	db.sqlFlag(cmd, "a Redis has no schema, and nothing to migrate")
 	cmd.Flags().BoolVar(&options.NoRoles, "no-roles", false, noRolesHelp)
 	return cmd
 }
@@ -64,7 +64,7 @@ others depend on it, nothing is removed, and they are named.`,
 			return a.print(map[string]bool{"removed": true}, func(w io.Writer) { fmt.Fprintln(w, "the schema posthaste is removed") })
 		},
 	}
-	db.flag(cmd)
+	db.sqlFlag(cmd, "a Redis has no schema, and nothing to migrate")
 	cmd.Flags().BoolVar(&options.NoRoles, "no-roles", false, noRolesHelp)
 	return cmd
 }
@@ -76,7 +76,7 @@ func newMigrateStatus(a *app) *cobra.Command {
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.migrations(cmd.Context(), db) },
 	}
-	db.flag(cmd)
+	db.sqlFlag(cmd, "a Redis has no schema, and nothing to migrate")
 	return cmd
 }
 

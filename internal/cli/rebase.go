@@ -28,7 +28,7 @@ is done.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.rebase(cmd.Context(), db, sameIDs) },
 	}
-	db.flag(cmd)
+	db.sqlFlag(cmd, "on a Redis nothing has to be told of a copy")
 	cmd.Flags().BoolVar(&sameIDs, "same-ids", false, "this is what pg_upgrade made: its transaction ids are the same, and nothing is handed out again")
 	return cmd
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
-	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/server"
 	"github.com/posthaste-mq/posthaste/telemetry"
 )
@@ -97,8 +96,8 @@ func newServe(a *app) *cobra.Command {
 	var work working
 	var withWorker bool
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the HTTP API on a database, until stopped",
-		Long: `Run the HTTP API on a database, and with --worker the built-in sinks too.
+		Use: "serve", Short: "Run the HTTP API on a database or a Redis, until stopped",
+		Long: `Run the HTTP API on a database or a Redis, and with --worker the built-in sinks too.
 The server starts also while the database is away: /readyz answers 503 until it
 is there. It asks for a token where one is given with --token, where the
 database has or had some ("posthaste token add"), and on every address but this
@@ -146,7 +145,7 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 		return err
 	}
 	defer closeSinks()
-	store, err := postgres.Open(ctx, db.url, db.options(postgres.Logger(a.log), postgres.Lazily())...)
+	store, err := db.openLazily(ctx, a.log)
 	if err != nil {
 		return err
 	}
@@ -174,6 +173,9 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 				return err
 			}
 			if err := someToken(ctx, store, exposed); err != nil {
+				return err
+			}
+			if err := db.prepare(ctx, store); err != nil {
 				return err
 			}
 			close(opened)

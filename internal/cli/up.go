@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
@@ -32,6 +33,8 @@ type up struct {
 	reset        bool
 	postgresPort int
 	postgresBin  string
+	engine       string
+	redisPort    int
 	smtpListen   string
 	broker       string
 	relays       []relayConfig // by broker
@@ -48,11 +51,20 @@ catcher to look into, in one process, and say what to do next. Nothing else is
 needed; PostgreSQL is fetched the first time. Everything is kept in --data and is
 there again the next time, also after a kill.
 
+With --engine redis the messages are in a Redis in place of PostgreSQL: in the
+redis-server that is installed on this machine, which up starts, with an
+append-only file that is written to disk every second.
+
 Ctrl-C or SIGTERM stops all of it in order: server, worker, mail catcher, then
-PostgreSQL. A second signal ends the program at once with exit code 130 or 143.`,
+PostgreSQL or Redis. A second signal ends the program at once with exit code 130 or 143.`,
 		Example: "  posthaste up\n  posthaste up --reset     # start over with nothing in it",
 		Args:    exactly(0, "no arguments"),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), u) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := u.checkStore(cmd.Flags()); err != nil {
+				return err
+			}
+			return a.up(cmd.Context(), u)
+		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -61,6 +73,8 @@ PostgreSQL. A second signal ends the program at once with exit code 130 or 143.`
 	u.serving.flags(cmd)
 	flags.IntVar(&u.postgresPort, "postgres-port", 5484, "where the embedded PostgreSQL listens on 127.0.0.1; 0 takes a free port")
 	flags.StringVar(&u.postgresBin, "postgres-bin", "", "a directory with initdb and postgres to use instead of fetching them")
+	flags.StringVar(&u.engine, "engine", onPostgres, "where the messages are: postgres or redis")
+	flags.IntVar(&u.redisPort, "redis-port", 6484, "with --engine redis, where Redis listens on 127.0.0.1; 0 takes a free port")
 	flags.StringVar(&u.smtpListen, "smtp-listen", "127.0.0.1:1025", "where the mail catcher listens, host:port")
 	flags.StringVar(&u.smtpURL, "smtp-url", "", "a real mail server to deliver to instead of the catcher (or SMTP_URL)")
 	flags.StringVar(&u.broker, "broker", "", "a broker to relay the queue "+relayQueue+" to, such as amqp://guest:guest@localhost/, with the defaults of `posthaste relay`")
@@ -68,11 +82,43 @@ PostgreSQL. A second signal ends the program at once with exit code 130 or 143.`
 	return cmd
 }
 
+// checkStore looks at the flags that are of one engine.
+func (u *up) checkStore(flags *pflag.FlagSet) error {
+	if err := checkEngine(u.engine); err != nil {
+		return err
+	}
+	others := []string{"redis-port"}
+	if u.engine == onRedis {
+		others = []string{"postgres-port", "postgres-bin"}
+	}
+	for _, name := range others {
+		if typed(flags, name) {
+			return posthaste.Invalidf(name, "--%s is not for --engine %s", name, u.engine)
+		}
+	}
+	if u.redisPort < 0 || u.redisPort > 65535 {
+		return posthaste.Invalidf("redis-port", "--redis-port must be 0 to 65535, and is %d", u.redisPort)
+	}
+	return nil
+}
+
+// localStore is the PostgreSQL or the Redis that up has started.
+type localStore interface {
+	// URL is where it is reached, DataDir where its data lie.
+	URL() string
+	DataDir() string
+	// Done is closed when it has ended; Restart starts it again then.
+	Done() <-chan struct{}
+	Restart(ctx context.Context) error
+	// Stop ends it in order.
+	Stop(ctx context.Context) error
+}
+
 // running is what up has started, in the order of starting.
 type running struct {
 	listener net.Listener
 	mails    *catcher.Catcher
-	database *devpg.Server
+	database localStore
 	engine   posthaste.Engine
 	sinks    map[string]posthaste.Sink
 	relays   []openRelay
@@ -168,20 +214,49 @@ func (a *app) startAll(ctx context.Context, u *up, home *home, r *running) (err 
 		u.delivers = server.Server()
 	}
 	home.tell(state{HTTP: "http://" + reachable(r.listener.Addr().String())})
-	if r.database, err = a.startPostgres(ctx, u, home); err != nil {
+	start := a.startOnPostgres
+	if u.engine == onRedis {
+		start = a.startOnRedis
+	}
+	if err := start(ctx, u, home, r); err != nil {
 		return err
 	}
-	r.later(func() { a.stopPostgres(r.database) })
-	if err := install(ctx, r.database.URL(), postgres.MigrateOptions{Log: a.quietly()}); err != nil {
+	return a.startRelay(ctx, u, r)
+}
+
+func (a *app) startOnPostgres(ctx context.Context, u *up, home *home, r *running) error {
+	pg, err := a.startPostgres(ctx, u, home)
+	if err != nil {
 		return err
 	}
-	engine, err := postgres.Open(ctx, r.database.URL(), postgres.Logger(a.log))
+	r.database = pg
+	r.later(func() { a.stopStore(u, pg) })
+	if err := install(ctx, pg.URL(), postgres.MigrateOptions{Log: a.quietly()}); err != nil {
+		return err
+	}
+	engine, err := postgres.Open(ctx, pg.URL(), postgres.Logger(a.log))
 	if err != nil {
 		return err
 	}
 	r.engine = engine
 	r.later(engine.Close)
-	return a.startRelay(ctx, u, r)
+	return nil
+}
+
+func (a *app) startOnRedis(ctx context.Context, u *up, home *home, r *running) error {
+	fmt.Fprintln(a.stderr, "posthaste: starting Redis")
+	server, err := startRedis(ctx, home, u.redisPort)
+	if err != nil {
+		return err
+	}
+	r.database = server
+	r.later(func() { a.stopStore(u, server) })
+	db := database{redisURL: server.URL(), engine: onRedis}
+	if r.engine, err = db.open(ctx, a.log); err != nil {
+		return err
+	}
+	r.later(r.engine.Close)
+	return db.prepare(ctx, r.engine)
 }
 
 // easyRelay is the relay of `up`.
@@ -246,15 +321,23 @@ func (a *app) startPostgres(ctx context.Context, u *up, home *home) (*devpg.Serv
 	return nil, err
 }
 
-// stopPatience is how long PostgreSQL may take to write everything out.
+// stopPatience is how long the store may take to write everything out.
 const stopPatience = 30 * time.Second
 
-func (a *app) stopPostgres(pg *devpg.Server) {
+func (a *app) stopStore(u *up, store localStore) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	if err := pg.Stop(ctx); err != nil {
-		a.log.Error("PostgreSQL did not stop in order; it recovers at the next start", "error", err)
+	if err := store.Stop(ctx); err != nil {
+		a.log.Error(u.storeName()+" did not stop in order; it recovers at the next start", "error", err)
 	}
+}
+
+// storeName is what people call the store.
+func (u *up) storeName() string {
+	if u.engine == onRedis {
+		return "Redis"
+	}
+	return "PostgreSQL"
 }
 
 // runAll runs the services and stops them in order.
@@ -275,9 +358,9 @@ func (a *app) runAll(ctx context.Context, u up, home *home, r *running, api *ser
 			<-ctx.Done()
 			return r.mails.Close()
 		}},
-		service{"PostgreSQL", func(ctx context.Context) error { return keepRunning(ctx, a.log, r.database) }},
+		service{u.storeName(), func(ctx context.Context) error { return keepRunning(ctx, a.log, u.storeName(), r.database) }},
 	)
-	r.close() // engine, then PostgreSQL
+	r.close() // engine, then PostgreSQL or Redis
 	r.undo = nil
 	if err == nil && !a.json {
 		fmt.Fprintln(a.stderr, "posthaste: stopped")
@@ -285,22 +368,22 @@ func (a *app) runAll(ctx context.Context, u up, home *home, r *running, api *ser
 	return err
 }
 
-// keepRunning starts PostgreSQL again when something has killed it.
-func keepRunning(ctx context.Context, log *slog.Logger, pg *devpg.Server) error {
+// keepRunning starts the store again when something has killed it.
+func keepRunning(ctx context.Context, log *slog.Logger, name string, store localStore) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-pg.Done():
+		case <-store.Done():
 		}
-		log.Error("PostgreSQL ended, though nobody here stopped it; starting it again")
-		if err := pg.Restart(ctx); err != nil {
+		log.Error(name + " ended, though nobody here stopped it; starting it again")
+		if err := store.Restart(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return fmt.Errorf("it ended and cannot be started again: %w", err)
 		}
-		log.Info("PostgreSQL runs again")
+		log.Info(name + " runs again")
 	}
 }
 

@@ -123,10 +123,13 @@ func (h *home) create(name string) (*os.File, error) {
 
 // reset removes everything that up keeps, and nothing else.
 func (h *home) reset(ctx context.Context) error {
+	if err := stopLeftRedis(ctx, h); err != nil {
+		return err
+	}
 	if err := devpg.Remove(ctx, h.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{"mails", "postgres.log"} {
+	for _, name := range []string{"mails", "postgres.log", redisDir, redisPortFile, redisLogFile} {
 		if err := os.RemoveAll(h.path(name)); err != nil {
 			return dataError("cannot be emptied", err)
 		}

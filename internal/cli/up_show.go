@@ -109,7 +109,8 @@ func asAny(err error, targets ...any) bool {
 type addresses struct {
 	HTTP     string `json:"http"`
 	Caught   string `json:"caught"`
-	Database string `json:"database_url"`
+	Database string `json:"database_url,omitempty"`
+	Redis    string `json:"redis_url,omitempty"`
 	SMTP     string `json:"smtp"`
 	Data     string `json:"data"`
 	Cluster  string `json:"cluster"`
@@ -120,8 +121,13 @@ type addresses struct {
 func (a *app) announce(u up, home *home, r *running) {
 	base := "http://" + reachable(r.listener.Addr().String())
 	shown := addresses{
-		HTTP: base, Caught: base + "/caught", Database: r.database.URL(), SMTP: r.mails.Addr(),
+		HTTP: base, Caught: base + "/caught", SMTP: r.mails.Addr(),
 		Data: home.dir, Cluster: r.database.DataDir(), Next: curl(base, u.token != ""),
+	}
+	if u.engine == onRedis {
+		shown.Redis = r.database.URL()
+	} else {
+		shown.Database = r.database.URL()
 	}
 	_ = a.print(shown, func(w io.Writer) {
 		fmt.Fprintf(w, "\nPosthaste is up.\n\n")
@@ -134,7 +140,7 @@ func (a *app) announce(u up, home *home, r *running) {
 		if len(r.relays) > 0 {
 			fmt.Fprintf(w, "  Relay         queue %s to %s at %s\n", relayQueue, r.relays[0].kind.name, r.relays[0].sink.Broker())
 		}
-		fmt.Fprintf(w, "  PostgreSQL    %s\n", shown.Database)
+		fmt.Fprintf(w, "  %-12s  %s\n", u.storeName(), r.database.URL())
 		fmt.Fprintf(w, "  Data          %s\n", shown.Data)
 		if filepath.Dir(shown.Cluster) != home.dir {
 			fmt.Fprintf(w, "  Cluster       %s\n                (the user PostgreSQL runs as cannot reach the data directory; --reset removes it there)\n", shown.Cluster)

@@ -23,6 +23,7 @@ type upped struct {
 	HTTP     string `json:"http"`
 	Caught   string `json:"caught"`
 	Database string `json:"database_url"`
+	Redis    string `json:"redis_url"`
 	SMTP     string `json:"smtp"`
 	Data     string `json:"data"`
 	Cluster  string `json:"cluster"`

@@ -52,7 +52,9 @@ func (a *app) work(ctx context.Context, db database, work working, metricsListen
 		return err
 	}
 	defer closeSinks()
-	return a.runWorker(ctx, db, metricsListen, func(_ context.Context, w workerParts) (runner, error) { return work.worker(w, made), nil }, "working", "queues", work.queues)
+	return a.runWorker(ctx, db, metricsListen, func(ctx context.Context, w workerParts) (runner, error) {
+		return work.worker(w, made), db.prepare(ctx, w.engine)
+	}, "working", "queues", work.queues)
 }
 
 // runner is what a process runs until it is stopped: a worker, or one with sources

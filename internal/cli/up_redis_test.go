@@ -1,0 +1,236 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste/internal/catcher"
+)
+
+// anyRedisPorts lets up choose free ones, and Redis.
+var anyRedisPorts = []string{"--engine", "redis", "--listen", "127.0.0.1:0", "--smtp-listen", "127.0.0.1:0", "--redis-port", "0"}
+
+// redisOf is a client of the Redis that up has started.
+func redisOf(t *testing.T, u upped) *goredis.Client {
+	t.Helper()
+	o, err := goredis.ParseURL(u.Redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := goredis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestUpOnRedis sends the printed mail, kills everything that up is made of in turn,
+// and finds the mail again.
+func TestUpOnRedis(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, u := startUp(t, dir, anyRedisPorts...)
+	if u.Database != "" || !strings.HasPrefix(u.Redis, "redis://127.0.0.1:") {
+		t.Errorf("up prints %+v", u)
+	}
+	var sent struct{ ID string }
+	if _, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), &sent); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the mail is caught", caught(u, 1))
+	isSent := func() error {
+		var m struct {
+			mail
+			Answers map[string]json.RawMessage
+		}
+		_, err := get(u.HTTP+"/v1/emails/"+sent.ID, &m)
+		if err == nil && (m.Status != "sent" || len(m.Answers) != 1) {
+			err = fmt.Errorf("status %q, %d answers", m.Status, len(m.Answers))
+		}
+		return err
+	}
+	eventually(t, "the mail is sent", isSent)
+	if _, err := get(u.HTTP+"/readyz", nil); err != nil {
+		t.Error(err)
+	}
+	for _, setting := range []struct{ name, want string }{{"appendonly", "yes"}, {"appendfsync", "everysec"}, {"maxmemory-policy", "noeviction"}} {
+		if have, err := redisOf(t, u).ConfigGet(t.Context(), setting.name).Result(); err != nil || have[setting.name] != setting.want {
+			t.Errorf("%s: %v, %v", setting.name, have, err)
+		}
+	}
+
+	// Redis is killed beneath it, and started again with what it had written.
+	eventually(t, "it is written", func() error {
+		about, err := redisOf(t, u).Info(t.Context(), "persistence").Result()
+		if err == nil && !strings.Contains(about, "aof_buffer_length:0\r") {
+			err = fmt.Errorf("there is more to write")
+		}
+		return err
+	})
+	for _, pid := range descendants(t, p.Process.Pid) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	eventually(t, "a second mail can be sent", func() error {
+		_, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), nil)
+		return err
+	})
+	eventually(t, "it is caught", func() error {
+		if caught(u, 1)() == nil {
+			return fmt.Errorf("no second mail yet")
+		}
+		return nil
+	})
+
+	// up is killed, and its Redis lives on: the next up takes over the data.
+	eventually(t, "the first mail is sent still", isSent)
+	flags := []string{"--engine", "redis", "--listen", strings.TrimPrefix(u.HTTP, "http://"), "--smtp-listen", u.SMTP, "--redis-port", u.Redis[len("redis://127.0.0.1:") : len(u.Redis)-len("/0")]}
+	_ = p.Process.Kill()
+	p.wait()
+	p, u = startUp(t, dir, flags...)
+	if err := isSent(); err != nil {
+		t.Errorf("after the kill: %v", err)
+	}
+	left := descendants(t, p.Process.Pid)
+	if code := p.stop(syscall.SIGTERM); code != 0 || len(left) == 0 {
+		t.Errorf("SIGTERM: exit code %d of %d processes beside it\n%s", code, len(left), p.said())
+	}
+	for _, pid := range left {
+		if syscall.Kill(pid, 0) == nil && !zombie(pid) {
+			t.Errorf("process %d outlived up", pid)
+		}
+	}
+
+	// Reset starts over.
+	p, u = startUp(t, dir, append(flags, "--reset")...)
+	if err := isSent(); err == nil {
+		t.Error("the mail is there after reset")
+	}
+	if err := caught(u, 0)(); err != nil {
+		t.Errorf("after reset: %v", err)
+	}
+	if code := p.stop(syscall.SIGINT); code != 0 {
+		t.Errorf("SIGINT: exit code %d", code)
+	}
+}
+
+// TestUpOnRedisIsRefused where it cannot be, by name.
+func TestUpOnRedisIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"up", "--engine", "mysql"}, 2, "postgres or redis"},
+		{[]string{"up", "--engine", "redis", "--postgres-port", "1"}, 2, "--postgres-port is not for --engine redis"},
+		{[]string{"up", "--redis-port", "1"}, 2, "--redis-port is not for --engine postgres"},
+		{[]string{"up", "--engine", "redis", "--redis-port", "70000"}, 2, "--redis-port must be"},
+	} {
+		_, stderr, code := run(t, dir, c.args...)
+		if code != c.code || !strings.Contains(stderr, c.says) {
+			t.Errorf("%v: exit code %d, %s", c.args, code, stderr)
+		}
+	}
+	p := start(t, dir, []string{"PATH=" + t.TempDir()}, append([]string{"up"}, anyRedisPorts...)...)
+	if code := p.wait(); code != 3 || !strings.Contains(p.said(), "no redis-server is installed") {
+		t.Errorf("without a redis-server: exit code %d, %s", code, p.said())
+	}
+}
+
+// TestRE3WholeServer counts the connections of a server with a worker of many
+// handlers, while callers wait at it and mails go through it.
+func TestRE3WholeServer(t *testing.T) {
+	t.Parallel()
+	store := startRedis(t)
+	mails, err := catcher.Start(catcher.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mails.Close() })
+	p, address := startServe(t, []string{"REDIS_URL=" + store.URL(), "SMTP_URL=smtp://" + mails.Addr() + "?tls=none"}, "--worker", "--concurrency", "200")
+	base := "http://" + address
+	eventually(t, "it is ready", func() error { _, err := get(base+"/readyz", nil); return err })
+	eventually(t, "the queue of mails is there", func() error { _, err := get(base+"/v1/queues/emails", nil); return err })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range 20 {
+		queue := fmt.Sprintf("queue-%d", i)
+		if _, err := do("PUT", base+"/v1/queues/"+queue, `{}`, nil); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/queues/"+queue+"/receive?wait=20s", nil)
+			if err == nil {
+				if answer, err := http.DefaultClient.Do(r); err == nil {
+					answer.Body.Close()
+				}
+			}
+		}()
+	}
+	for range 50 {
+		if _, err := do("POST", base+"/v1/emails", `{"from": "shop@example.com", "to": ["ada@example.com"], "subject": "s", "text": "t"}`, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limited, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if err := mails.Wait(limited, func(all []catcher.Mail) bool { return len(all) == 50 }); err != nil {
+		t.Fatal(err)
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: store.Address(), ClientName: "counting"})
+	defer client.Close()
+	list, err := client.ClientList(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(list, "name=posthaste "); n == 0 || n > 8 {
+		t.Errorf("%d connections:\n%s", n, list)
+	}
+	text := textOf(t, base+"/metrics")
+	if !strings.Contains(text, `posthaste_queue_sent_total{queue="emails",subscription="default"} 50`) ||
+		!strings.Contains(text, "posthaste_store_up 1") || strings.Contains(text, "posthaste_slots_free") {
+		t.Errorf("/metrics:\n%s", text)
+	}
+	// Without its store the server lives, and says so.
+	store.Shutdown()
+	eventually(t, "it is not ready", func() error {
+		if status, _ := get(base+"/readyz", nil); status != 503 {
+			return fmt.Errorf("status %d", status)
+		}
+		return nil
+	})
+	if _, err := get(base+"/healthz", nil); err != nil {
+		t.Error(err)
+	}
+	if err := store.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is ready again", func() error { _, err := get(base+"/readyz", nil); return err })
+	cancel()
+	if code := p.stop(syscall.SIGTERM); code != 0 {
+		t.Errorf("SIGTERM: exit code %d\n%s", code, p.said())
+	}
+}
+
+func textOf(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
