@@ -61,15 +61,15 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestScriptsOnRedis runs testdata/redis/*.txtar, each on a Redis of its own:
-// $REDIS_URL.
+// TestScriptsOnRedis runs testdata/redis/*.txtar, and those scripts that ask nothing
+// of a store but what every engine does, each on a Redis of its own: $REDIS_URL.
 func TestScriptsOnRedis(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/redis/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, "testdata/send.txtar", "testdata/receive.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			runScript(t, file, "REDIS_URL", startRedis(t).URL())
