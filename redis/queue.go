@@ -259,7 +259,11 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	}
 	switch reply {
 	case "exists":
-		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists already, or is being dropped"}
+		have, err := e.client.HGet(ctx, e.keys.queues(), name).Result()
+		if q, fault := e.newQueue(name, have); err == nil && fault == nil && q.options == o {
+			return nil // it is as it is wanted
+		}
+		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists with other options, or is being dropped"}
 	case "full":
 		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues, and no more are possible", maxQueues), Hint: "drop some"}
 	}

@@ -1,6 +1,6 @@
-// Package redis is the engine on Redis 7.0 or newer, one server or a cluster. It
-// is being built: what it does not do yet is refused with an error whose code is
-// Unsupported, and docs/redis-engine.md says how it works and what is missing.
+// Package redis is the engine on Redis 7.0 or newer, one server or a cluster. What
+// it does not do yet is refused with an error whose code is Unsupported, and
+// docs/redis-engine.md says how it works and what is missing.
 //
 // It promises what the [posthaste.Engine] promises, within what Redis keeps: what
 // its append-only file or its replicas have lost is lost. Each step that moves a
