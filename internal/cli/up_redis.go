@@ -113,7 +113,7 @@ func (r *localRedis) Restart(ctx context.Context) error {
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("Redis did not start: %w", err)
+		return fmt.Errorf("redis-server did not start: %w", err)
 	}
 	r.running.Store(p)
 	client := r.client()
@@ -140,7 +140,7 @@ func (r *localRedis) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		p.kill()
-		return errors.New("Redis had to be killed")
+		return errors.New("redis-server had to be killed")
 	}
 }
 
