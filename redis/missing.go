@@ -14,23 +14,23 @@ const schedules = "schedules"
 
 // SchedulePut implements [posthaste.Scheduling].
 func (e *Engine) SchedulePut(context.Context, posthaste.Schedule) (time.Time, error) {
-	return time.Time{}, unsupported("name", schedules)
+	return time.Time{}, unsupported("", schedules)
 }
 
 // ScheduleDrop implements [posthaste.Scheduling].
-func (e *Engine) ScheduleDrop(context.Context, string) error { return unsupported("name", schedules) }
+func (e *Engine) ScheduleDrop(context.Context, string) error { return unsupported("", schedules) }
 
 // SchedulePause implements [posthaste.Scheduling].
-func (e *Engine) SchedulePause(context.Context, string) error { return unsupported("name", schedules) }
+func (e *Engine) SchedulePause(context.Context, string) error { return unsupported("", schedules) }
 
 // ScheduleResume implements [posthaste.Scheduling].
 func (e *Engine) ScheduleResume(context.Context, string) (time.Time, error) {
-	return time.Time{}, unsupported("name", schedules)
+	return time.Time{}, unsupported("", schedules)
 }
 
 // Schedules implements [posthaste.Scheduling].
 func (e *Engine) Schedules(context.Context, ...string) ([]posthaste.ScheduleInfo, error) {
-	return nil, unsupported("name", schedules)
+	return nil, unsupported("", schedules)
 }
 
 // Tick implements [posthaste.Scheduling]: there is none that ticks.

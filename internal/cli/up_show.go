@@ -63,29 +63,6 @@ func newBar(w io.Writer, total int64, what string) *progressbar.ProgressBar {
 		progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish())
 }
 
-// countBar counts what is done on a terminal, and shows nothing elsewhere.
-type countBar struct{ bar *progressbar.ProgressBar }
-
-func newCountBar(w io.Writer, what string) countBar {
-	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return countBar{}
-	}
-	return countBar{progressbar.NewOptions64(-1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("posthaste: "+what),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish())}
-}
-
-func (b countBar) add(n int) {
-	if b.bar != nil {
-		_ = b.bar.Add(n)
-	}
-}
-
-func (b countBar) end() {
-	if b.bar != nil {
-		_ = b.bar.Finish()
-	}
-}
-
 // end finishes what is being shown.
 func (p *progress) end() {
 	if p.bar != nil {
