@@ -90,7 +90,8 @@ func (f *fetcher) drained(found claimed, want int, began time.Duration) bool {
 	}
 	before := f.found
 	f.found = now()
-	return found.handed < want && began-before >= calm
+	// A store may give no more than usual at once.
+	return found.handed < min(want, usual) && began-before >= calm
 }
 
 // recover deals with a claim that failed.

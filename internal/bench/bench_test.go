@@ -3,8 +3,10 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -246,5 +248,14 @@ func TestSharedBuffers(t *testing.T) {
 		if got := sharedBuffers(memory); got != want {
 			t.Errorf("of %d bytes %d, want %d", memory, got, want)
 		}
+	}
+}
+
+// A URL that cannot be parsed is not told again with its password.
+func TestBrokersURLIsNotTold(t *testing.T) {
+	t.Parallel()
+	_, err := url.Parse("amqp://user:secr%zzet@host/")
+	if err := notUsed(fmt.Errorf("dial: %w", err)); strings.Contains(err.Error(), "secr") {
+		t.Error(err)
 	}
 }

@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -76,5 +78,9 @@ func kindOf(broker string) (kind *brokerKind, own bool, err error) {
 
 // notUsed says that a broker refuses what the run needs of it.
 func notUsed(cause error) error {
+	var u *url.Error
+	if errors.As(cause, &u) {
+		cause = u.Err // the rest of its text is the URL, with its password
+	}
 	return &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: "the broker cannot be used: " + cause.Error(), Hint: "check --broker", Cause: cause}
 }

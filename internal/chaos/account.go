@@ -109,11 +109,18 @@ type place struct {
 	part  int
 }
 
+// openCall is a call that a process has not ended. It may run a message that it was
+// given again, as another attempt, beside the one before.
+type openCall struct {
+	place
+	attempt int
+}
+
 // read makes an account of histories, which are in order of time.
 func read(events []history.Event) (*account, error) {
 	a := &account{sends: map[string]*send{}, processes: map[string]*process{}, calm: never, drained: never}
 	struck := map[string]*fault{}
-	open := map[string]map[place]*call{}
+	open := map[string]map[openCall]*call{}
 	// What several processes wrote at the same time may be out of order by a
 	// little: a sender's intent is always first.
 	for _, e := range events {
@@ -153,18 +160,19 @@ func read(events []history.Event) (*account, error) {
 			m.calls = append(m.calls, c)
 			a.calls = append(a.calls, c)
 			if open[e.Process] == nil {
-				open[e.Process] = map[place]*call{}
+				open[e.Process] = map[openCall]*call{}
 			}
-			open[e.Process][place{e.Token, e.Part}] = c
+			open[e.Process][openCall{place{e.Token, e.Part}, e.Attempt}] = c
 		case history.Handled, history.Failed:
 			if a.message(e) == nil {
 				continue // its start told
 			}
-			c := open[e.Process][place{e.Token, e.Part}]
+			r := openCall{place{e.Token, e.Part}, e.Attempt}
+			c := open[e.Process][r]
 			if c == nil {
 				return nil, fmt.Errorf("%s ended a call of %s.%d that it did not start", e.Process, e.Token, e.Part)
 			}
-			delete(open[e.Process], place{e.Token, e.Part})
+			delete(open[e.Process], r)
 			c.to, c.ended = e.At, e.Kind
 		case Effect:
 			if m := a.message(e); m == nil {

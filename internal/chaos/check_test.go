@@ -114,6 +114,11 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(50, "l", Plain, 1, history.Sent)
 			s.runs(60, 0, "w1", "l", 0, 1, "")
 		}},
+		"run again by the process that runs it": {want: Twice, plant: func(s *script) {
+			s.sends(50, "again", Plain, 1, history.Sent)
+			s.runs(60, 30, "w1", "again", 0, 1, history.Handled)
+			s.runs(80, 30, "w1", "again", 0, 2, history.Handled)
+		}},
 		"no answer, and all came": {plant: func(s *script) {
 			s.sends(50, "u", Plain, 2, Unsure)
 			s.runs(60, 1, "w1", "u", 0, 1, history.Handled)

@@ -159,6 +159,12 @@ func (s *session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if most := consumer.CachedInfo().Config.MaxDeliver; most > 0 {
+		// Each lost connection is a delivery, and after the last one the server hands a
+		// message out no more.
+		return &fault{fmt.Errorf("consumer %q gives a message up after %d deliveries (MaxDeliver): it would be lost", s.Consumer, most), "consumer",
+			"let its MaxDeliver be -1; what cannot be taken in is put aside"}
+	}
 	s.consumer = consumer.CachedInfo()
 	takes, err := s.js.StreamNameBySubject(ctx, s.Refused)
 	switch {

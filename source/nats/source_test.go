@@ -346,6 +346,9 @@ func TestCheck(t *testing.T) {
 	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "giving-up", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "silent", AckPolicy: jetstream.AckNonePolicy}); err != nil {
 		t.Fatal(err)
 	}
@@ -358,6 +361,7 @@ func TestCheck(t *testing.T) {
 		{"password", "url", posthaste.Invalid, func(c *Config) { c.URL = "nats://all:wrong@" + broker1.Address() }},
 		{"no stream", "stream", posthaste.Invalid, func(c *Config) { c.Stream = "nowhere" }},
 		{"another consumer", "consumer", posthaste.Invalid, func(c *Config) { c.Consumer = "silent" }},
+		{"a consumer that gives up", "consumer", posthaste.Invalid, func(c *Config) { c.Consumer = "giving-up" }},
 		{"refused by nobody", "refused", posthaste.Invalid, func(c *Config) { c.Refused = "nobody.takes.this" }},
 		{"refused into itself", "refused", posthaste.Invalid, func(c *Config) { c.Refused = p.name + ".refused" }},
 		{"queue", "queue", posthaste.Invalid, func(c *Config) { c.Queue = "nowhere" }},
