@@ -14,6 +14,7 @@ var limiting = []test{
 	{name: "RateLimitHolds", run: rateLimitHolds, needsLimits: true},
 	{name: "KeyConcurrency", run: keyConcurrency, needsLimits: true},
 	{name: "KeyRateLimit", run: keyRateLimit, needsLimits: true},
+	{name: "KeyRateLimitInOrder", run: keyRateLimitInOrder, needsLimits: true, needsOrder: true},
 	{name: "LimitsChange", run: limitsChange, needsLimits: true},
 	{name: "FairKeys", run: fairKeys, needsLimits: true},
 	{name: "PausedKey", run: pausedKey, needsLimits: true},
@@ -151,6 +152,24 @@ func keyRateLimit(s *suite) {
 	}
 	s.settle(done, got...)
 	s.none(w)
+}
+
+// keyRateLimitInOrder: an ordered queue keeps to the rate of its keys, whether a claim
+// could have several of one or the one before is settled.
+func keyRateLimitInOrder(s *suite) {
+	s.ordered(func(o *posthaste.QueueOptions) {
+		o.Limits.KeyRateLimit = posthaste.Rate{Limit: 1, Per: time.Hour, Burst: 1}
+	})
+	ids := s.sendKeys("a", "a", "a", "b")
+	w := s.register(time.Minute)
+	got := s.claimed(w, 2)
+	if want := []posthaste.MessageID{ids[0], ids[3]}; !slices.Equal(messageIDs(got), want) {
+		s.Fatalf("messages %v are handed out, want %v", messageIDs(got), want)
+	}
+	s.none(w)
+	s.settle(done, got...)
+	s.none(w)
+	s.nothing("while the rate of the keys lets nothing through")
 }
 
 func limitsChange(s *suite) {

@@ -19,6 +19,7 @@ var settling = []test{
 	{name: "ReleasedIsNoAttempt", run: releasedIsNoAttempt},
 	{name: "ReleasedForLater", run: releasedForLater},
 	{name: "DS7_SettledOnce", run: settledOnce},
+	{name: "DS7_SettledTwiceInACall", run: settledTwice},
 	{name: "UnknownDeliveries", run: unknownDeliveries},
 	{name: "BadSettlements", run: badSettlements},
 	{name: "TR3_Story", run: story, needsStory: true, needsSearch: true},
@@ -172,6 +173,33 @@ func settledOnce(s *suite) {
 	results := s.trySettle(done, d, d)
 	if !results[0].Settled || results[1].Settled {
 		s.Errorf("one delivery twice in a call: %+v", results)
+	}
+}
+
+// settledTwice: of one delivery settled in two ways in one call the first wins, and what
+// else was claimed with it is still rescued.
+func settledTwice(s *suite) {
+	s.create(quick())
+	other := s.register(time.Minute)
+	receipt := done
+	receipt.Receipt = json.RawMessage(`{"code": 250}`)
+	for name, second := range map[string]posthaste.Settlement{"done with a receipt": receipt, "retried": failed} {
+		s.send(2)
+		d := s.claimed(s.register(short), 2)
+		first := done
+		first.Delivery, second.Delivery = d[0].ID, d[0].ID
+		results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{first, second})
+		s.must(err)
+		if !results[0].Settled || results[1].Settled {
+			s.Fatalf("one delivery done, then %s, in one call: %+v", name, results)
+		}
+		s.rescue(1)
+		s.wantState(d[0].MessageID, posthaste.StateDone)
+		again := s.claimed(other, 1)
+		if again[0].MessageID != d[1].MessageID || again[0].Attempt != 2 {
+			s.Errorf("message %d came, attempt %d, want message %d, attempt 2", again[0].MessageID, again[0].Attempt, d[1].MessageID)
+		}
+		s.settle(done, again...)
 	}
 }
 

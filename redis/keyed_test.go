@@ -148,6 +148,40 @@ func TestLI_KeyLimitsHold(t *testing.T) {
 	}
 }
 
+// A key whose rate is so high that its tokens are lost in rounding is not forgotten.
+func TestLI_RoundedRateGoesOn(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyRateLimit: posthaste.Rate{Limit: 1e9, Burst: 3}}})
+		sendKeys(t, e, "a", "a", "a", "a", "a")
+		w := register(t, e)
+		got := 0
+		for number := int64(1); number <= 10; number++ {
+			got += len(claim(t, e, w, number, 10))
+		}
+		if got != 5 {
+			return fmt.Sprintf("%d of 5 are handed out", got)
+		}
+		return ""
+	}, patch{&claimKeyedScript, "elseif rated[i] then", "elseif rate and tokens(rate, f) < 1 then"})
+}
+
+// What has no content any more takes up no place of its key.
+func TestLI_LostContentTakesNoPlace(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 1}})
+		ids := sendKeys(t, e, "a", "a")
+		if n, err := e.client.HDel(t.Context(), e.keys.of(jobs, "msg"), place(int64(ids[0]))).Result(); err != nil || n != 1 {
+			t.Fatalf("%d contents were removed: %v", n, err)
+		}
+		w := register(t, e)
+		got := append(claim(t, e, w, 1, 10), claim(t, e, w, 2, 10)...)
+		if len(got) != 1 || got[0].MessageID != ids[1] {
+			return fmt.Sprintf("%d are handed out", len(got))
+		}
+		return ""
+	}, patch{&claimKeyedScript, "freed[c[2]] = (freed[c[2]] or 0) + 1", ""})
+}
+
 // What waits by an old limit is looked at anew when that is changed.
 func TestLI_RaisedLimitLetsGo(t *testing.T) {
 	for name, c := range map[string]struct {

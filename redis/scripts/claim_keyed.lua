@@ -27,13 +27,14 @@ local bound = most + 100 -- of what one call looks at in vain
 local chosen, removed, held, spent, later = {}, {}, {}, {}, {}
 
 -- standing tells of each key how many more of it may be handed out, how many are, and
--- its rate's time. A key that waits for its rate comes later.
+-- its rate's time, and whether it is the rate that lets no more through. A key that waits
+-- for its rate comes later.
 local function standing(names)
   local n = counted and got(HELD, names) or {}
   local paused = pausing and call('ZMSCORE', PAUSED, unpack(names)) or {}
   local stopped = stopping and got(STOPPED, names) or {}
   local full = rate and call('ZMSCORE', SPENT, unpack(names)) or {}
-  local may = {}
+  local may, rated = {}, {}
   for i, key in ipairs(names) do
     n[i], full[i] = tonumber(n[i] or 0), tonumber(full[i] or 0)
     local m = math.huge
@@ -41,10 +42,13 @@ local function standing(names)
       m = 0
     elseif rules.o then
       m = n[i] > 0 and 0 or worker == '' and 1 or m
-    elseif limits and key ~= '' then
+    end
+    if m > 0 and limits and key ~= '' then
       if limits.k then m = math.min(m, limits.k - n[i]) end
       if rate and m > 0 then
-        m = math.min(m, tokens(rate, full[i]))
+        local has = tokens(rate, full[i])
+        rated[i] = has <= m
+        m = math.min(m, has)
         if m < 1 then
           later[#later + 1] = text(come(rate, full[i]))
           later[#later + 1] = key
@@ -53,7 +57,7 @@ local function standing(names)
     end
     may[i] = m
   end
-  return may, n, full
+  return may, n, full, rated
 end
 
 -- count counts c more of a key.
@@ -115,7 +119,7 @@ local function turns(of, n)
   if k < 1 then return end
   bound = bound - k
   local names = popped(of, k)
-  local may, inFlight, full = standing(names)
+  local may, inFlight, full, rated = standing(names)
   local again, few = {}, {}
   for i, key in ipairs(names) do
     local share = math.floor(n / k) + (i <= n % k and 1 or 0)
@@ -139,7 +143,7 @@ local function turns(of, n)
             else
               again[#again + 1] = key
             end
-          elseif rate and tokens(rate, f) < 1 then
+          elseif rated[i] then -- not asked again, for rounding may say that it has some
             later[#later + 1] = text(come(rate, f))
             later[#later + 1] = key
           end
@@ -231,8 +235,13 @@ for i, id in ipairs(messages) do
 end
 many('ZREM', KNOWN, plain)
 for i, c in ipairs(chosen) do
-  if content[i] then hand(c[1], content[i], state[i] or nil, nil, counted and c[2]) end
+  if content[i] then
+    hand(c[1], content[i], state[i] or nil, nil, counted and c[2])
+  elseif counted then -- it counts no more
+    freed[c[2]] = (freed[c[2]] or 0) + 1
+  end
 end
+free()
 if #deliveries == 0 then
   local due
   for _, key in ipairs({DUE, LATER, wants == '' and ALONE or LATER}) do

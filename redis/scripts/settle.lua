@@ -17,6 +17,7 @@ local plain = {}
 local n = tonumber(ARGV[3])
 for i = 1, n do plain[i] = ARGV[3 + i] end
 local was = endedPlainly(plain)
+if #ARGV > 3 + n then many('HDEL', RUN, left) end -- now, for one may come again below
 local answers = {}
 for i = 4 + n, #ARGV do
   local s = unpacked(ARGV[i])
