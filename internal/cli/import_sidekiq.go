@@ -62,7 +62,7 @@ docs/moving-in.md.`,
 	flags.StringVar(&o.Namespace, "namespace", "", "what all its keys begin with, before a colon")
 	flags.StringVarP(&o.Queue, "queue", "q", "", "the queue that all jobs go to (default: that of the same name)")
 	flags.StringArrayVar(&queues, "map", nil, "a queue's jobs go to another, OLD=NEW; may be repeated")
-	flags.StringVar(&o.Dead, "dead", "", "the queue, of nobody else, whose dead letters the dead jobs become (default: they stay)")
+	flags.StringVar(&o.Dead, "dead", "", "the queue, empty and of nobody else, whose dead letters the dead jobs become (default: they stay)")
 	flags.BoolVar(&o.Keep, "keep", false, "leave the jobs in Redis")
 	flags.IntVar(&o.Batch, "batch", 500, "how many jobs go at a time, 1 to 1000")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "only count the jobs")
@@ -89,6 +89,9 @@ func (a *app) importSidekiq(ctx context.Context, from *goredis.Client, to postha
 func tellSidekiq(w io.Writer, r sidekiq.Report) {
 	if !r.DryRun {
 		fmt.Fprintf(w, "%d jobs are taken over, %d of them as dead letters\n", r.Imported, r.Dead)
+	}
+	if r.Duplicates > 0 {
+		fmt.Fprintf(w, "%d jobs more have the jid of one of these, or are the same without one, and are one with it\n", r.Duplicates)
 	}
 	for _, set := range slices.Sorted(maps.Keys(r.Pending)) {
 		fmt.Fprintf(w, "%d jobs are in Redis: %s\n", r.Pending[set], set)

@@ -28,7 +28,7 @@ func TestImportSidekiq(t *testing.T) {
 	defer client.Close()
 	if _, err := client.Pipelined(ctx, func(p goredis.Pipeliner) error {
 		p.SAdd(ctx, "queues", "default")
-		p.LPush(ctx, "queue:default", `{"class":"HardJob","args":["bob",1],"jid":"1","queue":"default"}`, `{"class":"HardJob","args":["bob",2],"jid":"2","queue":"default"}`)
+		p.LPush(ctx, "queue:default", `{"class":"HardJob","args":["bob",1],"jid":"1","queue":"default"}`, `{"class":"HardJob","args":["bob",2],"jid":"2","queue":"default"}`, `{"class":"HardJob","args":["bob",2],"jid":"2","queue":"default","retry":1}`)
 		p.ZAdd(ctx, "dead", goredis.Z{Score: 1, Member: `{"class":"HardJob","args":[],"jid":"3","queue":"default","error_class":"E","error_message":"gone"}`})
 		return nil
 	}); err != nil {
@@ -49,7 +49,7 @@ func TestImportSidekiq(t *testing.T) {
 	if _, err := conn.Exec(ctx, "select posthaste.create_queue('jobs'), posthaste.create_queue('morgue')"); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := run(t, dir, args("--keep")...); code != 0 || !strings.Contains(out, "2 jobs are taken over") || !strings.Contains(out, "1 jobs are in Redis: dead") {
+	if out, stderr, code := run(t, dir, args("--keep")...); code != 0 || !strings.Contains(out, "2 jobs are taken over") || !strings.Contains(out, "1 jobs more have the jid") || !strings.Contains(out, "1 jobs are in Redis: dead") {
 		t.Errorf("kept: %d\n%s%s", code, out, stderr)
 	}
 	if out, stderr, code := run(t, dir, args("--dead", "morgue")...); code != 0 || !strings.Contains(out, "3 jobs are taken over, 1 of them as dead letters") || !strings.Contains(out, "0 jobs are in Redis: queue") {

@@ -24,8 +24,9 @@ type Options struct {
 	// queue's name, or what Queues has for that.
 	Queue  string
 	Queues map[string]string
-	// Dead is the queue whose dead letters the dead jobs become. Nobody else may
-	// receive from it meanwhile. Where it is empty they stay where they are.
+	// Dead is the queue whose dead letters the dead jobs become: one that nobody else
+	// sends to or receives from, empty, at least once, not paused and without limits.
+	// Where it is not given they stay where they are.
 	Dead string
 	// Keep leaves the jobs where they are.
 	Keep bool
@@ -35,6 +36,8 @@ type Options struct {
 	DryRun bool
 	// Progress is told how many jobs were taken. It may be nil.
 	Progress func(jobs int)
+
+	patience time.Duration // how long bury waits with nothing to do; 6 leases unless given
 }
 
 // Report is what an import did.
@@ -42,6 +45,10 @@ type Report struct {
 	// Imported counts the jobs that were sent; known ones are among them, which an
 	// import that was cut short had sent before.
 	Imported int `json:"imported"`
+	// Duplicates counts the jobs that became no message of their own, but are one with
+	// a job that this import had sent: with the same jid, or the same in all where
+	// they have none.
+	Duplicates int `json:"duplicates"`
 	// Pending counts the jobs that are in Redis when it ends, by where: of queues,
 	// schedule, retry and dead.
 	Pending map[string]int64 `json:"pending"`
@@ -67,15 +74,16 @@ type importer struct {
 	from   goredis.UniversalClient
 	to     posthaste.Engine
 	report *Report
+	sent   map[posthaste.MessageID]struct{} // by this import
 }
 
 // Import takes all jobs over, oldest first: it sends a batch, and removes from Redis
 // what was sent. It may be killed at any moment and run again within a week: what was
 // sent already is known by its jid. The report is valid with an error, too.
 func Import(ctx context.Context, from goredis.UniversalClient, to posthaste.Engine, o Options) (Report, error) {
-	o.Batch = cmp.Or(o.Batch, 500)
+	o.Batch, o.patience = cmp.Or(o.Batch, 500), cmp.Or(o.patience, 6*buryLease)
 	r := Report{Pending: map[string]int64{}, Refused: []Refusal{}, DryRun: o.DryRun}
-	i := &importer{Options: o, from: from, to: to, report: &r}
+	i := &importer{Options: o, from: from, to: to, report: &r, sent: map[posthaste.MessageID]struct{}{}}
 	return r, i.run(ctx)
 }
 
@@ -83,6 +91,11 @@ func (i *importer) run(ctx context.Context) error {
 	places, err := i.places(ctx)
 	if err != nil {
 		return unreachable(err)
+	}
+	if i.Dead != "" {
+		if err := i.mayBury(ctx); err != nil {
+			return err
+		}
 	}
 	if !i.DryRun {
 		for _, w := range places {
@@ -194,9 +207,11 @@ func (i *importer) take(ctx context.Context, w where) error {
 		byQueue, texts := map[string][]posthaste.Message{}, map[string][]string{}
 		for _, z := range jobs {
 			text, _ := z.Member.(string)
-			m, err := message(text, w, z.Score)
+			m, err := message(text, w, z.Score, i.Layout == "jiggler")
 			if err == nil {
-				i.target(&m, w)
+				err = i.target(&m, w)
+			}
+			if err == nil {
 				err = m.Check()
 			}
 			if err != nil {
@@ -231,34 +246,48 @@ func (i *importer) take(ctx context.Context, w where) error {
 }
 
 // target says where a message goes.
-func (i *importer) target(m *posthaste.Message, w where) {
+func (i *importer) target(m *posthaste.Message, w where) error {
 	if w.set == "dead" {
 		m.Queue = i.Dead
-	} else if mapped := i.Queues[m.Queue]; mapped != "" {
+		return nil
+	}
+	if mapped := i.Queues[m.Queue]; mapped != "" {
 		m.Queue = mapped
 	} else if i.Queue != "" {
 		m.Queue = i.Queue
 	}
+	if m.Queue == i.Dead {
+		return posthaste.Invalidf("dead", "queue %s is for the dead jobs alone, and this one is not dead: give another to --dead, or map this job's queue", i.Dead)
+	}
+	return nil
 }
 
 // send sends messages of one queue, and says of each whether it was sent.
 func (i *importer) send(ctx context.Context, w where, messages []posthaste.Message) (sent []bool, err error) {
 	sent = make([]bool, len(messages))
-	_, err = i.to.Send(ctx, messages...)
+	ids, err := i.to.Send(ctx, messages...)
 	if err != nil && !refusal(err) {
 		return nil, err
 	}
 	n := 0
 	for at := range messages {
-		if err != nil { // one of them is at fault
-			if _, err := i.to.Send(ctx, messages[at]); refusal(err) {
-				i.refuse(w, messages[at].Reference, err)
-				continue
-			} else if err != nil {
-				return nil, err
-			}
+		var id posthaste.MessageID
+		if err == nil {
+			id = ids[at]
+		} else if one, err := i.to.Send(ctx, messages[at]); err == nil { // one of them is at fault
+			id = one[0]
+		} else if refusal(err) {
+			i.refuse(w, messages[at].Reference, err)
+			continue
+		} else {
+			return nil, err
 		}
 		sent[at] = true
+		if _, again := i.sent[id]; again {
+			i.report.Duplicates++
+			continue
+		}
+		i.sent[id] = struct{}{}
 		n++
 	}
 	i.report.Imported += n
@@ -295,53 +324,6 @@ func (i *importer) remove(ctx context.Context, w where, texts []string) error {
 		return nil
 	})
 	return err
-}
-
-// buryLease is how long a run that is killed keeps dead jobs that it was burying.
-const buryLease = 10 * time.Second
-
-// bury makes dead letters of the dead jobs that were sent, in this run or one that was
-// cut short: for what that holds still, it waits.
-func (i *importer) bury(ctx context.Context) error {
-	for end := time.Now().Add(2 * buryLease); ; {
-		reply, err := i.to.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: i.Dead}, Max: i.Batch, Lease: buryLease})
-		if err != nil {
-			return err
-		}
-		if len(reply.Deliveries) == 0 {
-			infos, err := i.to.Queues(ctx, i.Dead)
-			if err != nil || len(infos) == 0 || infos[0].Subscriptions[0].InFlight == 0 && infos[0].Subscriptions[0].Depth == 0 || time.Now().After(end) {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(buryLease / 20):
-			}
-			continue
-		}
-		var all []posthaste.Settlement
-		foreign := false
-		for _, d := range reply.Deliveries {
-			s := posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Dead, Error: cmp.Or(d.Headers[headerError], "it was dead when it was imported")}
-			if d.Headers[headerSet] != "dead" {
-				foreign, s = true, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Released}
-			}
-			all = append(all, s)
-		}
-		results, err := i.to.Settle(ctx, all)
-		if err != nil {
-			return err
-		}
-		for _, r := range results {
-			if r.Settled && r.Outcome == posthaste.Dead {
-				i.report.Dead++
-			}
-		}
-		if foreign {
-			return &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: "queue " + i.Dead + " has messages that were no dead jobs", Hint: "give --dead a queue that nothing else is sent to, and run it again"}
-		}
-	}
 }
 
 // unreachable says what happened to the Redis that is read.

@@ -18,18 +18,24 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/redis"
 )
 
 // doomed makes the test binary an import that is going to be killed: the address of
-// its Redis.
-const doomed = "POSTHASTE_TEST_DOOMED_IMPORT"
+// the Redis with the jobs. doomedTo is where they go, and doomedFrom their namespace.
+const (
+	doomed     = "POSTHASTE_TEST_DOOMED_IMPORT"
+	doomedTo   = "POSTHASTE_TEST_DOOMED_TO"
+	doomedFrom = "POSTHASTE_TEST_DOOMED_FROM"
+)
 
 var server *devbroker.Redis
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(doomed); url != "" {
-		if err := importOnce(url); err != nil {
+		if err := importOnce(url, os.Getenv(doomedTo), os.Getenv(doomedFrom)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -42,14 +48,10 @@ func TestMain(m *testing.M) {
 
 const prefix = "killed"
 
-func options() Options {
-	return Options{Namespace: "shop", Batch: 3, Queues: map[string]string{"default": "jobs", "mailers": "mail"}, Dead: "morgue"}
-}
-
 // importOnce imports the doomed import's jobs from database 1 of a Redis.
-func importOnce(url string) error {
+func importOnce(url, to, namespace string) error {
 	ctx := context.Background()
-	e, err := redis.Open(ctx, url, redis.WithPrefix(prefix))
+	e, err := connect(ctx, to)
 	if err != nil {
 		return err
 	}
@@ -60,11 +62,19 @@ func importOnce(url string) error {
 	}
 	client := goredis.NewClient(o)
 	defer client.Close()
-	r, err := Import(ctx, client, e, options())
+	r, err := Import(ctx, client, e, Options{Namespace: namespace, Batch: 3, Queues: map[string]string{"default": "jobs", "mailers": "mail"}, Dead: "morgue"})
 	if err == nil && len(r.Refused) > 0 {
 		err = fmt.Errorf("refused: %+v", r.Refused)
 	}
 	return err
+}
+
+// connect opens the engine at a URL, a Redis or a PostgreSQL.
+func connect(ctx context.Context, url string) (posthaste.Engine, error) {
+	if strings.HasPrefix(url, "redis:") {
+		return redis.Open(ctx, url, redis.WithPrefix(prefix))
+	}
+	return postgres.Open(ctx, url)
 }
 
 func open(t *testing.T, prefix string, queues ...string) (posthaste.Engine, *goredis.Client) {
@@ -73,6 +83,12 @@ func open(t *testing.T, prefix string, queues ...string) (posthaste.Engine, *gor
 	if err != nil {
 		t.Fatal(err)
 	}
+	return with(t, e, queues...)
+}
+
+// with makes queues, and a client of the jobs' Redis.
+func with(t *testing.T, e posthaste.Engine, queues ...string) (posthaste.Engine, *goredis.Client) {
+	t.Helper()
 	t.Cleanup(e.Close)
 	for _, q := range queues {
 		if err := e.QueueCreate(t.Context(), q, posthaste.QueueOptions{MaxPayload: 1000}); err != nil {
@@ -117,38 +133,54 @@ func jids(t *testing.T, e posthaste.Engine, queue string) (all []string, times m
 // An import that is killed again and again takes every job once, and none is lost.
 func TestKilledImportTakesEveryJobOnce(t *testing.T) {
 	t.Parallel()
-	e, client := open(t, prefix, "jobs", "mail", "morgue")
+	for name, url := range map[string]func(*testing.T) string{
+		"redis":    func(*testing.T) string { return server.URL() },
+		"postgres": func(t *testing.T) string { return testpg.New(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killedImport(t, name, url(t))
+		})
+	}
+}
+
+func killedImport(t *testing.T, namespace, url string) {
+	e, err := connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, client := with(t, e, "jobs", "mail", "morgue")
 	ctx := t.Context()
 	const n = 300
 	p := client.Pipeline()
-	p.SAdd(ctx, "shop:queues", "default", "mailers")
+	p.SAdd(ctx, namespace+":queues", "default", "mailers")
 	for i := range n {
 		jid := fmt.Sprintf("%024x", i)
 		now := fmt.Sprintf("%d.%06d", time.Now().Unix(), i)
 		// As Sidekiq 7 writes them.
-		p.LPush(ctx, "shop:queue:default", `{"retry":true,"queue":"default","class":"HardJob","args":["bob",`+strconv.Itoa(i)+`],"jid":"a`+jid+`","created_at":`+now+`,"enqueued_at":`+now+`}`)
-		p.LPush(ctx, "shop:queue:mailers", `{"retry":true,"queue":"mailers","class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"ActionMailer::MailDeliveryJob","args":[{"job_class":"ActionMailer::MailDeliveryJob","arguments":["UserMailer","welcome"]}],"jid":"b`+jid+`","created_at":`+now+`}`)
+		p.LPush(ctx, namespace+":queue:default", `{"retry":true,"queue":"default","class":"HardJob","args":["bob",`+strconv.Itoa(i)+`],"jid":"a`+jid+`","created_at":`+now+`,"enqueued_at":`+now+`}`)
+		p.LPush(ctx, namespace+":queue:mailers", `{"retry":true,"queue":"mailers","class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"ActionMailer::MailDeliveryJob","args":[{"job_class":"ActionMailer::MailDeliveryJob","arguments":["UserMailer","welcome"]}],"jid":"b`+jid+`","created_at":`+now+`}`)
 		later := float64(time.Now().Add(time.Hour).Unix()) + 0.25
-		p.ZAdd(ctx, "shop:schedule", goredis.Z{Score: later, Member: `{"retry":true,"queue":"default","class":"LaterJob","args":[],"jid":"c` + jid + `","created_at":` + now + `}`})
-		p.ZAdd(ctx, "shop:retry", goredis.Z{Score: later, Member: `{"retry":true,"queue":"default","class":"HardJob","args":[1],"jid":"d` + jid + `","created_at":` + now + `,"enqueued_at":` + now + `,"error_message":"it broke","error_class":"RuntimeError","failed_at":` + now + `,"retry_count":3}`})
+		p.ZAdd(ctx, namespace+":schedule", goredis.Z{Score: later, Member: `{"retry":true,"queue":"default","class":"LaterJob","args":[],"jid":"c` + jid + `","created_at":` + now + `}`})
+		p.ZAdd(ctx, namespace+":retry", goredis.Z{Score: later, Member: `{"retry":true,"queue":"default","class":"HardJob","args":[1],"jid":"d` + jid + `","created_at":` + now + `,"enqueued_at":` + now + `,"error_message":"it broke","error_class":"RuntimeError","failed_at":` + now + `,"retry_count":3}`})
 		if i%10 == 0 {
-			p.ZAdd(ctx, "shop:dead", goredis.Z{Score: later, Member: `{"retry":5,"queue":"mailers","class":"HardJob","args":[2],"jid":"e` + jid + `","created_at":` + now + `,"error_message":"it broke for good","error_class":"RuntimeError","retry_count":5}`})
+			p.ZAdd(ctx, namespace+":dead", goredis.Z{Score: later, Member: `{"retry":5,"queue":"mailers","class":"HardJob","args":[2],"jid":"e` + jid + `","created_at":` + now + `,"error_message":"it broke for good","error_class":"RuntimeError","retry_count":5}`})
 		}
 	}
 	must[[]goredis.Cmder](t)(p.Exec(ctx))
 	exe := must[string](t)(os.Executable())
 	left := func() (n int64) {
 		for _, q := range []string{"default", "mailers"} {
-			n += must[int64](t)(client.LLen(ctx, "shop:queue:"+q).Result())
+			n += must[int64](t)(client.LLen(ctx, namespace+":queue:"+q).Result())
 		}
 		for _, set := range []string{"schedule", "retry", "dead"} {
-			n += must[int64](t)(client.ZCard(ctx, "shop:"+set).Result())
+			n += must[int64](t)(client.ZCard(ctx, namespace+":"+set).Result())
 		}
 		return n
 	}
 	for kills := 0; ; kills++ {
 		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), doomed+"="+server.URL())
+		cmd.Env = append(os.Environ(), doomed+"="+server.URL(), doomedTo+"="+url, doomedFrom+"="+namespace)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		if err := cmd.Start(); err != nil {

@@ -38,16 +38,21 @@ const (
 // job is a job as either of the two stores it.
 type job struct {
 	Class      string          `json:"class"`
-	Name       string          `json:"name"`    // jiggler's class
 	Wrapped    string          `json:"wrapped"` // the class within Rails's ActiveJob
 	Args       json.RawMessage `json:"args"`
 	JID        string          `json:"jid"`
 	Queue      string          `json:"queue"`
 	CreatedAt  json.Number     `json:"created_at"`
 	RetryCount *int            `json:"retry_count"`
-	Attempt    *int            `json:"attempt"` // jiggler's retry_count
 	ErrorClass string          `json:"error_class"`
 	Error      string          `json:"error_message"`
+}
+
+// jiggles are the fields that only jiggler's jobs have. In one of Sidekiq these names
+// are anybody's.
+type jiggles struct {
+	Name    string `json:"name"`    // its class
+	Attempt *int   `json:"attempt"` // its retry_count
 }
 
 // where is a place that jobs are in.
@@ -59,12 +64,17 @@ type where struct {
 
 // message makes a message of a job. score is its time where it has one. The queue is
 // the job's own, and still to be mapped.
-func message(text string, from where, score float64) (posthaste.Message, error) {
+func message(text string, from where, score float64, jiggler bool) (posthaste.Message, error) {
 	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
+	var more jiggles
+	err := json.Unmarshal([]byte(text), &j)
+	if err == nil && jiggler {
+		err = json.Unmarshal([]byte(text), &more)
+	}
+	if err != nil {
 		return posthaste.Message{}, posthaste.Invalidf("job", "this is no job: %s", err)
 	}
-	kind := cmp.Or(j.Wrapped, j.Class, j.Name)
+	kind := cmp.Or(j.Wrapped, j.Class, more.Name)
 	if kind == "" || len(j.Args) == 0 {
 		return posthaste.Message{}, posthaste.Invalidf("job", "this is no job: it has no class, or no args")
 	}
@@ -87,7 +97,7 @@ func message(text string, from where, score float64) (posthaste.Message, error) 
 	}
 	put(headerJID, j.JID)
 	put(headerCreated, instant(j.CreatedAt))
-	for _, n := range []*int{j.RetryCount, j.Attempt} {
+	for _, n := range []*int{j.RetryCount, more.Attempt} {
 		if n != nil {
 			put(headerRetries, strconv.Itoa(*n))
 		}
