@@ -51,6 +51,7 @@ func deadLettersByFilter(s *suite) {
 		"died before":            {posthaste.DeadLetterFilter{DiedBefore: died}, []int{2, 1, 0}},
 		"a page":                 {posthaste.DeadLetterFilter{Before: ids[4], Limit: 2}, []int{3, 2}},
 		"ids and what they have": {posthaste.DeadLetterFilter{IDs: ids[:3], Key: "key0"}, []int{2, 0}},
+		"some of ids":            {posthaste.DeadLetterFilter{IDs: ids, Limit: 2}, []int{5, 4}},
 	} {
 		c.filter.Queue = s.queue
 		found, cutAt, err := s.engine.DeadLetters(s.ctx, c.filter)

@@ -58,6 +58,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 			return func(context.Context, int64, int) ([]string, error) {
 				some := byID[name]
 				delete(byID, name) // there is one page
+				slices.Reverse(some)
 				return some, nil
 			}
 		case f.Reference != "" || f.Term != "":

@@ -52,7 +52,7 @@ func (k keys) once(queue string, number int64, key string) string {
 // The keys of a queue, in the order in which every script of one queue gets them.
 // The scripts name them by their places (scripts/keys.lua).
 var ofQueue = []string{
-	"meta",   // hash: the queue's number, the last id, since when it is paused, totals
+	"meta",   // hash: the queue's number, when it was made, the last id, since when it is paused, totals
 	"msg",    // hash: message to its content; immutable until it is removed
 	"st",     // hash: message to its state, of all but those that wait for or are in their first attempt
 	"run",    // hash: delivery to its holder ("worker:number" or "T" and when it was received) and, after "/", its message where that differs

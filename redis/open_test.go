@@ -147,13 +147,16 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Out of memory, sending is refused as a whole; what waits is handed out and settled,
-// and then there is room again.
+// Out of memory, sending is refused as a whole; operators pause, limit and drop queues,
+// what waits is handed out and settled, and then there is room again.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	r := start(t, "--maxmemory", "8mb")
 	e := open(t, r.URL())
 	create(t, e, posthaste.QueueOptions{})
+	if err := e.QueueCreate(t.Context(), "spare", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	w := register(t, e)
 	body := make([]byte, 10_000)
 	batch := make([]posthaste.Message, 20)
@@ -173,6 +176,26 @@ func TestOutOfMemory(t *testing.T) {
 			t.Fatal("it is never full")
 		}
 	}
+	memory := func(most string) {
+		if err := e.client.ConfigSet(t.Context(), "maxmemory", most).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory("1mb") // full beyond doubt, whatever was freed meanwhile
+	for what, f := range map[string]func() error{
+		"pause":  func() error { return e.QueuePause(t.Context(), "ada", jobs) },
+		"resume": func() error { return e.QueueResume(t.Context(), "ada", jobs) },
+		"limit":  func() error { return e.QueueLimit(t.Context(), "ada", jobs, posthaste.QueueLimits{Concurrency: 1000}) },
+		"drop":   func() error { return e.QueueDrop(t.Context(), "spare") },
+	} {
+		if err := f(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := e.QueueResume(t.Context(), "ada", jobs); err != nil { // maybe the pause came last
+		t.Error(err)
+	}
+	memory("8mb")
 	infos, err := e.Queues(t.Context(), jobs)
 	if err != nil || infos[0].Subscriptions[0].Depth != int64(sent) {
 		t.Fatalf("%+v wait of %d: %v", infos, sent, err)

@@ -188,9 +188,14 @@ func (e *Engine) remake(ctx context.Context, q *queue) error {
 		return err
 	}
 	if now := all[q.name]; now != nil && now.number == q.number {
-		_, err = makeScript.run(ctx, e.client, q.keys, q.numberArg, q.limits)
+		err = e.make(ctx, now)
 	}
 	return readError(err)
+}
+
+func (e *Engine) make(ctx context.Context, q *queue) error {
+	_, err := makeScript.run(ctx, e.client, q.keys, q.numberArg, q.limits, q.created)
+	return err
 }
 
 // subscribed refuses subscriptions other than the one that a queue is born with.
@@ -267,9 +272,9 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	case "full":
 		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues, and no more are possible", maxQueues), Hint: "drop some"}
 	}
-	made, err := limitsOf(o, o.Limits)
+	q, err := e.newQueue(name, fmt.Sprintf("%v %s", reply, options))
 	if err == nil {
-		_, err = makeScript.run(ctx, e.client, e.keys.queue(name, looks(o) > 0), fmt.Sprint(reply), made.packed())
+		err = e.make(ctx, q)
 	}
 	return readError(err) // whoever uses it first makes up for what was not done
 }
@@ -282,10 +287,10 @@ func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
 	}
 	if err == nil {
-		err = e.client.Unlink(ctx, e.keys.queue(name, true)...).Err()
+		_, err = clearScript.run(ctx, e.client, e.keys.queue(name, true), reply)
 	}
 	if err == nil {
-		_, err = dropScript.run(ctx, e.client, registry, name, "1")
+		_, err = dropScript.run(ctx, e.client, registry, name, reply)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -209,6 +209,78 @@ func TestMovedMessagesWait(t *testing.T) {
 	}, patch{&withdrawScript, "call('SADD', STALE, id)", "local _"})
 }
 
+// Who drops or makes a queue and is slow leaves alone a queue of the same name that others
+// made meanwhile.
+func TestSlowDropAndMake(t *testing.T) {
+	registry := func(e *Engine) []string { return []string{e.keys.queues()} }
+	anew := func(t *testing.T, e *Engine) {
+		if err := e.QueueDrop(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 3)
+	}
+	lost := func(t *testing.T, e *Engine, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10, Lease: time.Minute})
+		if err != nil || len(reply.Deliveries) != 3 {
+			return fmt.Sprintf("%d of 3 were handed out: %v", len(reply.Deliveries), err)
+		}
+		return ""
+	}
+	drop := func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		created, err := dropScript.run(t.Context(), e.client, registry(e), jobs, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		anew(t, e)
+		if _, err = clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), created); err == nil {
+			_, err = dropScript.run(t.Context(), e.client, registry(e), jobs, created)
+		}
+		return lost(t, e, err)
+	}
+	removed := func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		created, err := dropScript.run(t.Context(), e.client, registry(e), jobs, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		anew(t, e)
+		_, err = dropScript.run(t.Context(), e.client, registry(e), jobs, "") // somebody drops the new one
+		if err == nil {
+			_, err = dropScript.run(t.Context(), e.client, registry(e), jobs, created)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is, err := e.client.HExists(t.Context(), e.keys.queues(), jobs).Result(); err != nil || !is {
+			return fmt.Sprintf("another's drop was taken for done: %v", err)
+		}
+		return ""
+	}
+	made := func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		old, err := e.queue(t.Context(), jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		anew(t, e)
+		return lost(t, e, e.make(t.Context(), old))
+	}
+	t.Run("drop", func(t *testing.T) {
+		rule(t, drop, patch{&clearScript, "if not made or tonumber(made) <= tonumber(ARGV[1]) then", "if true then"})
+	})
+	t.Run("removed", func(t *testing.T) {
+		rule(t, removed, patch{&dropScript, "mark == '-' and created == ARGV[2]", "mark == '-'"})
+	})
+	t.Run("make", func(t *testing.T) {
+		rule(t, made, patch{&makeScript, " and tonumber(meta[2] or 0) <= tonumber(ARGV[3])", ""})
+	})
+}
+
 // What a purge has put aside, and did not come to cancel, is gone with the next, and
 // meanwhile is handed out to nobody.
 func TestPurgeCutShort(t *testing.T) {

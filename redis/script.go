@@ -52,6 +52,7 @@ var (
 	buryScript       = load("bury")
 	claimScript      = load("claim")
 	claimKeyedScript = load("claim_keyed")
+	clearScript      = load("clear")
 	countScript      = load("count")
 	dropScript       = load("drop")
 	enrollScript     = load("enroll")

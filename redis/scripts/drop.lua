@@ -1,15 +1,16 @@
-#!lua
+#!lua flags=allow-oom
 -- Marks a queue as one that is being dropped: its number is not given again and
 -- nobody finds it, until its keys are gone and it is removed.
 -- keys: 1 the registry of queues
--- args: 1 its name; 2 "1" to remove it in the end
--- returns: 0 if there is none, else its number
+-- args: 1 its name; 2 "" to mark it, or when it was created to remove it in the end
+-- returns: 0 if there is none, else when it was created
 -- cost: two commands
 local value = redis.call('HGET', KEYS[1], ARGV[1])
 if not value then return 0 end
-if ARGV[2] == '1' then
-  if string.sub(value, 1, 1) == '-' then redis.call('HDEL', KEYS[1], ARGV[1]) end
-elseif string.sub(value, 1, 1) ~= '-' then
-  redis.call('HSET', KEYS[1], ARGV[1], '-' .. value)
+local mark, created = string.match(value, '^(%-?)%d+ (%d+) ')
+if ARGV[2] == '' then
+  if mark == '' then redis.call('HSET', KEYS[1], ARGV[1], '-' .. value) end
+elseif mark == '-' and created == ARGV[2] then
+  redis.call('HDEL', KEYS[1], ARGV[1])
 end
-return tonumber(string.match(value, '^%-?(%d+) '))
+return tonumber(created)

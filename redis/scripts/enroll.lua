@@ -2,7 +2,7 @@
 -- Makes a queue known. Its number becomes the low bits of its ids (ids.go).
 -- keys: 1 the registry of queues
 -- args: 1 its name; 2 its options as JSON; 3 how many numbers there are
--- returns: "exists", "full", or its number
+-- returns: "exists", "full", or its number and when it was created
 -- cost: three commands; once all numbers were used, as many as there are queues
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'exists' end
 local clock = redis.call('TIME')
@@ -21,5 +21,6 @@ else
   while used[number] do number = number + 1 end
   if number > most then return 'full' end
 end
-redis.call('HSET', KEYS[1], ARGV[1], number .. ' ' .. now .. ' ' .. ARGV[2])
-return number
+local given = number .. ' ' .. now
+redis.call('HSET', KEYS[1], ARGV[1], given .. ' ' .. ARGV[2])
+return given

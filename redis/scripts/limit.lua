@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Gives a queue these limits.
 -- keys: of the queue
 -- args: 1 the queue's number; 2 its rules (rules.lua); 3 its limits (limits.lua), or ""

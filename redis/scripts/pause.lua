@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Pauses or resumes a queue.
 -- keys: of the queue
 -- args: 1 the queue's number; 2 "1" to pause, "" to resume
