@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -69,6 +70,20 @@ func TestEngineInCluster(t *testing.T) {
 		}
 		return e
 	})
+	// One of its servers, opened by itself, says what to do instead.
+	for i, address := range addresses {
+		e, err := Open(t.Context(), "redis://"+address, WithPrefix("alone"))
+		for n := 0; err == nil && n < 100; n++ { // the one that has the registry
+			err = e.QueueCreate(t.Context(), fmt.Sprintf("q%d", n), posthaste.QueueOptions{})
+		}
+		var said *posthaste.Error
+		if !errors.As(err, &said) || said.Code != posthaste.Unsupported || !strings.Contains(said.Hint, "redis.New") {
+			t.Errorf("server %d of the cluster by itself: %v", i, err)
+		}
+		if e != nil {
+			e.Close()
+		}
+	}
 	e, err := New(t.Context(), client, WithPrefix("across"))
 	if err != nil {
 		t.Fatal(err)

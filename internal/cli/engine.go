@@ -45,8 +45,12 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	d.flags.Lookup("redis-url").Hidden, d.flags.Lookup("engine").Hidden = true, true
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if typed(d.flags, "redis-url") || d.engine == onRedis || d.url == "" && d.redisURL != "" {
+		onlyRedis := d.url == "" && (d.redisURL != "" || d.engine == onRedis)
+		if typed(d.flags, "redis-url") || typed(d.flags, "engine") && d.engine == onRedis || onlyRedis {
 			return &posthaste.Error{Code: posthaste.Unsupported, Field: "redis-url", Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "name a database with --database-url"}
+		}
+		if d.url != "" && !typed(d.flags, "engine") {
+			d.engine, d.redisURL = onPostgres, "" // variables that are for other commands
 		}
 		return run(cmd, args)
 	}
@@ -72,14 +76,23 @@ func (d *database) check() error {
 	if err := checkEngine(d.engine); err != nil {
 		return err
 	}
+	// What was typed is meant, and not what stays in the environment. So is a URL that
+	// was typed and is empty, as that of a variable nobody has set.
+	if onDatabase := typed(d.flags, "database-url"); onDatabase != typed(d.flags, "redis-url") {
+		means, flag := onRedis, "redis-url"
+		if onDatabase {
+			means, flag = onPostgres, "database-url"
+		}
+		if typed(d.flags, "engine") && d.engine != means {
+			return &posthaste.Error{Code: posthaste.Invalid, Field: "engine", Message: "--engine " + d.engine + " contradicts --" + flag,
+				Hint: "leave out the one that is not meant, or give the URL that --engine needs"}
+		}
+		d.engine = means
+	}
 	database, redis := d.url != "", d.redisURL != ""
 	if database && redis && d.engine == "" {
-		// What was typed is meant, and not what stays in the environment.
-		if typed(d.flags, "database-url") == typed(d.flags, "redis-url") {
-			return &posthaste.Error{Code: posthaste.Invalid, Field: "engine", Message: "both a database and a Redis are given",
-				Hint: "say which with --engine postgres or --engine redis (POSTHASTE_ENGINE), or leave one of them out"}
-		}
-		redis = typed(d.flags, "redis-url")
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "engine", Message: "both a database and a Redis are given",
+			Hint: "say which with --engine postgres or --engine redis (POSTHASTE_ENGINE), or leave one of them out"}
 	}
 	switch {
 	case d.engine == onRedis && !redis:
@@ -258,14 +271,15 @@ func makeEmails(ctx context.Context, engine posthaste.Engine, o posthaste.QueueO
 const emailsKept = 24 * time.Hour
 
 // prepare makes what `migrate up` makes on PostgreSQL: on Redis there is nothing to
-// install but the queue of e-mails.
+// install but the queue of e-mails. A program that runs waits, so it is repeated where
+// Redis is away, and where the answer was lost: made again the same is no error.
 func (d *database) prepare(ctx context.Context, engine posthaste.Engine) error {
 	if err := d.check(); err != nil || d.engine != onRedis {
 		return err
 	}
 	for {
 		err := makeEmails(ctx, engine, posthaste.QueueOptions{Retention: emailsKept})
-		if posthaste.CodeOf(err) != posthaste.Unavailable {
+		if code := posthaste.CodeOf(err); code != posthaste.Unavailable && code != posthaste.OutcomeUnsure {
 			return err
 		}
 		select {

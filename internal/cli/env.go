@@ -19,8 +19,12 @@ var secret = map[string]bool{"database-url": true, "redis-url": true, "smtp-url"
 // envMark marks flags whose values came from their variables.
 const envMark = "posthaste_env"
 
-// typed says whether a flag was given on the command line.
+// typed says whether a flag was given on the command line. Where there is none
+// nothing was.
 func typed(flags *pflag.FlagSet, name string) bool {
+	if flags == nil {
+		return false
+	}
 	f := flags.Lookup(name)
 	if f == nil || !f.Changed {
 		return false

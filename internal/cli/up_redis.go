@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -118,7 +119,7 @@ func (r *localRedis) Restart(ctx context.Context) error {
 	r.running.Store(p)
 	client := r.client()
 	defer client.Close()
-	for client.Ping(ctx).Err() != nil { // also while it loads its data
+	for !serves(ctx, client, p.cmd.Process.Pid) { // also while it loads its data
 		select {
 		case <-p.ended:
 			return &posthaste.Error{Code: posthaste.Unavailable, Field: "engine", Message: "Redis did not start: " + r.lastWords(), Hint: "its log is " + r.log.Name()}
@@ -129,6 +130,13 @@ func (r *localRedis) Restart(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// serves says whether it is this process that answers, and not one that took the port
+// meanwhile: the port is ours as soon as one answer is.
+func serves(ctx context.Context, client *goredis.Client, pid int) bool {
+	about, err := client.Info(ctx, "server").Result()
+	return err == nil && strings.Contains(about, fmt.Sprintf("\nprocess_id:%d\r\n", pid)) && client.Ping(ctx).Err() == nil
 }
 
 // Stop ends it in order, and by force where that takes longer than ctx.
@@ -158,8 +166,12 @@ func (r *localRedis) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
+// leftPatience is how long a Redis that was left behind may take to end.
+const leftPatience = 30 * time.Second
+
 // stopLeftRedis stops the server that an up which was killed has left behind, if it
-// is the one of this data directory.
+// is the one of this data directory. Only a refused connection says that there is
+// none: one that is ending hangs up, and one that is starved says nothing.
 func stopLeftRedis(ctx context.Context, home *home) error {
 	text, err := os.ReadFile(home.path(redisPortFile))
 	if err != nil {
@@ -172,17 +184,34 @@ func stopLeftRedis(ctx context.Context, home *home) error {
 	left := &localRedis{port: port}
 	client := left.client()
 	defer client.Close()
-	dir, err := client.ConfigGet(ctx, "dir").Result()
-	if err != nil || dir["dir"] != home.path(redisDir) {
-		return nil // nobody, or somebody else
-	}
-	_ = client.Shutdown(ctx).Err() // it answers by hanging up
-	for client.Ping(ctx).Err() == nil {
+	limit := time.Now().Add(leftPatience)
+	for {
+		dir, err := client.ConfigGet(ctx, "dir").Result()
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return nil
+		case err == nil && !sameDir(dir["dir"], home.path(redisDir)), err != nil && strings.HasPrefix(err.Error(), "NOAUTH"):
+			return nil // somebody else's: this one has no password
+		case err == nil:
+			err = client.Shutdown(ctx).Err() // it answers by hanging up
+		}
+		if time.Now().After(limit) {
+			return &posthaste.Error{Code: posthaste.Unavailable, Field: "engine", Cause: err,
+				Message: fmt.Sprintf("the Redis that an earlier up may have left behind on port %d does not end: %v", port, err),
+				Hint:    "stop what listens there; if that is no Redis of this directory, remove " + home.path(redisPortFile)}
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return nil
+}
+
+// sameDir says whether two names are of one directory: Redis tells its own without
+// symbolic links.
+func sameDir(a, b string) bool {
+	a, errA := filepath.EvalSymlinks(a)
+	b, errB := filepath.EvalSymlinks(b)
+	return errA == nil && errB == nil && a == b
 }
