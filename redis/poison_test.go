@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -125,14 +124,7 @@ func TestRE5_PoisonThatKillsTheProcess(t *testing.T) {
 // also while the queue is paused, which it stays.
 func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	r, err := devbroker.StartRedis(ctx, t.TempDir(), "--appendfsync", "always")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Stop() })
-	e := open(t, r.URL())
+	ctx, r, e := mortal(t)
 	create(t, e, posthaste.QueueOptions{BackoffBase: 50 * time.Millisecond, BackoffMax: 50 * time.Millisecond, MaxAttempts: 1000})
 	var mu sync.Mutex
 	failed, done := map[posthaste.MessageID]int{}, map[posthaste.MessageID]bool{}
@@ -168,6 +160,7 @@ func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 		}
 		if i == 1 {
 			var infos []posthaste.QueueInfo
+			var err error
 			until(t, "Redis answers", func() (ok bool) {
 				infos, err = e.Queues(ctx, jobs)
 				return err == nil

@@ -175,18 +175,25 @@ func TestRE7_LostReplies(t *testing.T) {
 	}
 }
 
-// Redis is killed and started again while messages flow; it keeps what it has
-// confirmed, and everything that it confirmed is handled.
-func TestRE1_RedisKilled(t *testing.T) {
-	t.Parallel()
+// mortal starts a Redis of the test's own, to be killed, that loses nothing it has
+// answered, and opens an engine on it.
+func mortal(t *testing.T) (context.Context, *devbroker.Redis, *Engine) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
+	t.Cleanup(cancel)
 	r, err := devbroker.StartRedis(ctx, t.TempDir(), "--appendfsync", "always")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Stop() })
-	e := open(t, r.URL())
+	return ctx, r, open(t, r.URL())
+}
+
+// Redis is killed and started again while messages flow; it keeps what it has
+// confirmed, and everything that it confirmed is handled.
+func TestRE1_RedisKilled(t *testing.T) {
+	t.Parallel()
+	ctx, r, e := mortal(t)
 	create(t, e, posthaste.QueueOptions{})
 	h := work(t, e, worker.Config{Lease: 2 * time.Second}, nil)
 	var ids []posthaste.MessageID

@@ -257,12 +257,7 @@ func (r *run) perform(ctx context.Context, s scenario) (err error) {
 		return err
 	}
 	defer func() {
-		r.phase("clearing up")
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
-		defer cancel()
-		if fault := r.server.close(ctx); fault != nil {
-			// What was measured is none the worse for it.
-			r.o.Log.Warn("bench could not clear up", slog.Any("error", fault))
+		if !r.clearUp(ctx, r.server) {
 			r.result.LeftBehind = r.server.made
 		}
 	}()
@@ -274,15 +269,29 @@ func (r *run) performOnRedis(ctx context.Context, s scenario) (err error) {
 	if r.redis, err = openRedis(ctx, r); err != nil {
 		return err
 	}
-	defer func() {
-		r.phase("clearing up")
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
-		defer cancel()
-		if fault := r.redis.close(ctx); fault != nil {
-			r.o.Log.Warn("bench could not clear up", slog.Any("error", fault))
-		}
-	}()
+	defer r.clearUp(ctx, r.redis)
 	return s.run(ctx, r)
+}
+
+// store is the server, or the Redis, of a run.
+type store interface{ close(context.Context) error }
+
+// closed closes a store, also where ctx has ended.
+func closed(ctx context.Context, s store) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
+	defer cancel()
+	return s.close(ctx)
+}
+
+// clearUp closes a run's store and reports whether nothing is left. What was measured is
+// none the worse where something is.
+func (r *run) clearUp(ctx context.Context, s store) bool {
+	r.phase("clearing up")
+	fault := closed(ctx, s)
+	if fault != nil {
+		r.o.Log.Warn("bench could not clear up", slog.Any("error", fault))
+	}
+	return fault == nil
 }
 
 // phase says what goes on now.

@@ -39,9 +39,7 @@ func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
 	s := &redisStore{url: r.o.RedisURL, prefix: "posthaste-bench-" + token()}
 	defer func() {
 		if err != nil {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
-			defer cancel()
-			err = errors.Join(err, s.close(closing))
+			err = errors.Join(err, closed(ctx, s))
 		}
 	}()
 	m := &r.result.Machine

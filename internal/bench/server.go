@@ -38,9 +38,7 @@ func openServer(ctx context.Context, r *run) (_ *server, err error) {
 	s := &server{url: r.o.DatabaseURL, token: token()}
 	defer func() {
 		if err != nil {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearing)
-			defer cancel()
-			err = errors.Join(err, s.close(closing))
+			err = errors.Join(err, closed(ctx, s))
 		}
 	}()
 	m := &r.result.Machine

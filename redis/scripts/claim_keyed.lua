@@ -113,6 +113,14 @@ local function popped(of, k)
   return names
 end
 
+-- noted writes what was chosen and counted.
+local function noted()
+  many('ZREM', WAIT, removed)
+  many('HSET', HELD, held)
+  many('ZADD', SPENT, spent)
+  removed, held, spent = {}, {}, {}
+end
+
 -- turns gives the first keys of a line their turns: together n messages at most.
 local function turns(of, n)
   local k = math.min(n, call('ZCARD', of), bound)
@@ -151,10 +159,7 @@ local function turns(of, n)
       end
     end
   end
-  many('ZREM', WAIT, removed)
-  many('HSET', HELD, held)
-  many('ZADD', SPENT, spent)
-  removed, held, spent = {}, {}, {}
+  noted()
   line(TURN, again)
   line(FRESH, few)
 end
@@ -214,10 +219,7 @@ if alones then
       break
     end
   end
-  many('ZREM', WAIT, removed)
-  many('HSET', HELD, held)
-  many('ZADD', SPENT, spent)
-  removed, held, spent = {}, {}, {}
+  noted()
 end
 
 while not lone and most > 0 and bound > 0 and call('EXISTS', TURN, FRESH) > 0 do
