@@ -25,9 +25,11 @@ const (
 type acknowledger struct {
 	rt *runtime
 	// idle says that the loop waits for a ring.
-	idle    atomic.Bool
-	bell    chan struct{}
-	extra   slot // outcomes of no goroutine of the pool: what is handed back
+	idle atomic.Bool
+	bell chan struct{}
+	// extra has what must be settled in the order in which it was put: outcomes of
+	// ordered keys, and what is handed back.
+	extra   slot
 	flushes chan chan struct{}
 	retry   backoff
 
@@ -49,7 +51,7 @@ func (a *acknowledger) ring() {
 	}
 }
 
-// put adds outcomes of no goroutine of the pool.
+// put adds outcomes that are settled in this order.
 func (a *acknowledger) put(outcomes []outcome) {
 	a.extra.mu.Lock()
 	a.extra.out = append(a.extra.out, outcomes...)

@@ -40,8 +40,11 @@ type slot struct {
 	mu      sync.Mutex
 	out     []outcome // for the acknowledger to collect
 	runs    []run     // a supply, so that not every message allocates
-	ends    []end     // messages of ordered keys that are done, for advance
-	back    []outcome // what waited behind those that are not, for advance
+	// keyed are outcomes of ordered keys, for the acknowledger in the order in which
+	// they came about: what it takes from one slot before another would not be.
+	keyed []outcome
+	ends  []end     // messages of ordered keys that are done, for advance
+	back  []outcome // what waited behind those that are not, for advance
 }
 
 // end says that a message of an ordered key is done.
@@ -353,15 +356,21 @@ func (s *slot) put(r *run, took time.Duration, result func(i int) posthaste.Sink
 		told.count = n
 	}
 	s.mu.Unlock()
-	s.pool.rt.acks.ring()
-	if len(s.ends) > 0 || len(s.back) > 0 {
+	if len(s.keyed) > 0 {
 		s.advance()
 	}
+	s.pool.rt.acks.ring()
 }
 
-// advance lets the next messages of ordered keys follow those that ended.
+// advance hands over the outcomes of ordered keys and lets the next messages follow
+// those that ended. A next one may run before the one before it is on record, but
+// its outcome comes after that one's, so that no crash loses the first of two and
+// keeps the second.
 func (s *slot) advance() {
 	rt := s.pool.rt
+	rt.acks.put(s.keyed)
+	clear(s.keyed)
+	s.keyed = s.keyed[:0]
 	for _, e := range s.ends {
 		rt.held.ended(e.seg, e.key)
 	}
@@ -394,16 +403,16 @@ func (s *slot) putPart(r *run, p part, n int, took time.Duration, result func(i 
 		}
 		if p.seg.sub.inOrder.Load() && d.Key != "" {
 			if o.Outcome == posthaste.Done {
-				// Its next one only when this is on record: a crash may not lose
-				// the first of two and keep the second.
 				s.ends = append(s.ends, end{p.seg, d.Key})
 			} else {
 				// Before this is on record, for its answer opens the key again.
 				o.key = d.Key
 				s.back = append(s.back, s.pool.rt.held.unfinished(p.seg, d.Key)...)
 			}
+			s.keyed = append(s.keyed, o)
+		} else {
+			s.out = append(s.out, o)
 		}
-		s.out = append(s.out, o)
 		// The segment stays until its last message is settled; what is heavy
 		// about this one need not. An abandoned sink may still read it.
 		if r.state.Load() == runReturned {

@@ -6,8 +6,7 @@
 // rounds. Throughput is wall clock from the first send to the last settle,
 // draining included. The databases are the run's own, made for it and dropped
 // at its end; the floor of flow lies in a second database with the same schema
-// on the same server, and its table is emptied between the rounds, outside the
-// clock.
+// on the same server, and keeps its rows from round to round, as the flow's does.
 //
 // Server CPU is that of the postmaster, of all its children that live, and of
 // those it has reaped, from /proc: so it is known on Linux only, and only if

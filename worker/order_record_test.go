@@ -1,0 +1,94 @@
+package worker_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// inOrder is an engine whose queue is ordered as far as a worker can tell. Its first
+// Settle waits, so that more gathers than the next can take at once.
+type inOrder struct {
+	posthaste.Engine
+	waits chan struct{}
+
+	mu      sync.Mutex
+	claimed map[string][]posthaste.DeliveryID // of each key, in order
+	settled map[posthaste.DeliveryID]int      // by which call
+	calls   int
+}
+
+func (e *inOrder) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
+	reply, err := e.Engine.Claim(ctx, req)
+	reply.InOrder = true
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range reply.Deliveries {
+		e.claimed[d.Key] = append(e.claimed[d.Key], d.ID)
+	}
+	return reply, err
+}
+
+func (e *inOrder) Settle(ctx context.Context, s []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	select {
+	case <-e.waits:
+	case <-ctx.Done():
+	}
+	results, err := e.Engine.Settle(ctx, s)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls++
+	for i := range results {
+		if _, before := e.settled[results[i].Delivery]; results[i].Settled && !before {
+			e.settled[results[i].Delivery] = e.calls
+		}
+	}
+	return results, err
+}
+
+// A crash between two calls of Settle must not keep a message of a key and lose the
+// one before it, which would then be handled again after it.
+func TestKeysAreSettledInOrder(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	const keys, each = 100, 90
+	e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
+	messages := make([]posthaste.Message, keys*each)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: queue, Payload: i, Key: strconv.Itoa(i % keys)}
+	}
+	_, err := f.memory.Send(f.ctx, messages...)
+	f.must(err)
+	var handled atomic.Int64
+	f.run(e, worker.Config{}, func(w *worker.Worker) {
+		worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
+			time.Sleep(time.Microsecond) // lets others of the pool have a part
+			handled.Add(1)
+			return nil
+		})
+	})
+	f.until("all are handled", func() bool { return handled.Load() >= keys*each })
+	close(e.waits)
+	f.until("all are settled", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.settled) == keys*each
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.calls < 3 {
+		t.Fatalf("all was settled by %d calls, which proves nothing", e.calls)
+	}
+	for key, ids := range e.claimed {
+		for i := 1; i < len(ids); i++ {
+			if e.settled[ids[i]] < e.settled[ids[i-1]] {
+				t.Fatalf("of key %s the %d. message was settled by call %d, the one before it by call %d", key, i+1, e.settled[ids[i]], e.settled[ids[i-1]])
+			}
+		}
+	}
+}
