@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/sharedbell"
 )
 
 // maxClaim is the most one shared claim asks for.
 const maxClaim = 1000
 
-// gatherer hands out messages to HTTP receivers. All that wait for one queue
-// share one goroutine, which claims for them together: a claim holds its
+// gatherer hands out messages to HTTP receivers. All that wait for one
+// subscription share one goroutine, which claims for them together: a claim holds its
 // reader's lock until it is on disk, so that one claim for sixteen receivers
 // costs what each of sixteen would. While a claim is on its way the next
 // receivers gather for the next one; when there is nothing, the goroutine
@@ -26,16 +27,16 @@ type gatherer struct {
 	look    time.Duration
 
 	mu         sync.Mutex
-	gatherings map[string]*gathering
-	bell       posthaste.Doorbell
+	gatherings map[posthaste.QueueRef]*gathering
+	bell       *sharedbell.Bell
 	draining   bool
 	closed     bool
 	running    sync.WaitGroup
 }
 
-// gathering is the receivers of one queue, oldest first.
+// gathering is the receivers of one subscription, oldest first.
 type gathering struct {
-	queue   string
+	ref     posthaste.QueueRef
 	waiters []*waiter
 }
 
@@ -43,8 +44,8 @@ type gathering struct {
 type waiter struct {
 	max   int
 	lease time.Duration
-	// tried says that a claim which began after the waiter came found the
-	// queue empty; expired, that its time to wait is over. Both together end it.
+	// tried says that a claim which began after the waiter came found
+	// nothing; expired, that its time to wait is over. Both together end it.
 	tried, expired bool
 	answered       bool
 	// answer has room for the one answer, so that nobody waits to give it.
@@ -60,14 +61,14 @@ func newGatherer(engine posthaste.Engine, log *slog.Logger, timeout, look time.D
 	if look <= 0 {
 		look = 500 * time.Millisecond
 	}
-	return &gatherer{engine: engine, log: log, timeout: timeout, look: look, gatherings: map[string]*gathering{}}
+	return &gatherer{engine: engine, log: log, timeout: timeout, look: look, gatherings: map[posthaste.QueueRef]*gathering{}}
 }
 
-// receive waits up to wait for messages of a queue and returns at most max, or
-// none. If ctx ends first, what was handed out meanwhile is handed back.
-func (g *gatherer) receive(ctx context.Context, queue string, max int, lease, wait time.Duration) ([]posthaste.RawDelivery, error) {
+// receive waits up to wait for messages of a subscription, which is named, and
+// returns at most max, or none. If ctx ends first, what was handed out meanwhile is handed back.
+func (g *gatherer) receive(ctx context.Context, ref posthaste.QueueRef, max int, lease, wait time.Duration) ([]posthaste.RawDelivery, error) {
 	w := &waiter{max: max, lease: lease, expired: wait <= 0, answer: make(chan received, 1)}
-	if err := g.join(ctx, queue, w); err != nil {
+	if err := g.join(ctx, ref, w); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(wait)
@@ -77,16 +78,16 @@ func (g *gatherer) receive(ctx context.Context, queue string, max int, lease, wa
 		case got := <-w.answer:
 			return got.deliveries, got.err
 		case <-timer.C:
-			g.expire(queue, w)
+			g.expire(ref, w)
 		case <-ctx.Done():
-			g.leave(queue, w)
+			g.leave(ref, w)
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// join adds a waiter to its queue's gathering and starts or wakes it.
-func (g *gatherer) join(ctx context.Context, queue string, w *waiter) error {
+// join adds a waiter to its subscription's gathering and starts or wakes it.
+func (g *gatherer) join(ctx context.Context, ref posthaste.QueueRef, w *waiter) error {
 	bell, err := g.doorbell(ctx, !w.expired)
 	if err != nil {
 		return err
@@ -99,24 +100,24 @@ func (g *gatherer) join(ctx context.Context, queue string, w *waiter) error {
 	if g.draining {
 		w.expired = true
 	}
-	gathered := g.gatherings[queue]
+	gathered := g.gatherings[ref]
 	if gathered == nil {
-		gathered = &gathering{queue: queue}
-		g.gatherings[queue] = gathered
+		gathered = &gathering{ref: ref}
+		g.gatherings[ref] = gathered
 		g.running.Add(1)
 		go g.run(gathered)
 	}
 	gathered.waiters = append(gathered.waiters, w)
 	g.mu.Unlock()
 	if bell != nil {
-		bell.Wake(queue)
+		bell.Wake(ref.Queue)
 	}
 	return nil
 }
 
 // doorbell returns the doorbell, opening it when the first receiver wants to
 // wait. It may be nil where nobody has waited yet.
-func (g *gatherer) doorbell(ctx context.Context, open bool) (posthaste.Doorbell, error) {
+func (g *gatherer) doorbell(ctx context.Context, open bool) (*sharedbell.Bell, error) {
 	g.mu.Lock()
 	bell := g.bell
 	g.mu.Unlock()
@@ -136,35 +137,35 @@ func (g *gatherer) doorbell(ctx context.Context, open bool) (posthaste.Doorbell,
 		go opened.Close()
 		return g.bell, nil
 	}
-	g.bell = opened
-	return opened, nil
+	// The queue may have several subscriptions that are waited for.
+	g.bell = sharedbell.New(context.Background(), opened)
+	return g.bell, nil
 }
 
-// expire ends a waiter's waiting: at once if the queue was found empty since
-// it came, else after the claim that is under way.
-func (g *gatherer) expire(queue string, w *waiter) {
+// expire ends a waiter's waiting: at once if nothing was found since it came, else after the claim that is under way.
+func (g *gatherer) expire(ref posthaste.QueueRef, w *waiter) {
 	g.mu.Lock()
 	w.expired = true
-	g.endExpired(g.gatherings[queue])
+	g.endExpired(g.gatherings[ref])
 	bell := g.bell
 	g.mu.Unlock()
 	if bell != nil {
-		bell.Wake(queue)
+		bell.Wake(ref.Queue)
 	}
 }
 
 // leave takes a waiter out whose caller has gone. What it was given already is
 // handed back.
-func (g *gatherer) leave(queue string, w *waiter) {
+func (g *gatherer) leave(ref posthaste.QueueRef, w *waiter) {
 	g.mu.Lock()
 	if !w.answered {
 		w.answered = true
-		g.drop(g.gatherings[queue], w)
+		g.drop(g.gatherings[ref], w)
 	}
 	bell := g.bell
 	g.mu.Unlock()
 	if bell != nil {
-		bell.Wake(queue)
+		bell.Wake(ref.Queue)
 	}
 	select {
 	case got := <-w.answer:
@@ -194,7 +195,7 @@ func (g *gatherer) give(gathered *gathering, w *waiter, got received) {
 	w.answer <- got
 }
 
-// endExpired answers those whose time is over and whose queue was empty. g.mu is held.
+// endExpired answers those whose time is over and for whom nothing was found. g.mu is held.
 func (g *gatherer) endExpired(gathered *gathering) {
 	if gathered == nil {
 		return
@@ -206,7 +207,7 @@ func (g *gatherer) endExpired(gathered *gathering) {
 	}
 }
 
-// run claims for the waiters of one queue until there are none.
+// run claims for the waiters of one subscription until there are none.
 func (g *gatherer) run(gathered *gathering) {
 	defer g.running.Done()
 	// What a claim hands out must be known to somebody, so no caller's leaving
@@ -216,7 +217,7 @@ func (g *gatherer) run(gathered *gathering) {
 		_, untried, _ := g.round(ctx, gathered)
 		g.mu.Lock()
 		if len(gathered.waiters) == 0 {
-			delete(g.gatherings, gathered.queue)
+			delete(g.gatherings, gathered.ref)
 			g.mu.Unlock()
 			return
 		}
@@ -226,7 +227,7 @@ func (g *gatherer) run(gathered *gathering) {
 			// Without a bell nobody waits: who is here came this moment.
 			continue
 		}
-		err := bell.Sleep(ctx, gathered.queue, func(ctx context.Context) (posthaste.LookReply, error) {
+		err := bell.Sleep(ctx, gathered.ref.Queue, func(ctx context.Context) (posthaste.LookReply, error) {
 			reply, untried, err := g.round(ctx, gathered)
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -253,7 +254,7 @@ func (g *gatherer) round(ctx context.Context, gathered *gathering) (found postha
 			}
 			asked = min(asked+w.max, maxClaim)
 		}
-		reply, failed := g.claim(ctx, gathered.queue, asked, group[0].lease)
+		reply, failed := g.claim(ctx, gathered.ref, asked, group[0].lease)
 		if failed != nil {
 			err = failed
 		} else if len(reply.Deliveries) == 0 {
@@ -291,10 +292,10 @@ func (g *gatherer) groups(gathered *gathering) [][]*waiter {
 	return groups
 }
 
-func (g *gatherer) claim(ctx context.Context, queue string, max int, lease time.Duration) (posthaste.ReceiveReply, error) {
+func (g *gatherer) claim(ctx context.Context, ref posthaste.QueueRef, max int, lease time.Duration) (posthaste.ReceiveReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	return g.engine.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: max, Lease: lease})
+	return g.engine.Receive(ctx, posthaste.ReceiveRequest{QueueRef: ref, Max: max, Lease: lease})
 }
 
 // distribute gives a group what was claimed for it, first come first served,
@@ -368,12 +369,12 @@ func (g *gatherer) drain() {
 	g.draining = true
 	bell := g.bell
 	var asleep []string
-	for queue, gathered := range g.gatherings {
+	for ref, gathered := range g.gatherings {
 		for _, w := range gathered.waiters {
 			w.expired = true
 		}
 		g.endExpired(gathered)
-		asleep = append(asleep, queue)
+		asleep = append(asleep, ref.Queue)
 	}
 	g.mu.Unlock()
 	if bell == nil {

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
@@ -17,7 +19,8 @@ const (
 
 // receive hands out messages, waiting for the first one if there are none.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, "max", "lease", "wait")
+	q := readQuery(r, "subscription", "max", "lease", "wait")
+	ref := posthaste.QueueRef{Queue: r.PathValue("queue"), Subscription: cmp.Or(q.text("subscription"), posthaste.DefaultSubscription)}
 	max := q.int("max", 1, 1, maxClaim)
 	lease := q.duration("lease", defaultLease, maxLease, false)
 	wait := q.duration("wait", 0, maxWait, true)
@@ -39,7 +42,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	_ = controller.SetReadDeadline(time.Time{})
 	_ = controller.SetWriteDeadline(time.Time{})
 
-	deliveries, err := s.gatherer.receive(r.Context(), r.PathValue("queue"), max, lease, wait)
+	deliveries, err := s.gatherer.receive(r.Context(), ref, max, lease, wait)
 	if err != nil {
 		return err
 	}

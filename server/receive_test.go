@@ -19,6 +19,9 @@ import (
 // unless something is broken.
 const patience = 20 * time.Second
 
+// orders is the subscription that these tests receive for.
+var orders = posthaste.QueueRef{Queue: "orders", Subscription: posthaste.DefaultSubscription}
+
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
@@ -28,22 +31,22 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// waiting counts the receivers that wait for a queue, whatever their subscription.
 func (g *gatherer) waiting(queue string) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.gatherings[queue] == nil {
-		return 0
-	}
-	return len(g.gatherings[queue].waiters)
+	return g.count(queue, func(*waiter) bool { return true })
 }
 
 // tried counts the receivers that wait and whose queue was found empty.
 func (g *gatherer) tried(queue string) (n int) {
+	return g.count(queue, func(w *waiter) bool { return w.tried })
+}
+
+func (g *gatherer) count(queue string, which func(*waiter) bool) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if gathered := g.gatherings[queue]; gathered != nil {
+	for ref, gathered := range g.gatherings {
 		for _, w := range gathered.waiters {
-			if w.tried {
+			if ref.Queue == queue && which(w) {
 				n++
 			}
 		}
@@ -177,6 +180,45 @@ func TestReceiversShareClaims(t *testing.T) {
 	defer mu.Unlock()
 	if len(seen) != 2*receivers || len(asked) != 2 || asked[0] != 2 || asked[1] != 2*(receivers-1) {
 		t.Fatalf("%d messages by claims of %v", len(seen), asked)
+	}
+}
+
+// Each subscription of a queue is received from on its own. Those who wait for
+// several of them sleep at one bell, and each is woken by a message.
+func TestReceiveFromSubscriptions(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
+			if r.Subscription == "audit" { // the engine has one subscription a queue
+				r.QueueRef = posthaste.QueueRef{Queue: "orders-audit"}
+			}
+			return h.Engine.Receive(ctx, r)
+		}
+	})
+	a.queue("orders")
+	a.queue("orders-audit")
+	for n := range 20 {
+		waits := []<-chan receivedLater{
+			a.receiveLater(t.Context(), "max=1&wait=1m"), a.receiveLater(t.Context(), "max=1&wait=1m&subscription=default"),
+			a.receiveLater(t.Context(), "max=1&wait=1m&subscription=audit"), a.receiveLater(t.Context(), "max=1&wait=1m&subscription=audit"),
+		}
+		eventually(t, "all wait", func() bool { return a.server.gatherer.tried("orders") == 4 })
+		// One that is unknown is told so, and disturbs nobody.
+		a.call("POST", "/v1/queues/orders/receive?wait=1m&subscription=billing", "").want(t, 404).wantProblem(t, 404, posthaste.NotFound, "subscription")
+		send := func(queue string) {
+			if _, err := a.engine.Engine.Send(t.Context(), posthaste.Message{Queue: queue, Payload: n}, posthaste.Message{Queue: queue, Payload: n}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// No bell rings for the first two: the bell of orders does for both.
+		send("orders-audit")
+		send("orders")
+		for i, wait := range waits {
+			r := <-wait
+			if r.err != nil || len(r.got) != 1 || r.got[0].Queue != []string{"orders", "orders", "orders-audit", "orders-audit"}[i] {
+				t.Fatalf("%d: %+v", i, r)
+			}
+		}
 	}
 }
 
@@ -362,11 +404,11 @@ func TestAnswerGivenWhileLeavingIsHandedBack(t *testing.T) {
 	a.sendSome(1)
 	g := a.server.gatherer
 	w := &waiter{max: 1, lease: time.Hour, answer: make(chan received, 1)}
-	if err := g.join(t.Context(), "orders", w); err != nil {
+	if err := g.join(t.Context(), orders, w); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is answered", func() bool { return len(w.answer) == 1 })
-	g.leave("orders", w)
+	g.leave(orders, w)
 	if r := <-a.receiveLater(t.Context(), ""); r.err != nil || len(r.got) != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -394,7 +436,7 @@ func TestReceiversComeAndGo(t *testing.T) {
 				if n%3 == 0 {
 					time.AfterFunc(time.Duration(n%7)*time.Millisecond, cancel)
 				}
-				got, err := a.server.gatherer.receive(ctx, "orders", 3, time.Hour, time.Duration(n%5*10)*time.Millisecond)
+				got, err := a.server.gatherer.receive(ctx, orders, 3, time.Hour, time.Duration(n%5*10)*time.Millisecond)
 				cancel()
 				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)

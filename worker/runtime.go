@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/sharedbell"
 )
 
 // callTimeout bounds calls at the start and the end.
@@ -183,6 +184,19 @@ func (rt *runtime) registerFirst(ctx context.Context) error {
 		rt.held.register(id)
 	}
 	return err
+}
+
+// shareBell lets the fetchers of several subscriptions sleep on one queue. It
+// returns bell itself where no queue has several.
+func shareBell(ctx context.Context, bell posthaste.Doorbell, subs []*subscription) posthaste.Doorbell {
+	seen := map[string]bool{}
+	for _, s := range subs {
+		if seen[s.ref.Queue] {
+			return sharedbell.New(ctx, bell)
+		}
+		seen[s.ref.Queue] = true
+	}
+	return bell
 }
 
 // start starts everything.

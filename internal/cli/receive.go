@@ -15,9 +15,10 @@ import (
 
 // receiving is the flags of receive.
 type receiving struct {
-	max         int
-	lease, wait time.Duration
-	ack         bool
+	subscription string
+	max          int
+	lease, wait  time.Duration
+	ack          bool
 }
 
 // lookEvery is how often receive looks at least, for what neither rings a bell nor
@@ -34,7 +35,7 @@ then, unless they are settled before by their delivery ids, by HTTP or SQL
 (posthaste.ack). With --ack they are acknowledged as soon as they are printed.
 
 Nothing received is no failure: nothing is printed then.`,
-		Example: "  posthaste receive orders --wait 20s --ack\n  posthaste receive orders --max 100 --json",
+		Example: "  posthaste receive orders --wait 20s --ack\n  posthaste receive orders --max 100 --json\n  posthaste receive orders --subscription billing",
 		Args:    exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.max < 1 || r.max > 1000 {
@@ -47,11 +48,11 @@ Nothing received is no failure: nothing is printed then.`,
 	flags.SortFlags = false
 	db.flag(cmd)
 	db.pollingFlag(cmd)
+	flags.StringVar(&r.subscription, "subscription", posthaste.DefaultSubscription, "which of the queue's subscriptions to receive for")
 	flags.IntVar(&r.max, "max", 1, "the most messages wanted, 1 to 1000")
 	flags.Var(duration{&r.lease}, "lease", "how long they are held")
 	flags.Var(duration{&r.wait}, "wait", "how long to wait for the first one")
 	flags.BoolVar(&r.ack, "ack", false, "acknowledge them once they are printed")
-	later(flags, "subscription")
 	return cmd
 }
 
@@ -59,7 +60,10 @@ func (a *app) receive(ctx context.Context, e posthaste.Engine, queue string, r r
 	if err := posthaste.CheckName("queue", queue); err != nil {
 		return err
 	}
-	request := posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: r.max, Lease: r.lease}
+	if err := posthaste.CheckName("subscription", r.subscription); err != nil {
+		return err
+	}
+	request := posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue, Subscription: r.subscription}, Max: r.max, Lease: r.lease}
 	reply, err := e.Receive(ctx, request)
 	got := reply.Deliveries
 	if err == nil && len(got) == 0 && r.wait > 0 {

@@ -1,4 +1,4 @@
-package worker
+package sharedbell
 
 import (
 	"context"
@@ -53,13 +53,6 @@ func (o *oneBed) Wake(string) {
 
 func (o *oneBed) Close() {}
 
-func subsOf(queues ...string) (subs []*subscription) {
-	for _, q := range queues {
-		subs = append(subs, &subscription{ref: posthaste.QueueRef{Queue: q}})
-	}
-	return subs
-}
-
 // bedFixture is a shared bell whose sleepers are known by number.
 type bedFixture struct {
 	*testing.T
@@ -74,7 +67,7 @@ func newBedFixture(t *testing.T) *bedFixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	inner := &oneBed{t: t, rings: make(chan struct{}, 1)}
-	return &bedFixture{T: t, inner: inner, bell: shareBell(ctx, inner, subsOf("q", "q", "other")), cancel: cancel, ctx: ctx}
+	return &bedFixture{T: t, inner: inner, bell: New(ctx, inner), cancel: cancel, ctx: ctx}
 }
 
 // sleep lets one sleep whose looks are told and answered by the test.
@@ -114,14 +107,6 @@ func (f *bedFixture) rises(ended chan error, want error) {
 		}
 	case <-time.After(10 * time.Second):
 		f.Fatal("the sleep does not end")
-	}
-}
-
-func TestBellIsSharedWhereNeeded(t *testing.T) {
-	t.Parallel()
-	inner := &oneBed{t: t}
-	if shareBell(t.Context(), inner, subsOf("a", "b")) != posthaste.Doorbell(inner) {
-		t.Error("a bell is shared though no queue has two subscriptions")
 	}
 }
 

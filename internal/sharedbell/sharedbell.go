@@ -1,4 +1,6 @@
-package worker
+// Package sharedbell lets several subscriptions of a queue be slept on at the same
+// time, by workers and by the HTTP server.
+package sharedbell
 
 import (
 	"context"
@@ -8,49 +10,32 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// sharedBell lets the fetchers of several subscriptions sleep on one queue. A
-// doorbell allows one Sleep per queue, so that one is held for all of them.
-type sharedBell struct {
+// Bell is a doorbell on which any number may sleep on one queue. A doorbell
+// allows one Sleep per queue, so that one is held for all of them.
+type Bell struct {
 	posthaste.Doorbell
-	beds map[string]*bed // of queues with several subscriptions
+	ctx context.Context
+
+	mu   sync.Mutex
+	beds map[string]*bed // of queues that somebody sleeps on
 }
 
-// shareBell returns bell itself where no queue has several subscriptions. The
-// contexts of all Sleeps must end with ctx.
-func shareBell(ctx context.Context, bell posthaste.Doorbell, subs []*subscription) posthaste.Doorbell {
-	shared := &sharedBell{Doorbell: bell, beds: map[string]*bed{}}
-	seen := map[string]bool{}
-	for _, s := range subs {
-		if q := s.ref.Queue; seen[q] {
-			shared.beds[q] = &bed{ctx: ctx, bell: bell, queue: q}
-		} else {
-			seen[q] = true
-		}
-	}
-	if len(shared.beds) == 0 {
-		return bell
-	}
-	return shared
+// New shares bell. The contexts of all Sleeps must end with ctx.
+func New(ctx context.Context, bell posthaste.Doorbell) *Bell {
+	return &Bell{Doorbell: bell, ctx: ctx, beds: map[string]*bed{}}
 }
 
-// Sleep implements [posthaste.Doorbell].
-func (s *sharedBell) Sleep(ctx context.Context, queue string, look func(ctx context.Context) (posthaste.LookReply, error)) error {
-	b := s.beds[queue]
-	if b == nil {
-		return s.Doorbell.Sleep(ctx, queue, look)
-	}
-	return <-b.join(look)
+// Sleep implements [posthaste.Doorbell], for any number of sleepers. Whose look
+// finds something, or fails, gets up; the others sleep on.
+func (b *Bell) Sleep(_ context.Context, queue string, look func(ctx context.Context) (posthaste.LookReply, error)) error {
+	return <-b.join(queue, look)
 }
 
-// bed is the one Sleep of a queue.
+// bed is the one Sleep of a queue. Bell.mu guards all of it.
 type bed struct {
-	ctx   context.Context
-	bell  posthaste.Doorbell
-	queue string
-
-	mu       sync.Mutex
+	*Bell
+	queue    string
 	sleepers []*sleeper
-	asleep   bool // the goroutine that sleeps for them runs
 	joined   bool // somebody came since it last began
 }
 
@@ -59,26 +44,28 @@ type sleeper struct {
 	done chan error
 }
 
-func (b *bed) join(look func(ctx context.Context) (posthaste.LookReply, error)) <-chan error {
+func (b *Bell) join(queue string, look func(ctx context.Context) (posthaste.LookReply, error)) <-chan error {
 	s := &sleeper{look: look, done: make(chan error, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sleepers = append(b.sleepers, s)
-	if b.asleep {
-		// It has to look once more after the bell was armed.
-		b.joined = true
-		b.bell.Wake(b.queue)
-	} else {
-		b.asleep = true
-		go b.sleep()
+	shared := b.beds[queue]
+	if shared == nil {
+		shared = &bed{Bell: b, queue: queue, sleepers: []*sleeper{s}}
+		b.beds[queue] = shared
+		go shared.sleep()
+		return s.done
 	}
+	// It has to look once more after the bell was armed.
+	shared.sleepers = append(shared.sleepers, s)
+	shared.joined = true
+	b.Wake(queue)
 	return s.done
 }
 
 // sleep goes on until nobody is left.
 func (b *bed) sleep() {
 	for b.begin() {
-		err := b.bell.Sleep(b.ctx, b.queue, b.look)
+		err := b.Doorbell.Sleep(b.ctx, b.queue, b.look)
 		b.mu.Lock()
 		// Whoever came may not have been looked for, and woke the others for nothing.
 		if !b.joined || err != nil {
@@ -95,8 +82,10 @@ func (b *bed) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.joined = false
-	b.asleep = len(b.sleepers) > 0
-	return b.asleep
+	if len(b.sleepers) == 0 {
+		delete(b.beds, b.queue)
+	}
+	return len(b.sleepers) > 0
 }
 
 // look looks for everybody. Who finds something gets up; the others sleep on.
