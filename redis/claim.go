@@ -39,24 +39,26 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	if req.Max < 1 || req.Max > posthaste.MaxPlaces {
 		return reply, posthaste.Invalidf("max", "max must be 1 to %d, got %d", posthaste.MaxPlaces, req.Max)
 	}
-	if err := subscribed(req.QueueRef); err != nil {
-		return reply, err
-	}
 	idle := ""
 	if req.Idle {
 		idle = "1"
 	}
 	worker := strconv.FormatInt(int64(req.Worker), 10)
 	for {
-		answer, q, err := e.onKind(ctx, claiming, req.Queue, func(q *queue) []any {
-			return []any{q.numberArg, q.rules, min(req.Max, claimMost), order(), idle, worker, req.Number, q.once}
+		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
+			return claiming(q).run(ctx, e.client, q.keys, q.numberArg, q.rules, min(req.Max, claimMost), order(), idle, worker, req.Number, q.once)
 		})
 		if err != nil {
 			return reply, writeError(err)
 		}
 		switch answer {
 		case "join":
-			if err := e.join(ctx, req.Worker, req.Queue); err != nil {
+			if err := e.join(ctx, req.Worker, q.ref()); err != nil {
+				return reply, err
+			}
+			continue
+		case "fill":
+			if err := e.fill(ctx, q.ref()); err != nil {
 				return reply, err
 			}
 			continue
@@ -79,21 +81,26 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 	if err := checkLease(req.Lease); err != nil {
 		return reply, err
 	}
-	if err := subscribed(req.QueueRef); err != nil {
-		return reply, err
-	}
 	// Receivers alone are complete: they rescue what others let go.
-	if _, err := e.rescueQueue(ctx, req.Queue); err != nil {
+	if _, err := e.rescueQueue(ctx, req.QueueRef); err != nil {
 		return reply, readError(err)
 	}
-	answer, q, err := e.onKind(ctx, claiming, req.Queue, func(q *queue) []any {
-		return []any{q.numberArg, q.rules, req.Max, order(), "1", "", max(1, req.Lease.Microseconds()), q.once}
-	})
-	if err != nil {
-		return reply, writeError(err)
+	for {
+		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
+			return claiming(q).run(ctx, e.client, q.keys, q.numberArg, q.rules, req.Max, order(), "1", "", max(1, req.Lease.Microseconds()), q.once)
+		})
+		if err != nil {
+			return reply, writeError(err)
+		}
+		if answer == "fill" {
+			if err := e.fill(ctx, q.ref()); err != nil {
+				return reply, err
+			}
+			continue
+		}
+		h, err := handed(answer, q, false)
+		return posthaste.ReceiveReply{Deliveries: h.deliveries, NextDue: h.nextDue, AtLimit: h.atLimit}, err
 	}
-	h, err := handed(answer, q, false)
-	return posthaste.ReceiveReply{Deliveries: h.deliveries, NextDue: h.nextDue, AtLimit: h.atLimit}, err
 }
 
 func checkLease(lease time.Duration) error {
@@ -155,7 +162,7 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 	if err != nil {
 		return d, err
 	}
-	messageID, err := id(message, q.number)
+	messageID, err := id(message, q.messages)
 	if err != nil {
 		return d, err
 	}
@@ -163,10 +170,11 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 	if err != nil {
 		return d, err
 	}
-	d = posthaste.RawDelivery{ID: posthaste.DeliveryID(deliveryID), MessageID: posthaste.MessageID(messageID), Queue: q.name, Subscription: posthaste.DefaultSubscription,
+	d = posthaste.RawDelivery{ID: posthaste.DeliveryID(deliveryID), MessageID: posthaste.MessageID(messageID), Queue: q.name, Subscription: q.subscription,
 		Attempt: 1, Key: c.key, Kind: c.kind, Headers: c.headers, Reference: c.reference, ContentType: c.contentType, Payload: c.payload,
 		CreatedAt: at(messageID >> numberBits), Timeout: q.options.Timeout}
-	if n, err := strconv.ParseFloat(due, 64); err == nil {
+	// What lies there by its id was sent before the subscription was made (fill.lua).
+	if n, err := strconv.ParseFloat(due, 64); err == nil && int64(n) != messageID>>numberBits {
 		d.DueAt = at(int64(n))
 	}
 	if packedState != "" {
@@ -189,18 +197,20 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 		return nil, err
 	}
 	var ids []posthaste.DeliveryID
-	for _, q := range all {
-		reply, err := unsettledScript.run(ctx, e.client, q.keys, worker.String(), upTo)
-		if err != nil {
-			return nil, readError(err)
-		}
-		places, _ := reply.([]any) // or it never claimed from this queue
-		for _, p := range places {
-			n, err := id(str(p), q.number)
+	for _, queue := range all {
+		for _, q := range queue.all() {
+			reply, err := unsettledScript.run(ctx, e.client, q.keys, worker.String(), upTo)
 			if err != nil {
-				return nil, err
+				return nil, readError(err)
 			}
-			ids = append(ids, posthaste.DeliveryID(n))
+			places, _ := reply.([]any) // or it never claimed from this one
+			for _, p := range places {
+				n, err := id(str(p), q.number)
+				if err != nil {
+					return nil, err
+				}
+				ids = append(ids, posthaste.DeliveryID(n))
+			}
 		}
 	}
 	return ids, nil

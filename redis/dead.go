@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
@@ -21,18 +20,27 @@ func matches(d *posthaste.DeadLetter, f *posthaste.DeadLetterFilter) bool {
 		!d.DiedAt.Before(f.DiedFrom) && (f.DiedBefore.IsZero() || d.DiedAt.Before(f.DiedBefore))
 }
 
-// deadLetter is a message as a dead letter, if it is one.
-func (t *told) deadLetter() (d posthaste.DeadLetter, ok bool) {
-	s := t.Subscriptions[0]
-	if s.State != posthaste.StateDead || len(s.Attempts) == 0 {
-		return d, false
+// deadLetters are those that a message is, one for each subscription that it is dead for.
+func (t *told) deadLetters(f *posthaste.DeadLetterFilter) (all []posthaste.DeadLetter) {
+	for _, s := range t.Subscriptions {
+		if s.State != posthaste.StateDead || len(s.Attempts) == 0 || f.Subscription != "" && f.Subscription != s.Subscription {
+			continue
+		}
+		if d := t.deadLetter(s); matches(&d, f) {
+			all = append(all, d)
+		}
 	}
+	return all
+}
+
+func (t *told) deadLetter(s posthaste.MessageState) posthaste.DeadLetter {
 	last := s.Attempts[len(s.Attempts)-1]
 	return posthaste.DeadLetter{ID: t.ID, Queue: t.Queue, Subscription: s.Subscription, Key: t.Key, Kind: t.Kind, Headers: t.Headers, Reference: t.Reference,
-		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, ErasedAt: t.ErasedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}, true
+		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, ErasedAt: t.ErasedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}
 }
 
 // DeadLetters implements [posthaste.Admin]. A search looks at up to 10,000 of each queue.
+// Where one message has more dead letters than the limit, it returns them all.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (found []posthaste.DeadLetter, cutAt posthaste.MessageID, err error) {
 	limit, err := limited(f.Limit)
 	if err != nil {
@@ -42,7 +50,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 		if f.Queue == "" {
 			return nil, 0, posthaste.Invalidf("subscription", "a subscription is one of a queue, and no queue is given")
 		}
-		if err := subscribed(posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription}); err != nil {
+		if _, err := e.find(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription}); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -65,68 +73,76 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 			return e.worded(name, f.Reference, f.Term)
 		}
 		return e.listed(name, "d")
-	}, func(t *told) bool {
-		d, ok := t.deadLetter()
-		return ok && matches(&d, &f)
-	})
-	for _, t := range all {
-		d, _ := t.deadLetter()
-		found = append(found, d)
+	}, func(t *told) bool { return len(t.deadLetters(&f)) > 0 })
+	for i, t := range all {
+		some := t.deadLetters(&f)
+		if len(found)+len(some) > limit && i > 0 { // those of one message are not parted
+			return found, all[i-1].ID, err
+		}
+		found = append(found, some...)
 	}
 	return found, cutAt, err
 }
 
 // Replay implements [posthaste.Admin].
 func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, by, "replay", ids)
+	return e.bury(ctx, by, "replay", "", ids)
 }
 
 // Discard implements [posthaste.Admin].
 func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, by, "discard", ids)
+	return e.bury(ctx, by, "discard", "", ids)
 }
 
 // buryMost bounds one script, as claimMost.
 const buryMost = 200
 
-func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.MessageID) (were []posthaste.MessageID, err error) {
+// bury replays or discards the dead letters of one subscription, or of all if
+// subscription is "".
+func (e *Engine) bury(ctx context.Context, by, action, subscription string, ids []posthaste.MessageID) (were []posthaste.MessageID, err error) {
 	byName, err := e.places(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	for name, all := range byName {
 		for places := range slices.Chunk(all, buryMost) {
-			reply, q, err := e.on(ctx, buryScript, name, func(q *queue) []any {
+			err := e.each(ctx, buryScript, name, func(q *queue) []any {
 				args := []any{q.numberArg, q.rules, action}
-				for _, p := range places {
-					args = append(args, p)
+				if subscription == "" || subscription == q.subscription {
+					for _, p := range places {
+						args = append(args, p)
+					}
 				}
 				return args
+			}, func(q *queue, reply any) error {
+				buried, err := list(action, reply, 0)
+				if err != nil {
+					return err
+				}
+				var actions []record
+				for _, p := range buried {
+					n, err := id(str(p), q.messages)
+					if err != nil {
+						return err
+					}
+					were = append(were, posthaste.MessageID(n))
+					details, err := json.Marshal(map[string]any{"subscription": q.subscription})
+					if err != nil {
+						return err
+					}
+					if q.born == nil {
+						details = []byte(`{"subscription":0}`)
+					}
+					actions = append(actions, record{By: by, Action: action, Queue: name, Message: posthaste.MessageID(n), Details: details})
+				}
+				return e.record(ctx, actions...)
 			})
 			if err != nil {
-				return were, writeError(err)
-			}
-			buried, err := list(action, reply, 0)
-			if err != nil {
-				return were, err
-			}
-			var actions []record
-			for _, p := range buried {
-				n, err := id(str(p), q.number)
-				if err != nil {
-					return were, err
-				}
-				were = append(were, posthaste.MessageID(n))
-				actions = append(actions, record{By: by, Action: action, Queue: name, Message: posthaste.MessageID(n),
-					Details: json.RawMessage(`{"subscription":` + strconv.Itoa(0) + `}`)})
-			}
-			if err := e.record(ctx, actions...); err != nil {
-				return were, writeError(err)
+				return slices.Compact(slices.Sorted(slices.Values(were))), writeError(err)
 			}
 		}
 	}
-	slices.Sort(were)
-	return were, nil
+	return slices.Compact(slices.Sorted(slices.Values(were))), nil
 }
 
 // ReplayMatching implements [posthaste.Admin]. It is one transaction per 200 of a queue.
@@ -158,6 +174,6 @@ func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthast
 	if next = cutAt; len(found) == limit {
 		next = ids[len(ids)-1]
 	}
-	were, err = e.bury(ctx, by, action, ids)
+	were, err = e.bury(ctx, by, action, f.Subscription, ids)
 	return were, next, err
 }

@@ -42,7 +42,7 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 }
 
 // lacking is what this engine does not do yet.
-var lacking = enginetest.Capabilities{NoSubscriptions: true, NoSchedules: true}
+var lacking = enginetest.Capabilities{NoSchedules: true}
 
 func TestEngine(t *testing.T) {
 	enginetest.RunWith(t, lacking, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })

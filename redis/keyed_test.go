@@ -56,7 +56,7 @@ func TestLI_NewcomersTakeTurns(t *testing.T) {
 		}
 		return ""
 	}
-	t.Run("sent", func(t *testing.T) { rule(t, newcomer, patch{&sendScript, "q.looks == 3 and 32 or 31", "31"}) })
+	t.Run("sent", func(t *testing.T) { rule(t, newcomer, patch{&sendScript, "r.looks == 3 and 34 or 33", "33"}) })
 }
 
 // Of many that have little, each gets all its messages before those that have much are

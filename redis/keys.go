@@ -3,6 +3,8 @@ package redis
 import (
 	"fmt"
 	"strings"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 // keys builds the names of all keys; no other file, and no script, does. Those of
@@ -10,10 +12,14 @@ import (
 // braces nor colons, and names of queues hold neither, so that no two meet.
 type keys struct{ prefix string }
 
+// enrolled is the field of a further subscription in queues.
+func enrolled(queue, subscription string) string { return queue + ":" + subscription }
+
 // layout tells which layout the keys have.
 func (k keys) layout() string { return k.global("layout") }
 
-// queues is a hash: the name of a queue to what there is to know of it.
+// queues is a hash: the name of a queue to what there is to know of it, and that of a
+// further subscription (enrolled) to its number and when it was enrolled.
 func (k keys) queues() string { return k.global("queues") }
 
 // beats is a sorted set: workers by when their lease ends.
@@ -32,6 +38,15 @@ func (k keys) global(what string) string { return "{" + k.prefix + "}:" + what }
 
 func (k keys) of(queue, what string) string { return "{" + k.prefix + ":" + queue + "}:" + what }
 
+// own is a key that each subscription of a queue has for itself. Those of the one that
+// the queue is born with are named as if there were no others.
+func (k keys) own(queue, subscription, what string) string {
+	if subscription == posthaste.DefaultSubscription {
+		return k.of(queue, what)
+	}
+	return k.of(queue, "of:"+subscription+":"+what)
+}
+
 // bell is the channel on which a queue rings. In a cluster every server passes it on,
 // so that a process listens over one connection.
 func (k keys) bell(queue string) string { return k.of(queue, "bell") }
@@ -49,10 +64,11 @@ func (k keys) once(queue string, number int64, key string) string {
 	return k.of(queue, fmt.Sprintf("once:%d:%s", number, key))
 }
 
-// The keys of a queue, in the order in which every script of one queue gets them.
-// The scripts name them by their places (scripts/keys.lua).
+// The keys of a subscription, in the order in which every script of one gets them.
+// The scripts name them by their places (scripts/keys.lua). All but those in common are
+// its own.
 var ofQueue = []string{
-	"meta",   // hash: the queue's number, when it was made, the last id, since when it is paused, totals
+	"meta",   // hash: the queue's number, when it was made, the last id, since when it is paused, its limits, its further subscriptions
 	"msg",    // hash: message to its content; immutable until it is removed
 	"st",     // hash: message to its state, of all but those that wait for or are in their first attempt
 	"run",    // hash: delivery to its holder ("worker:number" or "T" and when it was received) and, after "/", its message where that differs
@@ -74,9 +90,14 @@ var ofQueue = []string{
 	"asleep", // string: somebody sleeps and wants the bell to be rung
 	// What a purge put aside and has not cancelled yet: due, alone, ready0 to ready3.
 	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3",
-	"known", // sorted set: messages by id that are due later, wait in a queue that looks at keys, were tried before, or are kept by themselves
-	"words", // sorted set, all of one score: "r" and a reference or "t" and a term, a zero byte, and a message that has it, in 16 digits
+	"known",   // sorted set: messages by id that are due later, wait in a queue that looks at keys, were tried before, or are kept by themselves
+	"words",   // sorted set, all of one score: "r" and a reference or "t" and a term, a zero byte, and a message that has it, in 16 digits
+	"tally",   // hash: the subscription's number, totals, its rate, and up to which message it still gets what was sent before; with the first subscription it is in meta
+	"holders", // hash: message to whose it is, of those that further subscriptions get (scripts/holders.lua)
 }
+
+// common are the keys that the subscriptions of a queue share.
+var common = map[string]bool{"meta": true, "msg": true, "asleep": true, "holders": true, "paused": true}
 
 // The further keys of a queue that looks at keys, behind its bell.
 var ofKeyed = []string{
@@ -92,17 +113,30 @@ var ofKeyed = []string{
 	"aside.wait", // what a purge put aside of wait
 }
 
-// queue are all keys of a queue, and its bell.
+// queue are all keys of the subscription that a queue is born with, and its bell.
 func (k keys) queue(name string, looks bool) []string {
+	return k.subscription(name, posthaste.DefaultSubscription, looks)
+}
+
+// subscription are all keys of a subscription, and the queue's bell.
+func (k keys) subscription(queue, subscription string, looks bool) []string {
 	all := make([]string, 0, len(ofQueue)+1+len(ofKeyed))
-	for _, what := range ofQueue {
-		all = append(all, k.of(name, what))
-	}
-	all = append(all, k.bell(name))
-	if looks {
-		for _, what := range ofKeyed {
-			all = append(all, k.of(name, what))
+	add := func(names []string) {
+		for _, what := range names {
+			switch {
+			case common[what]:
+				all = append(all, k.of(queue, what))
+			case what == "tally" && subscription == posthaste.DefaultSubscription:
+				all = append(all, k.of(queue, "meta"))
+			default:
+				all = append(all, k.own(queue, subscription, what))
+			}
 		}
+	}
+	add(ofQueue)
+	all = append(all, k.bell(queue))
+	if looks {
+		add(ofKeyed)
 	}
 	return all
 }

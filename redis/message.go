@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,45 +12,69 @@ import (
 // told is all that is known of a message.
 type told struct {
 	posthaste.MessageInfo
-	state *state
+	state   *state
+	content bool // is there still
 }
 
 // tell looks messages of one queue up; nil where one is not known.
 func (e *Engine) tell(ctx context.Context, name string, places []string) ([]*told, error) {
-	reply, q, err := e.on(ctx, tellScript, name, func(q *queue) []any {
-		args := []any{q.numberArg}
+	found := make([]*told, len(places))
+	err := e.each(ctx, tellScript, name, func(q *queue) []any {
+		args := []any{q.numberArg, q.rules}
 		for _, p := range places {
 			args = append(args, p)
 		}
 		return args
+	}, func(q *queue, reply any) error {
+		all, err := list("tell", reply, 5*len(places))
+		if err != nil {
+			return err
+		}
+		for i, p := range places {
+			f := all[5*i : 5*i+5]
+			if str(f[0]) != "1" {
+				continue
+			}
+			one, err := q.told(p, str(f[1]), str(f[2]), str(f[3]), str(f[4]))
+			if err != nil {
+				return err
+			}
+			if found[i] == nil {
+				found[i] = one
+			} else {
+				found[i].join(one)
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, readError(err)
+	return found, readError(err)
+}
+
+// join adds what another subscription tells of the message.
+func (t *told) join(other *told) {
+	before := t.MessageInfo
+	if !t.content {
+		t.MessageInfo, t.content = other.MessageInfo, other.content
 	}
-	all, err := list("tell", reply, 5*len(places))
-	if err != nil {
-		return nil, err
-	}
-	found := make([]*told, len(places))
-	for i, p := range places {
-		f := all[5*i : 5*i+5]
-		if str(f[0]) != "1" {
-			continue
-		}
-		if found[i], err = q.told(p, str(f[1]), str(f[2]), str(f[3]), str(f[4])); err != nil {
-			return nil, err
+	for _, term := range slices.Concat(before.Terms, other.Terms) {
+		if !slices.Contains(t.Terms, term) {
+			t.Terms = append(t.Terms, term)
 		}
 	}
-	return found, nil
+	if t.ErasedAt.IsZero() {
+		t.ErasedAt = cmp.Or(before.ErasedAt, other.ErasedAt)
+	}
+	t.Subscriptions = append(before.Subscriptions, other.Subscriptions...)
 }
 
 func (q *queue) told(place, text, packedState, due, running string) (*told, error) {
-	n, err := id(place, q.number)
+	n, err := id(place, q.messages)
 	if err != nil {
 		return nil, err
 	}
 	t := &told{state: &state{Attempt: 1}, MessageInfo: posthaste.MessageInfo{ID: posthaste.MessageID(n), Queue: q.name, CreatedAt: at(n >> numberBits)}}
 	if text != "" {
+		t.content = true
 		c, err := decodeContent(text)
 		if err != nil {
 			return nil, err
@@ -67,7 +92,7 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 			t.ErasedAt = at(t.state.Erased)
 		}
 	}
-	standing := posthaste.MessageState{Subscription: posthaste.DefaultSubscription, State: posthaste.State(t.state.State), Attempts: t.state.story()}
+	standing := posthaste.MessageState{Subscription: q.subscription, State: posthaste.State(t.state.State), Attempts: t.state.story()}
 	dueAt, isDue := parseMicros(due)
 	if isDue {
 		standing.DueAt = at(dueAt)
@@ -103,7 +128,7 @@ func (e *Engine) Message(ctx context.Context, wanted posthaste.MessageID) (posth
 		return posthaste.MessageInfo{}, err
 	}
 	q := queues[number(int64(wanted))]
-	if q == nil {
+	if q == nil || q.born != nil {
 		return posthaste.MessageInfo{}, unknown
 	}
 	found, err := e.tell(ctx, q.name, []string{place(int64(wanted))})
@@ -128,7 +153,7 @@ func (e *Engine) places(ctx context.Context, ids []posthaste.MessageID) (map[str
 	}
 	byName := map[string][]string{}
 	for _, n := range slices.Compact(slices.Sorted(slices.Values(all))) {
-		if q := queues[number(n)]; q != nil && n > 0 {
+		if q := queues[number(n)]; q != nil && q.born == nil && n > 0 {
 			byName[q.name] = append(byName[q.name], place(n))
 		}
 	}

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -36,28 +35,4 @@ func (e *Engine) Schedules(context.Context, ...string) ([]posthaste.ScheduleInfo
 // Tick implements [posthaste.Scheduling]: there is none that ticks.
 func (e *Engine) Tick(context.Context) (posthaste.TickReply, error) {
 	return posthaste.TickReply{}, nil
-}
-
-const subscriptions = "more than one subscription of a queue"
-
-// QueueSubscribe implements [posthaste.Subscriptions].
-func (e *Engine) QueueSubscribe(ctx context.Context, _, name, subscription string, o posthaste.SubscriptionOptions) error {
-	if _, err := e.queue(ctx, name); err != nil {
-		return err
-	}
-	if subscription == posthaste.DefaultSubscription && reflect.DeepEqual(o, posthaste.SubscriptionOptions{}) {
-		return nil // it is there
-	}
-	return unsupported("subscription", subscriptions)
-}
-
-// QueueUnsubscribe implements [posthaste.Subscriptions].
-func (e *Engine) QueueUnsubscribe(ctx context.Context, _, name, subscription string) error {
-	if _, err := e.queue(ctx, name); err != nil {
-		return err
-	}
-	if err := subscribed(posthaste.QueueRef{Queue: name, Subscription: subscription}); err != nil {
-		return err
-	}
-	return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + name, Hint: "drop the queue, if that is meant"}
 }

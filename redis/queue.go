@@ -4,41 +4,59 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/posthaste-mq/posthaste"
 )
 
-// queue is a queue as the registry has it. Its options never change.
+// queue is a subscription of a queue: the one that it is born with, which stands for the
+// queue, or a further one. Its options never change.
 type queue struct {
-	name      string
-	number    int64
-	created   int64
-	options   posthaste.QueueOptions
-	keys      []string
-	numberArg string
-	rules     string
-	looks     int    // 1 if it looks at keys, 2 if it is ordered, 3 if it is fair
-	once      string // "1" where handing out settles
-	limits    string // those that it was made with, as scripts have them
+	name         string
+	subscription string
+	number       int64 // of its deliveries' ids
+	messages     int64 // of its messages' ids: the number of the queue
+	created      int64 // of the queue
+	options      posthaste.QueueOptions
+	keys         []string
+	numberArg    string
+	rules        string
+	looks        int    // 1 if it looks at keys, 2 if it is ordered, 3 if it is fair
+	once         string // "1" where handing out settles
+	limits       string // those that it was made with, as scripts have them
+	// Of the one that the queue is born with:
+	version string   // of its subscriptions, "" if there are no further ones
+	subs    []*queue // the further ones, as they were made
+	leaving []*queue // those that have ended, and still let go of what they held
+	first   string   // what became of itself: "", "leaving" or "ended"
+	// Of a further one:
+	born     *queue
+	letter   string
+	enrolled int64
+	wanted   posthaste.SubscriptionOptions
 }
 
 // rules are the options that scripts need, as ended.lua names them.
 type rules struct {
-	MaxAttempts   int   `codec:"n"`
-	BackoffBase   int64 `codec:"b"`
-	BackoffMax    int64 `codec:"m"`
-	Keep          int   `codec:"k"`
-	Retention     int64 `codec:"r"`
-	RetainPayload bool  `codec:"p"`
-	Looks         bool  `codec:"y,omitempty"`
-	Ordered       bool  `codec:"o,omitempty"`
-	StopOnDead    bool  `codec:"x,omitempty"`
-	Fair          bool  `codec:"f,omitempty"`
+	MaxAttempts   int    `codec:"n"`
+	BackoffBase   int64  `codec:"b"`
+	BackoffMax    int64  `codec:"m"`
+	Keep          int    `codec:"k"`
+	Retention     int64  `codec:"r"`
+	RetainPayload bool   `codec:"p"`
+	Looks         bool   `codec:"y,omitempty"`
+	Ordered       bool   `codec:"o,omitempty"`
+	StopOnDead    bool   `codec:"x,omitempty"`
+	Fair          bool   `codec:"f,omitempty"`
+	Letter        string `codec:"h,omitempty"`
+	Version       string `codec:"v,omitempty"`
 }
 
 // looks says whether and how a queue looks at keys.
@@ -59,7 +77,7 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 	if len(fields) != 3 {
 		return nil, unexpected("what queue "+name+" is", value)
 	}
-	q := &queue{name: name, numberArg: fields[0]}
+	q := &queue{name: name, subscription: posthaste.DefaultSubscription, numberArg: fields[0]}
 	var err error
 	if q.number, err = strconv.ParseInt(fields[0], 10, 64); err != nil || q.number < 1 || q.number > maxQueues {
 		return nil, unexpected("what queue "+name+" is", value)
@@ -71,7 +89,7 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 		return nil, fmt.Errorf("what Redis has of queue %s: %w", name, err)
 	}
 	o := q.options
-	q.looks = looks(o)
+	q.messages, q.looks = q.number, looks(o)
 	q.keys = e.keys.queue(name, q.looks > 0)
 	if o.Mode == posthaste.AtMostOnce {
 		q.once = "1"
@@ -81,10 +99,18 @@ func (e *Engine) newQueue(name, value string) (*queue, error) {
 		return nil, fmt.Errorf("what Redis has of queue %s: %w", name, err)
 	}
 	q.limits = made.packed()
-	q.rules = packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
-		Keep: e.keep, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload,
-		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair})
+	q.rules = e.rulesOf(q)
 	return q, nil
+}
+
+func (e *Engine) rulesOf(q *queue) string {
+	o, version := q.options, q.version
+	if q.born != nil {
+		version = q.born.version
+	}
+	return packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
+		Keep: e.keep, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload,
+		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Letter: q.letter, Version: version})
 }
 
 // queues reads the registry anew.
@@ -94,8 +120,13 @@ func (e *Engine) queues(ctx context.Context) (map[string]*queue, error) {
 		return nil, readError(err)
 	}
 	byName, byNo := map[string]*queue{}, map[int64]*queue{}
+	shared := map[string]bool{} // those that may have further subscriptions
 	for name, value := range values {
 		if strings.HasPrefix(name, "#") || strings.HasPrefix(value, "-") { // being dropped
+			continue
+		}
+		if of, _, further := strings.Cut(name, ":"); further {
+			shared[of] = true
 			continue
 		}
 		q, err := e.newQueue(name, value)
@@ -103,6 +134,18 @@ func (e *Engine) queues(ctx context.Context) (map[string]*queue, error) {
 			return nil, err
 		}
 		byName[name], byNo[q.number] = q, q
+	}
+	if len(shared) > 0 {
+		if err := e.readSubscriptions(ctx, byName, shared); err != nil {
+			return nil, err
+		}
+		for of := range shared {
+			if q := byName[of]; q != nil {
+				for _, s := range q.subs {
+					byNo[s.number] = s
+				}
+			}
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -156,20 +199,31 @@ func (e *Engine) numbered(ctx context.Context, ids []int64) (map[int64]*queue, e
 	return found, nil
 }
 
-// on runs a script of one queue.
-func (e *Engine) on(ctx context.Context, s script, name string, args func(*queue) []any) (any, *queue, error) {
-	return e.onKind(ctx, func(*queue) script { return s }, name, args)
+// on runs a script of one subscription.
+func (e *Engine) on(ctx context.Context, s script, ref posthaste.QueueRef, args func(*queue) []any) (any, *queue, error) {
+	return e.try(ctx, ref, func(q *queue) (any, error) { return s.run(ctx, e.client, q.keys, args(q)...) })
 }
 
-// onKind runs the script that is for queues of its kind. Where the queue's keys are not those of the queue
-// that was meant, it looks whether that was dropped or is still to be made.
-func (e *Engine) onKind(ctx context.Context, choose func(*queue) script, name string, args func(*queue) []any) (any, *queue, error) {
-	for range 3 {
-		q, err := e.queue(ctx, name)
+// try runs what do says, for one subscription.
+func (e *Engine) try(ctx context.Context, ref posthaste.QueueRef, do func(*queue) (any, error)) (any, *queue, error) {
+	return e.retry(ctx, func() (*queue, error) { return e.find(ctx, ref) }, do)
+}
+
+// tryQueue is try for a queue, also if the subscription that it was born with has ended.
+func (e *Engine) tryQueue(ctx context.Context, name string, do func(*queue) (any, error)) (any, *queue, error) {
+	return e.retry(ctx, func() (*queue, error) { return e.queue(ctx, name) }, do)
+}
+
+// retry runs what do says. Where that finds other keys than those of the queue that was
+// meant, or other subscriptions, it looks whether that was dropped, is still to be made,
+// or has got others.
+func (e *Engine) retry(ctx context.Context, find func() (*queue, error), do func(*queue) (any, error)) (any, *queue, error) {
+	for range 5 {
+		q, err := find()
 		if err != nil {
 			return nil, nil, err
 		}
-		reply, err := choose(q).run(ctx, e.client, q.keys, args(q)...)
+		reply, err := do(q)
 		if err != nil || reply != "gone" {
 			return reply, q, err
 		}
@@ -177,7 +231,7 @@ func (e *Engine) onKind(ctx context.Context, choose func(*queue) script, name st
 			return nil, nil, err
 		}
 	}
-	return nil, nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "queue " + name + " is being dropped and made anew", Hint: "try again"}
+	return nil, nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "the queue is being changed by others", Hint: "try again"}
 }
 
 // remake makes a queue's keys if the registry says that there is such a queue:
@@ -187,7 +241,7 @@ func (e *Engine) remake(ctx context.Context, q *queue) error {
 	if err != nil {
 		return err
 	}
-	if now := all[q.name]; now != nil && now.number == q.number {
+	if now := all[q.name]; now != nil && now.number == q.messages {
 		err = e.make(ctx, now)
 	}
 	return readError(err)
@@ -196,14 +250,6 @@ func (e *Engine) remake(ctx context.Context, q *queue) error {
 func (e *Engine) make(ctx context.Context, q *queue) error {
 	_, err := makeScript.run(ctx, e.client, q.keys, q.numberArg, q.limits, q.created)
 	return err
-}
-
-// subscribed refuses subscriptions other than the one that a queue is born with.
-func subscribed(ref posthaste.QueueRef) error {
-	if cmp.Or(ref.Subscription, posthaste.DefaultSubscription) != posthaste.DefaultSubscription {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: fmt.Sprintf("queue %q has no subscription %q", ref.Queue, ref.Subscription)}
-	}
-	return nil
 }
 
 func checkOptions(o *posthaste.QueueOptions) error {
@@ -286,19 +332,51 @@ func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 	if err == nil && reply == int64(0) {
 		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
 	}
+	var fields []any
 	if err == nil {
-		_, err = clearScript.run(ctx, e.client, e.keys.queue(name, true), reply)
+		fields, err = e.clear(ctx, name, reply)
 	}
 	if err == nil {
-		_, err = dropScript.run(ctx, e.client, registry, name, reply)
+		_, err = dropScript.run(ctx, e.client, registry, append([]any{name, reply}, fields...)...)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if q := e.byName[name]; q != nil {
 		delete(e.byName, name)
 		delete(e.byNo, q.number)
+		for _, s := range q.subs {
+			delete(e.byNo, s.number)
+		}
 	}
 	return readError(err)
+}
+
+// clear removes the keys of a queue that is being dropped, with those of its further
+// subscriptions, whose fields in the registry it returns.
+func (e *Engine) clear(ctx context.Context, name string, created any) (fields []any, err error) {
+	for range 5 {
+		version, err := e.client.HGet(ctx, e.keys.of(name, "meta"), "readers").Result()
+		if err != nil && !errors.Is(err, goredis.Nil) {
+			return nil, err
+		}
+		all, err := e.client.HKeys(ctx, e.keys.queues()).Result()
+		if err != nil {
+			return nil, err
+		}
+		fields = nil
+		names := e.keys.queue(name, true)
+		for _, field := range all {
+			if of, subscription, further := strings.Cut(field, ":"); further && of == name {
+				fields = append(fields, field)
+				names = append(names, e.keys.subscription(name, subscription, true)...)
+			}
+		}
+		reply, err := clearScript.run(ctx, e.client, names, created, version)
+		if err != nil || reply == "ok" {
+			return fields, err
+		}
+	}
+	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "others subscribe to queue " + name + " while it is being dropped", Hint: "try again"}
 }
 
 // QueuePause implements [posthaste.Admin].
@@ -312,7 +390,9 @@ func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
 }
 
 func (e *Engine) pause(ctx context.Context, by, name, action, paused string) error {
-	reply, _, err := e.on(ctx, pauseScript, name, func(q *queue) []any { return []any{q.numberArg, paused} })
+	reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
+		return pauseScript.run(ctx, e.client, q.keys, q.numberArg, paused)
+	})
 	if err == nil && reply == int64(1) {
 		err = e.record(ctx, record{By: by, Action: action, Queue: name})
 	}
@@ -345,34 +425,39 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 }
 
 func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueInfo, err error) {
-	reply, q, err := e.on(ctx, countScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules} })
-	if err != nil {
-		return info, readError(err)
-	}
-	all, err := list("count", reply, 13)
-	if err != nil {
-		return info, err
-	}
-	n := make([]int64, len(all))
-	for i := range all {
-		n[i], _ = parseMicros(str(all[i]))
-	}
-	info = posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: at(q.created)}
-	var now limits
-	if l := str(all[11]); l != "" {
-		if err := unpack(l, &now); err != nil {
-			return info, err
+	err = e.each(ctx, countScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules} }, func(q *queue, reply any) error {
+		all, err := list("count", reply, 13)
+		if err != nil {
+			return err
 		}
-	}
-	info.Options.Limits = now.public()
-	paused, _ := all[12].([]any)
-	for _, key := range paused {
-		info.PausedKeys = append(info.PausedKeys, str(key))
-	}
-	if str(all[3]) != "" {
-		info.PausedAt = at(n[3])
-	}
-	info.Subscriptions = []posthaste.SubscriptionInfo{{Name: posthaste.DefaultSubscription, Depth: n[0], InFlight: n[1], Dead: n[2],
-		Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10])}}
-	return info, nil
+		n := make([]int64, len(all))
+		for i := range all {
+			n[i], _ = parseMicros(str(all[i]))
+		}
+		if q.born == nil {
+			info = posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: at(q.created)}
+			var now limits
+			if l := str(all[11]); l != "" {
+				if err := unpack(l, &now); err != nil {
+					return err
+				}
+			}
+			info.Options.Limits = now.public()
+			paused, _ := all[12].([]any)
+			for _, key := range paused {
+				info.PausedKeys = append(info.PausedKeys, str(key))
+			}
+			if str(all[3]) != "" {
+				info.PausedAt = at(n[3])
+			}
+		}
+		if q.first != "" {
+			return nil
+		}
+		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter, MaxLag: q.wanted.MaxLag,
+			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8],
+			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10])})
+		return nil
+	})
+	return info, readError(err)
 }

@@ -42,8 +42,8 @@ type Engine struct {
 
 	mu     sync.RWMutex
 	byName map[string]*queue
-	byNo   map[int64]*queue
-	joined map[posthaste.WorkerID]map[string]bool // the queues that workers of this process claimed from
+	byNo   map[int64]*queue                                   // further subscriptions, too
+	joined map[posthaste.WorkerID]map[posthaste.QueueRef]bool // the subscriptions that workers of this process claimed from
 }
 
 // Option changes how an engine is opened.
@@ -115,7 +115,7 @@ func New(ctx context.Context, client goredis.UniversalClient, options ...Option)
 
 func newEngine(options []Option) (*Engine, error) {
 	e := &Engine{keys: keys{prefix: "posthaste"}, keep: 1000,
-		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[string]bool{}}
+		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[posthaste.QueueRef]bool{}}
 	for _, o := range options {
 		o(e)
 	}

@@ -48,6 +48,7 @@ func newScript(text string) script {
 // The scripts.
 var (
 	actScript        = load("act")
+	asideScript      = load("aside")
 	beatScript       = load("beat")
 	buryScript       = load("bury")
 	claimScript      = load("claim")
@@ -58,7 +59,9 @@ var (
 	enrollScript     = load("enroll")
 	eraseScript      = load("erase")
 	extendScript     = load("extend")
+	fillScript       = load("fill")
 	keyScript        = load("key")
+	leaveScript      = load("leave")
 	limitScript      = load("limit")
 	listScript       = load("list")
 	makeScript       = load("make")
@@ -67,6 +70,8 @@ var (
 	rescueScript     = load("rescue")
 	sendScript       = load("send")
 	settleScript     = load("settle")
+	strikeScript     = load("strike")
+	subscribeScript  = load("subscribe")
 	tellScript       = load("tell")
 	tokenScript      = load("token")
 	unsettledScript  = load("unsettled")

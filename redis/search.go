@@ -102,6 +102,14 @@ func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before
 	}
 }
 
+// merged puts together what subscriptions of a queue have: the places that come first,
+// most at most.
+func merged(all []string, most int) []string {
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) }) // as numbers
+	all = slices.Compact(all)
+	return all[:min(len(all), most)]
+}
+
 // worded tells the messages that have a reference, or else a term.
 func (e *Engine) worded(name, reference, term string) pages {
 	word := referenceWord + reference
@@ -109,39 +117,45 @@ func (e *Engine) worded(name, reference, term string) pages {
 		word = termWord + term
 	}
 	return func(ctx context.Context, from int64, most int) ([]string, error) {
-		entries, err := e.client.ZRevRangeByLex(ctx, e.keys.of(name, "words"), &goredis.ZRangeBy{
-			Max: fmt.Sprintf("[%s\x00%016d", word, from), Min: "[" + word + "\x00", Count: int64(most)}).Result()
-		for i, entry := range entries {
-			n, ok := parseMicros(entry[len(word)+1:])
-			if !ok {
-				return nil, unexpected("a word", entry)
-			}
-			entries[i] = fmt.Sprint(n)
+		q, err := e.queue(ctx, name)
+		if err != nil {
+			return nil, err
 		}
-		return entries, readError(err)
+		var places []string
+		for _, s := range q.all() {
+			entries, err := e.client.ZRevRangeByLex(ctx, e.keys.own(name, s.subscription, "words"), &goredis.ZRangeBy{
+				Max: fmt.Sprintf("[%s\x00%016d", word, from), Min: "[" + word + "\x00", Count: int64(most)}).Result()
+			if err != nil {
+				return nil, readError(err)
+			}
+			for _, entry := range entries {
+				n, ok := parseMicros(entry[len(word)+1:])
+				if !ok {
+					return nil, unexpected("a word", entry)
+				}
+				places = append(places, fmt.Sprint(n))
+			}
+		}
+		return merged(places, most), nil
 	}
 }
 
 // listed tells the messages that are where list.lua shall look.
 func (e *Engine) listed(name, where string) pages {
 	return func(ctx context.Context, from int64, most int) ([]string, error) {
-		reply, _, err := e.on(ctx, listScript, name, func(q *queue) []any { return []any{q.numberArg, from, most, where, runningMost} })
-		if err != nil {
-			return nil, readError(err)
-		}
-		if reply == "many" {
-			return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "filter", Message: fmt.Sprintf("over %d messages of queue %s are handed out, too many to list", runningMost, name),
-				Hint: "look for messages by a reference, a term or an id"}
-		}
-		all, err := list("list", reply, 0)
-		if err != nil {
-			return nil, err
-		}
-		places := make([]string, len(all))
-		for i := range all {
-			places[i] = str(all[i])
-		}
-		return places, nil
+		var places []string
+		err := e.each(ctx, listScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, from, most, where, runningMost} }, func(_ *queue, reply any) error {
+			if reply == "many" {
+				return &posthaste.Error{Code: posthaste.TooLarge, Field: "filter", Message: fmt.Sprintf("over %d messages of queue %s are handed out, too many to list", runningMost, name),
+					Hint: "look for messages by a reference, a term or an id"}
+			}
+			all, err := list("list", reply, 0)
+			for i := range all {
+				places = append(places, str(all[i]))
+			}
+			return err
+		})
+		return merged(places, most), readError(err)
 	}
 }
 
@@ -183,13 +197,18 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (found
 		return e.listed(name, where)
 	}, func(t *told) bool {
 		return (f.Reference == "" || f.Reference == t.Reference) && (f.Key == "" || f.Key == t.Key) &&
-			(f.Term == "" || slices.Contains(t.Terms, f.Term)) && (f.State == "" || f.State == t.Subscriptions[0].State)
+			(f.Term == "" || slices.Contains(t.Terms, f.Term)) && (f.State == "" || t.is(f.State))
 	})
 	for _, t := range all {
 		t.Payload = nil
 		found = append(found, t.MessageInfo)
 	}
 	return found, cutAt, err
+}
+
+// is says whether a message is in a state for any of its subscriptions.
+func (t *told) is(state posthaste.State) bool {
+	return slices.ContainsFunc(t.Subscriptions, func(s posthaste.MessageState) bool { return s.State == state })
 }
 
 // eraseMost is how many messages one call of Erase deals with.
@@ -222,12 +241,16 @@ func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.Me
 	}
 	for name, ids := range byQueue {
 		for some := range slices.Chunk(ids, buryMost) {
-			reply, _, err := e.on(ctx, eraseScript, name, func(q *queue) []any {
-				args := []any{q.numberArg}
+			reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
+				names := slices.Clone(q.keys)
+				for _, s := range q.subs {
+					names = append(names, e.keys.own(name, s.subscription, "st"), e.keys.own(name, s.subscription, "words"))
+				}
+				args := []any{q.numberArg, q.rules, q.letters()}
 				for _, id := range some {
 					args = append(args, place(int64(id)))
 				}
-				return args
+				return eraseScript.run(ctx, e.client, names, args...)
 			})
 			if err != nil {
 				return nil, 0, writeError(err)

@@ -28,6 +28,8 @@ type sendOptions struct {
 	// Words are what the message is found by.
 	Words []string `codec:"n,omitempty"`
 	Key   string   `codec:"y,omitempty"`
+	// Excluded are the letters of the subscriptions whose filters leave it out.
+	Excluded string `codec:"x,omitempty"`
 }
 
 // words are those of a message as words.lua has them.
@@ -47,9 +49,13 @@ const referenceWord, termWord = "r", "t"
 // sendHead are what send.lua is told of all messages.
 type sendHead struct {
 	Numbers []string `codec:"n"`
-	Looks   []int    `codec:"y,omitempty"`
-	Window  int64    `codec:"r,omitempty"`
-	Digest  string   `codec:"g,omitempty"`
+	// Versions and Letters are those of the queues' subscriptions, nil if none has further ones.
+	Versions []string `codec:"v,omitempty"`
+	Letters  []string `codec:"l,omitempty"`
+	Ended    []int    `codec:"z,omitempty"` // 1 where the one that the queue was born with has ended
+	Looks    []int    `codec:"y,omitempty"`
+	Window   int64    `codec:"r,omitempty"`
+	Digest   string   `codec:"g,omitempty"`
 }
 
 // Send implements [posthaste.Engine]. Messages to several queues of a cluster are
@@ -116,9 +122,9 @@ func gone(reply any) bool {
 func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
 	var queues []*queue
 	places := map[string]int{}
-	var kinds []int
-	looks := false
-	var names, once []string
+	var kinds, ended []int
+	looks, shared := false, false
+	var names, once, versions, letters []string
 	args := make([]any, 2, 2+2*len(messages))
 	of := make([]*queue, len(messages))
 	for i := range messages {
@@ -134,6 +140,11 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 			queues = append(queues, q)
 			places[q.name] = len(queues)
 			names = append(names, q.keys...)
+			for _, s := range q.subs {
+				names = append(names, s.keys...)
+			}
+			shared, versions, letters = shared || q.version != "", append(versions, q.version), append(letters, q.letters())
+			ended = append(ended, min(len(q.first), 1))
 			head.Numbers = append(head.Numbers, q.numberArg)
 			looks, kinds = looks || q.looks > 0, append(kinds, q.looks)
 		}
@@ -142,7 +153,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 		if err != nil {
 			return nil, nil, err
 		}
-		o := sendOptions{Silent: m.NoWake, Words: words(m)}
+		o := sendOptions{Silent: m.NoWake, Words: words(m), Excluded: q.excluded(m)}
 		if q.looks > 0 {
 			if err := checkKeyed(m, q); err != nil {
 				return nil, nil, err
@@ -162,13 +173,16 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 			o.Once, o.Window = len(once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
 		}
 		options := ""
-		if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" {
+		if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
 			options = packed(o)
 		}
 		args = append(args, options, c.encode())
 	}
 	if looks {
 		head.Looks = kinds
+	}
+	if shared {
+		head.Versions, head.Letters, head.Ended = versions, letters, ended
 	}
 	args[0], args[1] = len(queues), packed(head)
 	names = append(names, once...)

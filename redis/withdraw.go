@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,59 +30,116 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 	if q, err := e.queue(ctx, before.Queue); err == nil && q.options.Ordered && action != "cancel" {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it", Hint: "cancel it, and send another"}
 	}
-	reply, _, err := e.on(ctx, withdrawScript, before.Queue, func(q *queue) []any {
-		what := "move"
-		if action == "cancel" {
-			what = action
+	what := "move"
+	if action == "cancel" {
+		what = action
+	}
+	inTime := map[string]bool{}
+	err = e.each(ctx, withdrawScript, before.Queue, func(q *queue) []any { return []any{q.numberArg, q.rules, what, place(int64(id)), due} }, func(q *queue, reply any) error {
+		if reply == int64(1) {
+			inTime[q.subscription] = true
 		}
-		return []any{q.numberArg, q.rules, what, place(int64(id)), due}
+		return nil
 	})
+	if len(inTime) > 0 {
+		err = errors.Join(err, e.record(ctx, record{By: by, Action: action, Queue: before.Queue, Message: id}))
+	}
 	if err != nil {
 		return nil, writeError(err)
 	}
-	inTime := reply == int64(1)
-	if inTime {
-		if err := e.record(ctx, record{By: by, Action: action, Queue: before.Queue, Message: id}); err != nil {
-			return nil, writeError(err)
+	// What was cancelled may be forgotten at once; the others are looked at again.
+	after := before
+	if action != "cancel" || len(inTime) < len(before.Subscriptions) {
+		if after, err = e.Message(ctx, id); posthaste.CodeOf(err) == posthaste.NotFound && len(inTime) > 0 {
+			after, err = before, nil
 		}
-	}
-	w := posthaste.Withdrawal{Subscription: posthaste.DefaultSubscription, InTime: inTime, State: posthaste.StateCancelled}
-	if !inTime || action != "cancel" {
-		after, err := e.Message(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		w.State = after.Subscriptions[0].State
-		w.InTime = inTime || action == "cancel" && w.State == posthaste.StateCancelled
 	}
-	return []posthaste.Withdrawal{w}, nil
+	var all []posthaste.Withdrawal
+	for _, s := range before.Subscriptions {
+		w := posthaste.Withdrawal{Subscription: s.Subscription, InTime: inTime[s.Subscription], State: s.State}
+		for _, now := range after.Subscriptions {
+			if now.Subscription == s.Subscription {
+				w.State = now.State
+			}
+		}
+		if action == "cancel" {
+			if w.InTime {
+				w.State = posthaste.StateCancelled
+			}
+			w.InTime = w.State == posthaste.StateCancelled
+		}
+		all = append(all, w)
+	}
+	return all, nil
 }
 
 // QueuePurge implements [posthaste.Withdrawing]. What waits is put aside at one
 // moment and then cancelled bit by bit; should that end before it is done, the next
 // purge goes on with it.
-func (e *Engine) QueuePurge(ctx context.Context, by, name string) ([]posthaste.Purged, error) {
-	var purged int64
-	for put := false; ; {
-		begin := "1"
-		if put {
-			begin = ""
+func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []posthaste.Purged, err error) {
+	q, err := e.queue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range q.subs { // what one is to get from before is purged with it
+		if err := e.fill(ctx, s.ref()); err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
+			return nil, err
 		}
-		reply, _, err := e.on(ctx, purgeScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, begin, claimMost} })
-		if err != nil {
-			return nil, writeError(err)
+	}
+	messages := map[string]int64{}
+	for put := any(nil); ; {
+		n, err := e.cancelAside(ctx, name)
+		for s := range n {
+			messages[s] += n[s]
 		}
-		all, err := list("purge", reply, 3)
 		if err != nil {
 			return nil, err
 		}
-		n, _ := all[1].(int64)
-		purged += n
-		put = put || all[0] == int64(1)
-		if put && all[2] == int64(0) {
+		if put == int64(1) {
 			break
 		}
+		put, q, err = e.tryQueue(ctx, name, func(q *queue) (any, error) {
+			var names []string
+			for _, s := range q.all() {
+				names = append(names, s.keys...)
+			}
+			return asideScript.run(ctx, e.client, names, q.all()[0].numberArg, q.rules)
+		})
+		if err != nil {
+			return nil, writeError(err)
+		}
 	}
-	err := e.record(ctx, record{By: by, Action: "purge", Queue: name, Details: fmt.Appendf(nil, `{"messages":%d}`, purged)})
-	return []posthaste.Purged{{Subscription: posthaste.DefaultSubscription, Messages: purged}}, writeError(err)
+	var sum int64
+	for _, s := range q.all() {
+		purged = append(purged, posthaste.Purged{Subscription: s.subscription, Messages: messages[s.subscription]})
+		sum += messages[s.subscription]
+	}
+	err = e.record(ctx, record{By: by, Action: "purge", Queue: name, Details: fmt.Appendf(nil, `{"messages":%d}`, sum)})
+	return purged, writeError(err)
+}
+
+// cancelAside cancels what was put aside, and returns how many that were of each
+// subscription.
+func (e *Engine) cancelAside(ctx context.Context, name string) (map[string]int64, error) {
+	cancelled := map[string]int64{}
+	for more := true; more; {
+		more = false
+		err := e.each(ctx, purgeScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, claimMost} }, func(q *queue, reply any) error {
+			all, err := list("purge", reply, 2)
+			if err != nil {
+				return err
+			}
+			n, _ := all[0].(int64)
+			cancelled[q.subscription] += n
+			more = more || all[1] == int64(1)
+			return nil
+		})
+		if err != nil {
+			return cancelled, writeError(err)
+		}
+	}
+	return cancelled, nil
 }

@@ -41,7 +41,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	worker := posthaste.WorkerID(n)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.joined[worker] = map[string]bool{}
+	e.joined[worker] = map[posthaste.QueueRef]bool{}
 	return worker, nil
 }
 
@@ -76,21 +76,21 @@ func (e *Engine) forget(worker posthaste.WorkerID) {
 	delete(e.joined, worker)
 }
 
-// join begins a worker's lease of a queue, which ends no later than its own. Each
-// queue knows the leases of those who hold something of it, for scripts of a queue
+// join begins a worker's lease of a subscription, which ends no later than its own. Each
+// knows the leases of those who hold something of it, for scripts of a subscription
 // see its keys only.
-func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, name string) error {
+func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref posthaste.QueueRef) error {
 	s, err := e.beatRegistry(ctx, "look", worker)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	if e.joined[worker] == nil {
-		e.joined[worker] = map[string]bool{}
+		e.joined[worker] = map[posthaste.QueueRef]bool{}
 	}
-	e.joined[worker][name] = true // before it begins, so that heartbeats keep it
+	e.joined[worker][ref] = true // before it begins, so that heartbeats keep it
 	e.mu.Unlock()
-	_, _, err = e.on(ctx, beatScript, name, func(q *queue) []any {
+	_, _, err = e.on(ctx, beatScript, ref, func(q *queue) []any {
 		return []any{q.numberArg, worker.String(), s.left, s.Name, "1"}
 	})
 	return readError(err)
@@ -108,7 +108,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 		return reply, err
 	}
 	for _, ref := range beat.Queues {
-		look := looks[ref.Queue]
+		look := looks[normal(ref)]
 		reply.Looks = append(reply.Looks, look.LookReply)
 	}
 	for _, l := range looks {
@@ -122,21 +122,27 @@ type look struct {
 	ended bool
 }
 
-// beatQueues keeps the worker's leases of queues and looks at those, in one trip.
-func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s standing) (map[string]look, error) {
-	looks := map[string]look{}
+// normal is a reference that says of which subscription.
+func normal(ref posthaste.QueueRef) posthaste.QueueRef {
+	ref.Subscription = cmp.Or(ref.Subscription, posthaste.DefaultSubscription)
+	return ref
+}
+
+// beatQueues keeps the worker's leases of subscriptions and looks at those, in one trip.
+func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s standing) (map[posthaste.QueueRef]look, error) {
+	looks := map[posthaste.QueueRef]look{}
 	for _, ref := range beat.Queues {
-		looks[ref.Queue] = look{LookReply: posthaste.LookReply{NextDue: -1}}
+		looks[normal(ref)] = look{LookReply: posthaste.LookReply{NextDue: -1}}
 	}
 	e.mu.RLock()
-	for name := range e.joined[beat.Worker] {
-		looks[name] = look{LookReply: posthaste.LookReply{NextDue: -1}}
+	for ref := range e.joined[beat.Worker] {
+		looks[ref] = look{LookReply: posthaste.LookReply{NextDue: -1}}
 	}
 	e.mu.RUnlock()
-	answers := map[string]*goredis.Cmd{}
+	answers := map[posthaste.QueueRef]*goredis.Cmd{}
 	pipe := e.client.Pipeline()
-	for name := range looks {
-		q, err := e.queue(ctx, name)
+	for ref := range looks {
+		q, err := e.find(ctx, ref)
 		if posthaste.CodeOf(err) == posthaste.NotFound {
 			continue
 		}
@@ -144,7 +150,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 			return nil, err
 		}
 		// By its text: a pipeline cannot come back to a script that is not known.
-		answers[name] = pipe.Eval(ctx, beatScript.text, q.keys, q.numberArg, beat.Worker.String(), s.Lease, s.Name, "")
+		answers[ref] = pipe.Eval(ctx, beatScript.text, q.keys, q.numberArg, beat.Worker.String(), s.Lease, s.Name, "")
 	}
 	if len(answers) == 0 {
 		return looks, nil
@@ -152,7 +158,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, readError(err)
 	}
-	for name, answer := range answers {
+	for ref, answer := range answers {
 		all, ok := answer.Val().([]any)
 		if !ok || len(all) < 4 { // dropped, or not made yet
 			continue
@@ -161,7 +167,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 		if n, ok := parseMicros(str(all[1])); ok && n >= 0 {
 			l.NextDue = fromMicros(n)
 		}
-		looks[name] = l
+		looks[ref] = l
 	}
 	return looks, nil
 }
@@ -176,9 +182,11 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 		return err
 	}
 	e.forget(worker)
-	for _, q := range all {
-		if _, err := beatScript.run(ctx, e.client, q.keys, q.numberArg, worker.String(), -1, "", ""); err != nil {
-			return readError(err)
+	for _, queue := range all {
+		for _, q := range queue.all() {
+			if _, err := beatScript.run(ctx, e.client, q.keys, q.numberArg, worker.String(), -1, "", ""); err != nil {
+				return readError(err)
+			}
 		}
 	}
 	return nil
@@ -193,12 +201,19 @@ func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for name := range all {
-		n, err := e.rescueQueue(ctx, name)
-		if err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
-			return lost, readError(err)
+	for _, queue := range all {
+		for _, q := range queue.all() {
+			n, err := e.rescueQueue(ctx, q.ref())
+			if err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
+				return lost, readError(err)
+			}
+			lost += n
 		}
-		lost += n
+		if queue.first == "leaving" || len(queue.leaving) > 0 {
+			if err := e.leaveAll(ctx, queue.name); err != nil {
+				return lost, readError(err)
+			}
+		}
 	}
 	return lost, nil
 }
@@ -206,8 +221,8 @@ func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
 // rescueMost bounds one script, as claimMost.
 const rescueMost = 200
 
-func (e *Engine) rescueQueue(ctx context.Context, name string) (lost int, err error) {
-	reply, _, err := e.on(ctx, rescueScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, rescueMost} })
+func (e *Engine) rescueQueue(ctx context.Context, ref posthaste.QueueRef) (lost int, err error) {
+	reply, _, err := e.on(ctx, rescueScript, ref, func(q *queue) []any { return []any{q.numberArg, q.rules, rescueMost} })
 	n, _ := reply.(int64)
 	return int(n), err
 }

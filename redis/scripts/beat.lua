@@ -6,10 +6,10 @@
 -- returns: "gone", or a list: "1" if something may be handed out, µs until the next
 --       is due ("-1": none known), "1" if a lease has ended, "1" if the queue's limits
 --       let nothing through
--- cost: at most twelve commands
+-- cost: at most thirteen commands
 -- includes: keys, limits
-local meta = call('HMGET', META, 'no', 'paused', 'limits', 'full')
-if meta[1] ~= ARGV[1] then return 'gone' end
+local meta, own = call('HMGET', META, 'paused', 'limits'), call('HMGET', TALLY, 'no', 'full')
+if own[1] ~= ARGV[1] then return 'gone' end
 if ARGV[5] == '1' then
   call('ZADD', LEASES, text(now + ARGV[3]), ARGV[2])
   call('HSET', NAMES, ARGV[2], ARGV[4])
@@ -17,12 +17,12 @@ elseif ARGV[2] ~= '' then
   call('ZADD', LEASES, 'XX', text(now + ARGV[3]), ARGV[2])
 end
 local found, due = '', nil
-for _, key in ipairs({DUE, ALONE, KEYS[33]}) do
+for _, key in ipairs({DUE, ALONE, KEYS[35]}) do
   local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   if next and (not due or next < due) then due = next end
 end
 if due and due <= now then found = '1' end
-for _, key in pairs(KEYS[30] and {KEYS[31], KEYS[32], KEYS[34]} or READY) do
+for _, key in pairs(KEYS[32] and {KEYS[33], KEYS[34], KEYS[36]} or READY) do
   if found == '' and call('EXISTS', key) == 1 then found = '1' end
 end
 local ended = ''
@@ -30,9 +30,9 @@ for _, key in ipairs({LEASES, TIMED}) do
   local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   if first and first < now then ended = '1' end
 end
-if meta[2] then return {'', '-1', ended, ''} end
-if meta[3] then
-  local most, comes = room(unpacked(meta[3]), tonumber(meta[4] or 0), 1)
+if meta[1] then return {'', '-1', ended, ''} end
+if meta[2] then
+  local most, comes = room(unpacked(meta[2]), tonumber(own[2] or 0), 1)
   if most < 1 then return {'', comes and text(comes - now) or '-1', ended, '1'} end
 end
 return {found, due and text(math.max(0, due - now)) or '-1', ended, ''}

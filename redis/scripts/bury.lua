@@ -5,8 +5,7 @@
 --       then the messages
 -- returns: "gone", or those that were dead letters
 -- cost: some six commands per message
--- includes: keys, rules, keyed, words, ended
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+-- includes: keys, rules, current, keyed, words, holders, ended
 local were = {}
 for i = 4, #ARGV do
   local id = ARGV[i]

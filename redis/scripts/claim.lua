@@ -7,7 +7,7 @@
 --       priorities in order, such as "0123"; 5 "1" if one that must run alone may
 --       come; 6 the worker and 7 its number, or "" and the lease in µs; 8 "1" if the
 --       queue hands out at most once: handing out settles
--- returns: "gone"; "join": the worker has no lease of the queue (any more);
+-- returns: "gone"; "fill" (fill.lua has not come to its end); "join": the worker has no lease of the queue (any more);
 --       "number": the number is not above the last; or a list: "1" if one waits
 --       to run alone, µs until the next is due ("-1": none known), deliveries of first
 --       attempts (their messages have the same id), their contents, and a list of
@@ -16,7 +16,7 @@
 --       nothing through
 -- cost: some twelve commands a call; per message one field got and one set, one
 --       popped; of what was due two and a half more
--- includes: keys, rules, limits, keyed, words, ended, hand
+-- includes: keys, rules, limits, keyed, words, holders, ended, hand
 
 -- take hands out those of a sorted set that are given: score and member in turn.
 local function take(key, from, to, entries)

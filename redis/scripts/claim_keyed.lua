@@ -6,7 +6,7 @@
 -- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most; 4 nothing; 5 "1" if one that must run alone may
 --       come; 6 the worker and 7 its number, or "" and the lease in µs; 8 "1" if the
 --       queue hands out at most once: handing out settles
--- returns: "gone"; "join": the worker has no lease of the queue (any more);
+-- returns: "gone"; "fill" (fill.lua has not come to its end); "join": the worker has no lease of the queue (any more);
 --       "number": the number is not above the last; or a list: "1" if one waits
 --       to run alone, µs until the next is due ("-1": none known), deliveries of first
 --       attempts (their messages have the same id), their contents, and a list of
@@ -16,7 +16,7 @@
 -- cost: some twenty commands a call; per key that has a turn one range, per message one
 --       field got, one set, two members removed; where something is due, or keys have a
 --       rate, one or two more of each. Not in what waits, nor of how many keys.
--- includes: keys, rules, limits, keyed, words, ended, hand
+-- includes: keys, rules, limits, keyed, words, holders, ended, hand
 
 local counted = rules.o or limits and limits.k -- whether is counted what is in flight of keys
 local rate = limits and limits.s

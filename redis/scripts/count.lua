@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Counts a queue.
+-- Counts a subscription.
 -- keys: of the queue
 -- args: 1 the queue's number; 2 its rules (rules.lua)
 -- returns: "gone", or what waits, is in flight, is dead; since when it is paused
@@ -7,9 +7,9 @@
 --       handed out was sent or fell due, or "-1"; the time; its
 --       limits (limits.lua) or ""; the first 100 keys that are paused
 -- cost: some twenty commands
--- includes: keys, rules, keyed
-local meta = call('HMGET', META, 'no', 'paused', 'sent', 'done', 'retried', 'lost', 'withdrawn', 'limits')
-if meta[1] ~= ARGV[1] then return 'gone' end
+-- includes: keys, rules, current, keyed
+local meta = call('HMGET', META, 'paused', 'limits')
+local own = call('HMGET', TALLY, 'sent', 'done', 'retried', 'lost', 'withdrawn')
 local depth = call('ZCARD', DUE) + call('ZCARD', ALONE) - call('SCARD', STALE)
 local oldest
 for _, key in pairs(READY) do
@@ -31,7 +31,7 @@ end
 local due = tonumber(call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2])
 if due and due <= now and (not oldest or due < oldest) then oldest = due end
 return {
-  text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[2] or '',
-  meta[3] or '0', meta[4] or '0', meta[5] or '0', meta[6] or '0', meta[7] or '0',
-  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[8] or '', paused,
+  text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[1] or '',
+  own[1] or '0', own[2] or '0', own[3] or '0', own[4] or '0', own[5] or '0',
+  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[2] or '', paused,
 }

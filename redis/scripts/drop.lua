@@ -2,7 +2,8 @@
 -- Marks a queue as one that is being dropped: its number is not given again and
 -- nobody finds it, until its keys are gone and it is removed.
 -- keys: 1 the registry of queues
--- args: 1 its name; 2 "" to mark it, or when it was created to remove it in the end
+-- args: 1 its name; 2 "" to mark it, or when it was created to remove it in the end, and
+--       then the fields of its further subscriptions
 -- returns: 0 if there is none, else when it was created
 -- cost: two commands
 local value = redis.call('HGET', KEYS[1], ARGV[1])
@@ -11,6 +12,6 @@ local mark, created = string.match(value, '^(%-?)%d+ (%d+) ')
 if ARGV[2] == '' then
   if mark == '' then redis.call('HSET', KEYS[1], ARGV[1], '-' .. value) end
 elseif mark == '-' and created == ARGV[2] then
-  redis.call('HDEL', KEYS[1], ARGV[1])
+  redis.call('HDEL', KEYS[1], ARGV[1], unpack(ARGV, 3))
 end
 return tonumber(created)

@@ -143,7 +143,7 @@ local function forget(came)
     end
     if #old > 0 then call('LTRIM', PAST, #old, -1) end
   else
-    local have = call('HINCRBY', META, 'kept', came)
+    local have = call('HINCRBY', TALLY, 'kept', came)
     local before = have
     for _ = 1, most do
       local e = have > rules.k and call('LINDEX', PAST, 0)
@@ -161,17 +161,12 @@ local function forget(came)
       call('LPOP', PAST)
       have = have - n
     end
-    if have < before then call('HINCRBY', META, 'kept', have - before) end
+    if have < before then call('HINCRBY', TALLY, 'kept', have - before) end
   end
   unword(old)
-  many('HDEL', MSG, old)
+  passed(old, false)
   many('HDEL', ST, old)
   many('ZREM', KNOWN, old)
-end
-
--- without takes the payload of a message away, whose content is m.
-local function without(id, m)
-  call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I4', string.sub(m, 2, 5))))
 end
 
 -- finish writes what all that ended has in common. A message that ended before
@@ -193,7 +188,7 @@ local function finish(limits)
     -- Only how it went is kept, together of those that went the same way; but what is
     -- found by a word keeps all except its payload.
     local found, bare = parted(kept)
-    many('HDEL', MSG, bare)
+    passed(bare, false)
     for _, b in pairs(batches) do
       local with, rest = parted(b.i)
       for _, m in ipairs(with) do
@@ -203,28 +198,27 @@ local function finish(limits)
         call('ZADD', KNOWN, m[1], m[1])
       end
       b.i = rest
-      many('HDEL', MSG, rest)
+      passed(rest, false)
       came = came + #rest
       if #rest > 0 then entries[#entries + 1] = 'B' .. pack(b) end
     end
-    for _, m in ipairs(found) do
-      if m[2] then without(m[1], m[2]) end
+    local ids, contents = {}, {}
+    for i, m in ipairs(found) do
+      ids[i], contents[m[1]] = m[1], m[2]
     end
-  elseif not rules.p then
-    for _, id in ipairs(kept) do
-      local m = call('HGET', MSG, id)
-      if m then without(id, m) end
-    end
+    passed(ids, true, contents)
+  else
+    passed(kept, true)
   end
   came = came + #kept
   for _, id in ipairs(kept) do entries[#entries + 1] = text(now) .. ':' .. id end
   many('RPUSH', PAST, entries)
   if came > 0 then forget(came) end
   for name, n in pairs(counts) do
-    if n > 0 then call('HINCRBY', META, name, n) end
+    if n > 0 then call('HINCRBY', TALLY, name, n) end
   end
   if limits and #left > 0 and unpacked(limits).c then
-    call('HDEL', META, 'mute')
+    call('HDEL', TALLY, 'mute')
     wake = true
   end
   if wake then ring() end

@@ -1,12 +1,16 @@
 #!lua
--- Makes a queue known. Its number becomes the low bits of its ids (ids.go).
+-- Makes a queue known, or a further subscription of one. Its number becomes the low
+-- bits of its ids (ids.go).
 -- keys: 1 the registry of queues
--- args: 1 its name; 2 its options as JSON; 3 how many numbers there are
+-- args: 1 its name, of a subscription the queue's, a colon and its own; 2 its options as
+--       JSON; 3 how many numbers there are
 -- returns: "exists", "full", or its number and when it was created
--- cost: three commands; once all numbers were used, as many as there are queues
+-- cost: five commands; once all numbers were used, as many as there are queues
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'exists' end
 local clock = redis.call('TIME')
-local now = string.format('%.0f', (clock[1] - 1735689600) * 1000000 + clock[2])
+local last = tonumber(redis.call('HGET', KEYS[1], '#made') or 0)
+local now = string.format('%.0f', math.max(last + 1, (clock[1] - 1735689600) * 1000000 + clock[2]))
+redis.call('HSET', KEYS[1], '#made', now)
 local most = tonumber(ARGV[3])
 local number = tonumber(redis.call('HGET', KEYS[1], '#next') or 1)
 if number <= most then

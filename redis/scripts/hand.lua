@@ -4,10 +4,11 @@
 -- it was, if it was held back; key if what is in flight of that is counted.
 local once = ARGV[8] == '1'
 local most, worker = tonumber(ARGV[3]), ARGV[6]
-local meta = call('HMGET', META, 'no', 'paused', 'last', 'limits', 'full')
-if meta[1] ~= ARGV[1] then return 'gone' end
-local last = tonumber(meta[3])
-local limits, full, said = meta[4] and unpacked(meta[4]), tonumber(meta[5] or 0), meta[4] and 'limits' or ''
+local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill')
+if own[1] ~= ARGV[1] then return 'gone' end
+if own[3] then return 'fill' end
+local last = tonumber(meta[2])
+local limits, full, said = meta[3] and unpacked(meta[3]), tonumber(own[2] or 0), meta[3] and 'limits' or ''
 local ids, contents, others = {}, {}, {}
 
 local function tell(delivery, id, content, st, due)
@@ -41,7 +42,7 @@ if worker ~= '' then
 else
   tag = 'T' .. text(now)
 end
-if meta[2] then return {'', '-1', ids, contents, others, said} end
+if meta[1] then return {'', '-1', ids, contents, others, said} end
 if limits then
   local due
   most, due = room(limits, full, most)
@@ -79,7 +80,7 @@ end
 -- answer writes down what was handed out, and is the reply to it.
 local function answer(wants)
   call('HSET', META, 'last', text(last))
-  if limits and limits.r then call('HSET', META, 'full', exactly(taken(limits.r, full, #deliveries))) end
+  if limits and limits.r then call('HSET', TALLY, 'full', exactly(taken(limits.r, full, #deliveries))) end
   if once then
     local name = ''
     if worker ~= '' then

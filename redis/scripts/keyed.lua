@@ -1,8 +1,8 @@
 -- Queues that look at keys (keys.go): which key has a turn when. A key in TURN or
 -- FRESH is one to look at: it may turn out that it waits for something, and is then
 -- put there again by what ends that.
-local WAIT, TURN, FRESH, LATER, AGAIN = KEYS[30], KEYS[31], KEYS[32], KEYS[33], KEYS[34]
-local HELD, SPENT, STOPPED, PAUSED, ASIDE = KEYS[35], KEYS[36], KEYS[37], KEYS[38], KEYS[39]
+local WAIT, TURN, FRESH, LATER, AGAIN = KEYS[32], KEYS[33], KEYS[34], KEYS[35], KEYS[36]
+local HELD, SPENT, STOPPED, PAUSED, ASIDE = KEYS[37], KEYS[38], KEYS[39], KEYS[40], KEYS[41]
 
 -- placed is a message's member of WAIT: those of a key lie together, by their ids.
 local function placed(key, id) return key .. '\0' .. string.format('%016.0f', tonumber(id)) end

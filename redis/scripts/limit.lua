@@ -3,15 +3,15 @@
 -- keys: of the queue
 -- args: 1 the queue's number; 2 its rules (rules.lua); 3 its limits (limits.lua), or ""
 -- returns: "gone" or "ok"
--- cost: four commands; of a queue that looks at keys as many more as keys wait for
+-- cost: six commands; of a queue that looks at keys as many more as keys wait for
 --       a rate or are in flight
--- includes: keys, rules, keyed
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+-- includes: keys, rules, current, keyed
 if ARGV[3] == '' then
-  call('HDEL', META, 'limits', 'full', 'mute')
+  call('HDEL', META, 'limits')
+  call('HDEL', TALLY, 'full', 'mute')
 else
   call('HSET', META, 'limits', ARGV[3])
-  call('HDEL', META, 'mute')
+  call('HDEL', TALLY, 'mute')
 end
 if rules.y then -- what waits by the old limits is looked at anew
   if call('EXISTS', AGAIN) == 1 then

@@ -41,4 +41,4 @@ end
 
 -- mute lets senders ring nobody until a time (nil: until something is settled), for
 -- something waits already.
-local function mute(due) call('HSET', META, 'mute', due and text(due) or '9e15') end
+local function mute(due) call('HSET', TALLY, 'mute', due and text(due) or '9e15') end

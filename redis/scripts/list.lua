@@ -1,15 +1,15 @@
 #!lua flags=no-writes
 -- Lists messages, newest first.
 -- keys: of the queue
--- args: 1 the queue's number; 2 the highest id; 3 the most; 4 where to look: w the ready
---       lists, k what is known otherwise, d dead letters, r what is handed out, p what
---       was settled together; 5 the most that may be handed out, to look there
+-- args: 1 the queue's number; 2 its rules (rules.lua); 3 the highest id; 4 the most; 5
+--       where to look: w the ready lists, k what is known otherwise, d dead letters, r what
+--       is handed out, p what was settled together; 6 the most that may be handed out, to
+--       look there
 -- returns: "gone", "many" (more are handed out), or the ids
 -- cost: per ready list some 25 commands, else one per place; grows with the most, with
 --       what is handed out, and with what is kept of a queue without retention
--- includes: keys
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
-local highest, most = tonumber(ARGV[2]), tonumber(ARGV[3])
+-- includes: keys, rules, current
+local highest, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 local seen, found = {}, {}
 local function add(id)
   local n = tonumber(id)
@@ -18,7 +18,7 @@ local function add(id)
     found[#found + 1] = n
   end
 end
-local function look(where) return string.find(ARGV[4], where, 1, true) end
+local function look(where) return string.find(ARGV[5], where, 1, true) end
 if look('w') then
   for _, i in ipairs({7, 8, 9, 10, 23, 24, 25, 26}) do -- each in the order of ids
     local from, to = 0, call('LLEN', KEYS[i])
@@ -39,7 +39,7 @@ for where, key in pairs({k = KNOWN, d = DEAD}) do
   end
 end
 if look('r') then
-  if call('HLEN', RUN) > tonumber(ARGV[5]) then return 'many' end
+  if call('HLEN', RUN) > tonumber(ARGV[6]) then return 'many' end
   local all = call('HGETALL', RUN)
   for i = 1, #all, 2 do add(string.match(all[i + 1], '^[^/%z]+/(%d+)') or all[i]) end
 end

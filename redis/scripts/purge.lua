@@ -1,25 +1,12 @@
 #!lua flags=allow-oom
--- Takes back all that waits as of one moment: the first call puts it aside, and it
--- and those that follow cancel that bit by bit.
+-- Cancels a part of what was put aside (aside.lua).
 -- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 "1" to put aside what waits,
---       unless something is aside still; 4 the most to cancel
--- returns: "gone", or a list: 1 if it put aside, how many it cancelled, 1 if more are aside
--- cost: some twenty commands a call, two per message
--- includes: keys, rules, keyed, words, ended
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+-- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most to cancel
+-- returns: "gone", or a list: how many it cancelled, 1 if more are aside
+-- cost: some ten commands a call, two per message
+-- includes: keys, rules, current, keyed, words, holders, ended
 local function some() return call('EXISTS', unpack(KEYS, 21, 26)) > 0 or rules.y and call('EXISTS', ASIDE) == 1 end
-local aside = some()
-local put = 0
-if ARGV[3] == '1' and not aside then
-  put, aside = 1, true
-  if rules.o then call('UNLINK', DUE, ALONE) end -- all of it is in WAIT, too
-  if rules.y and call('EXISTS', WAIT) == 1 then call('RENAME', WAIT, ASIDE) end
-  for i = 0, 5 do
-    if call('EXISTS', KEYS[5 + i]) == 1 then call('RENAME', KEYS[5 + i], KEYS[21 + i]) end
-  end
-end
-local most, n = tonumber(ARGV[4]), 0
+local most, n = tonumber(ARGV[3]), 0
 local function cancel(id)
   if call('SREM', STALE, id) == 1 then return end -- is something else already
   local before = call('HGET', ST, id)
@@ -48,4 +35,4 @@ if rules.y and n < most then
 end
 counts.withdrawn = #kept
 finish()
-return {put, #kept, some() and 1 or 0}
+return {#kept, some() and 1 or 0}

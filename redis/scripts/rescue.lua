@@ -6,9 +6,9 @@
 --       deliveries to look at
 -- returns: "gone", or how many were lost
 -- cost: two commands where there is nothing; some ten per lost delivery
--- includes: keys, rules, keyed, words, ended
-local meta = call('HMGET', META, 'no', 'limits')
-if meta[1] ~= ARGV[1] then return 'gone' end
+-- includes: keys, rules, keyed, words, holders, ended
+if call('HGET', TALLY, 'no') ~= ARGV[1] then return 'gone' end
+local limits = call('HGET', META, 'limits')
 local most = tonumber(ARGV[3])
 local function lose(deliveries, why)
   for i, held in ipairs(got(RUN, deliveries)) do
@@ -26,12 +26,12 @@ if #overdue > 0 then
     if claim then lose(unpacked(claim).d, 'its worker was lost: no heartbeat came within its lease') end
     holder(tag).open = 1000000000 -- whatever is counted, nothing of it is open any more
   end
-  finish(meta[2])
+  finish(limits)
   if #claims < 10 then
     call('ZREM', LEASES, worker)
     call('HDEL', NAMES, worker, '#' .. worker)
   end
 else
-  finish(meta[2])
+  finish(limits)
 end
 return counts.lost

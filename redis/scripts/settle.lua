@@ -10,9 +10,8 @@
 -- cost: per plain message one field got and two removed (with retention one more set
 --       and pushed, and the same to forget an older one); per other some six
 --       commands more. Not in what waits or is in flight.
--- includes: keys, rules, keyed, words, ended
-local meta = call('HMGET', META, 'no', 'limits')
-if meta[1] ~= ARGV[1] then return 'gone' end
+-- includes: keys, rules, keyed, words, holders, ended
+if call('HGET', TALLY, 'no') ~= ARGV[1] then return 'gone' end
 local plain = {}
 local n = tonumber(ARGV[3])
 for i = 1, n do plain[i] = ARGV[3 + i] end
@@ -30,5 +29,5 @@ for i = 4 + n, #ARGV do
   answers[#answers + 1] = outcome or ''
   answers[#answers + 1] = due and text(due) or ''
 end
-finish(meta[2])
+finish(call('HGET', META, 'limits'))
 return {table.concat(was), answers}

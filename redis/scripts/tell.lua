@@ -1,13 +1,12 @@
 #!lua flags=no-writes
 -- Tells all that is known of messages.
 -- keys: of the queue
--- args: 1 the queue's number; then the messages
--- returns: "gone", or per message five: "1" if it is known, content or "", state or "",
---       µs at which it is due or "", and, where it is handed out, when and to whom, packed
--- cost: some six commands per message; where one is not known, as much as is kept of
+-- args: 1 the queue's number; 2 its rules (rules.lua); then the messages
+-- returns: "gone", or per message five: "1" if the subscription knows it, content or "", state or "",
+--       µs at which it is due if that lies ahead or "", and, where it is handed out, when and to whom, packed
+-- cost: some seven commands per message; where one is not known, as much as is kept of
 --       a queue without retention
--- includes: keys
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+-- includes: keys, rules, current, holders
 local past
 -- how it went with one that is kept together with others
 local function together(id)
@@ -24,12 +23,13 @@ local function together(id)
 end
 
 local all = {}
-for i = 2, #ARGV do
+for i = 3, #ARGV do
   local id = ARGV[i]
   local content, st = call('HGET', MSG, id), call('HGET', ST, id)
-  if not content and not st then st = together(id) end
+  local holds = content and markOf(call('HGET', HOLDERS, id), me)
+  if not holds and not st then st = together(id) end
   local due, running = '', ''
-  if content then
+  if holds then
     local member = string.sub(content, 1, 1) .. ':' .. id
     due = call('ZSCORE', DUE, member) or call('ZSCORE', ALONE, member) or ''
   end
@@ -42,10 +42,10 @@ for i = 2, #ARGV do
       w = call('HGET', NAMES, string.match(tag, '^[^:]+')) or '',
     })
   end
-  all[#all + 1] = (content or st) and '1' or ''
+  all[#all + 1] = (holds or st) and '1' or ''
   all[#all + 1] = content or ''
   all[#all + 1] = st or ''
-  all[#all + 1] = due == '' and '' or text(tonumber(due))
+  all[#all + 1] = due ~= '' and tonumber(due) > now and text(tonumber(due)) or ''
   all[#all + 1] = running
 end
 return all

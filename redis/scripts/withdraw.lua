@@ -5,12 +5,12 @@
 --       message; 5 µs at which it is due
 -- returns: "gone", or 1 if it waited, else 0
 -- cost: some ten commands
--- includes: keys, rules, keyed, words, ended
-if call('HGET', META, 'no') ~= ARGV[1] then return 'gone' end
+-- includes: keys, rules, current, keyed, words, holders, ended
 local id = ARGV[4]
 local content, before = call('HGET', MSG, id), call('HGET', ST, id)
 local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
 if not content or st.d or (st.z and st.z ~= 'waits') then return 0 end
+if not markOf(call('HGET', HOLDERS, id), me) then return 0 end
 local member = string.sub(content, 1, 1) .. ':' .. id
 local key = rules.y and keyOf(content)
 local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member)

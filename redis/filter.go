@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// filter is one as fill.lua gets it.
+type filter struct {
+	Kinds   []string            `codec:"k,omitempty"`
+	Headers map[string][]string `codec:"h,omitempty"`
+}
+
+// passes says whether a filter lets a message through (fill.lua does the same).
+func passes(f *posthaste.Filter, m *posthaste.Message) bool {
+	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind) {
+		return false
+	}
+	for name, words := range f.Headers {
+		if word, ok := m.Headers[name]; !ok || !slices.Contains(words, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// excluded are the letters of the further subscriptions whose filters leave m out.
+func (q *queue) excluded(m *posthaste.Message) (letters string) {
+	for _, s := range q.subs {
+		if !passes(&s.wanted.Filter, m) {
+			letters += s.letter
+		}
+	}
+	return letters
+}
+
+// checkSubscription checks options and brings them into the one form in which they are
+// compared.
+func checkSubscription(o *posthaste.SubscriptionOptions) error {
+	o.From = cmp.Or(o.From, posthaste.FromNow)
+	switch {
+	case o.From != posthaste.FromNow && o.From != posthaste.FromOldest:
+		return posthaste.Invalidf("from", "from must be %s or %s, and is %q", posthaste.FromNow, posthaste.FromOldest, o.From)
+	case o.Scheduled && o.From == posthaste.FromOldest:
+		return posthaste.Invalidf("scheduled", "from %s and scheduled exclude each other: the oldest kept holds what is scheduled, too", posthaste.FromOldest)
+	case o.MaxLag < 0:
+		return posthaste.Invalidf("max_lag", "max_lag must be above zero")
+	}
+	sorted := func(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
+	o.Filter.Kinds = sorted(o.Filter.Kinds)
+	o.Filter.Headers = maps.Clone(o.Filter.Headers)
+	for name, words := range o.Filter.Headers {
+		if len(words) == 0 {
+			return posthaste.Invalidf("filter", "the filter wants a word or a list of words for header %s, and there is none", name)
+		}
+		if name == "traceparent" {
+			return &posthaste.Error{Code: posthaste.Invalid, Field: "filter", Message: "a filter cannot ask for the header traceparent, which differs with every trace",
+				Hint: "give messages a header of their own to filter by"}
+		}
+		o.Filter.Headers[name] = sorted(words)
+	}
+	if len(o.Filter.Headers) == 0 {
+		o.Filter.Headers = nil
+	}
+	return nil
+}
+
+// detailsOf is what the actions tell of a subscription that was made: what was asked for.
+func detailsOf(name string, o posthaste.SubscriptionOptions) map[string]any {
+	details := map[string]any{"subscription": name}
+	if o.From != posthaste.FromNow {
+		details["from"] = o.From
+	}
+	if o.Scheduled {
+		details["scheduled"] = true
+	}
+	if o.MaxLag > 0 {
+		details["max_lag"] = o.MaxLag.String()
+	}
+	wanted := map[string]any{}
+	if len(o.Filter.Kinds) > 0 {
+		wanted["kind"] = o.Filter.Kinds
+	}
+	if len(o.Filter.Headers) > 0 {
+		wanted["headers"] = o.Filter.Headers
+	}
+	if len(wanted) > 0 {
+		details["filter"] = wanted
+	}
+	return details
+}

@@ -1,0 +1,119 @@
+#!lua
+-- Gives a subscription a part of what was sent before it was made. Until all of that is
+-- done, it hands out nothing: so nothing comes twice, and keys keep their order.
+-- keys: of the subscription; then, of each other one of the queue, what it has of states
+--       and of what is due
+-- args: 1 the subscription's number; 2 its rules (rules.lua); 3 where to go on, "0" to
+--       begin; 4 its filter, packed (k kinds, h headers), or ""; 5 "1" if it gets only what
+--       falls due later; 6 the letters of the others (holders.lua)
+-- returns: "gone", or where to go on, "" at the end
+-- cost: per message of the queue three commands and two per other subscription; at most
+--       some 1,000 messages or 500 kB a call
+-- includes: keys, rules, current, keyed, words, holders
+local last = tonumber(call('HGET', TALLY, 'fill') or nil)
+if not last then return '' end
+local filter = ARGV[4] ~= '' and unpacked(ARGV[4])
+local base = #KEYS - 2 * #ARGV[6]
+
+local function has(words, word)
+  for _, w in ipairs(words) do
+    if w == word then return true end
+  end
+  return false
+end
+
+local function passes(content)
+  if not filter then return true end
+  local count, raw = reader(content)
+  local function word()
+    local w, n = raw()
+    return n > 0 and string.sub(w, -n) or ''
+  end
+  word() -- key
+  local kind = word()
+  if filter.k and not has(filter.k, kind) then return false end
+  word() -- reference
+  word() -- content type
+  local headers = {}
+  for _ = 1, count() do
+    local name = word()
+    headers[name] = word()
+  end
+  for name, words in pairs(filter.h or {}) do
+    if not headers[name] or not has(words, headers[name]) then return false end
+  end
+  return true
+end
+
+-- standing tells whether others want a message still, and when it is due if they all
+-- wait for that; nil if it was cancelled or erased.
+local function standing(id, held, member)
+  local wanted, soon, due = false, false, nil
+  for i = 1, #ARGV[6] do
+    local mark, before = markOf(held, string.sub(ARGV[6], i, i)), call('HGET', KEYS[base + 2 * i - 1], id)
+    local st = before and unpacked(before)
+    if st and (st.z == 'cancelled' or st.e) then return nil end
+    if mark then
+      if mark == '+' and not (st and st.z and not st.d and st.z ~= 'waits' and st.z ~= 'dead') then wanted = true end
+      local at = not st and tonumber(call('ZSCORE', KEYS[base + 2 * i], member) or nil)
+      if at and at > now then
+        due = math.min(due or at, at)
+      else
+        soon = true
+      end
+    end
+  end
+  return wanted, not soon and due or nil
+end
+
+local held, due, known, wait, names, found = {}, {}, {}, {}, {}, {}
+local looked, cursor = 0, ARGV[3]
+local function consider(id, content)
+  local who = call('HGET', HOLDERS, id) or string.find(ARGV[6], '@', 1, true) and '@+'
+  if not who then return end -- the one that the queue was born with has ended, and lets go of it
+  if tonumber(id) > last or string.find(who, me, 1, true) or held[id] or not passes(content) then return end
+  local member = string.sub(content, 1, 1) .. ':' .. id
+  local wanted, at = standing(id, who, member)
+  if wanted == nil or not (wanted or rules.p) or ARGV[5] == '1' and not at then return end
+  held[id] = who .. me .. '+'
+  known[#known + 1] = id
+  if rules.y and not at then
+    local key = keyOf(content)
+    wait[#wait + 1] = 0
+    wait[#wait + 1] = placed(key, id)
+    names[#names + 1] = key
+  else -- what is sent meanwhile is in the lists, which are in the order of sending
+    due[#due + 1] = at and text(at) or id
+    due[#due + 1] = member
+  end
+  for _, word in ipairs((wordsOf(content))) do
+    found[#found + 1] = 0
+    found[#found + 1] = entry(word, id)
+  end
+end
+repeat
+  local page = call('HSCAN', MSG, cursor, 'COUNT', 20)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    consider(page[2][i], page[2][i + 1])
+    looked = looked + 500 + #page[2][i + 1]
+  end
+until cursor == '0' or looked > 500000
+local holders = {}
+for id, who in pairs(held) do
+  holders[#holders + 1] = id
+  holders[#holders + 1] = who
+end
+many('HSET', HOLDERS, holders)
+know(known)
+many('ZADD', DUE, due)
+many('ZADD', WORDS, found)
+if rules.y then
+  many('ZADD', WAIT, wait)
+  line(TURN, names)
+end
+if #known > 0 then call('HINCRBY', TALLY, 'sent', #known) end
+if cursor ~= '0' then return cursor end
+call('HDEL', TALLY, 'fill')
+ring()
+return ''

@@ -1,0 +1,184 @@
+package redis
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// A subscription gets what is sent after it was made also by those who knew the queue
+// before.
+func TestSendersKnowAllSubscriptions(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 1)
+		subscribe(t, another(t, e), second, posthaste.SubscriptionOptions{})
+		send(t, e, 3)
+		if got := receive(t, e, second, 10); len(got) != 3 {
+			return fmt.Sprintf("it got %d of 3", len(got))
+		}
+		return ""
+	}, patch{&sendScript, "if (meta[4] or '') ~= (all.v and all.v[q] or '') then return {'gone', q} end", ""})
+}
+
+// Operators who knew the queue before deal with all subscriptions.
+func TestOperatorsKnowAllSubscriptions(t *testing.T) {
+	const known = "or (call('HGET', META, 'readers') or nil) ~= rules.v then"
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		id := send(t, e, 1)[0]
+		subscribe(t, another(t, e), second, posthaste.SubscriptionOptions{From: posthaste.FromOldest})
+		told, err := e.Cancel(t.Context(), "ada", id)
+		if err != nil || len(told) != 2 || !told[1].InTime {
+			return fmt.Sprintf("cancelled: %+v, %v", told, err)
+		}
+		return ""
+	}, patch{&tellScript, known, "then"}, patch{&withdrawScript, known, "then"})
+}
+
+// fromOldest are the options of a subscription that gets all that is kept, as they are stored.
+var fromOldest = func() string {
+	b, _ := json.Marshal(posthaste.SubscriptionOptions{From: posthaste.FromOldest})
+	return string(b)
+}()
+
+// Nothing is handed out before all that is older is there: whoever claims goes on where
+// somebody was cut short.
+func TestFilledBeforeItHandsOut(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		ids := send(t, e, 5)
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
+			t.Fatal(err)
+		}
+		send(t, e, 1)
+		got := receive(t, e, second, 3)
+		if len(got) != 3 || got[0].MessageID > ids[4] && got[1].MessageID > ids[4] || !got[1].DueAt.IsZero() {
+			return fmt.Sprintf("at first came %+v", got)
+		}
+		return ""
+	}, patch{&claimScript, "if own[3] then return 'fill' end", ""})
+}
+
+// What was filled half is filled once, and frees what it held.
+func TestFilledOnce(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		for range 5 {
+			send(t, e, 500)
+		}
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
+			t.Fatal(err)
+		}
+		ref := posthaste.QueueRef{Queue: jobs, Subscription: second}
+		reply, _, err := e.try(t.Context(), ref, func(q *queue) (any, error) {
+			names := append(append([]string{}, q.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
+			return fillScript.run(t.Context(), e.client, names, q.numberArg, q.rules, "0", "", "", "@")
+		})
+		if err != nil || reply == "" {
+			t.Fatalf("a part was to be filled, and where to go on is %q: %v", reply, err)
+		}
+		if err := e.fill(t.Context(), ref); err != nil {
+			t.Fatal(err)
+		}
+		if s := infoOf(t, e, second); s.Sent != 2500 || s.Depth != 2500 {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	}, patch{&fillScript, "or string.find(who, me, 1, true) ", ""})
+}
+
+// Who comes late with what another has ended meanwhile makes nothing.
+func TestSlowSubscriber(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		is, err := e.enroll(t.Context(), enrolled(jobs, second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, e, second, posthaste.SubscriptionOptions{})
+		if err := e.QueueUnsubscribe(t.Context(), "ada", jobs, second); err != nil {
+			t.Fatal(err)
+		}
+		var number, at string
+		if _, err := fmt.Sscan(is, &number, &at); err != nil {
+			t.Fatal(err)
+		}
+		q, err := e.queue(t.Context(), jobs)
+		if err == nil {
+			_, err = subscribeScript.run(t.Context(), e.client, e.keys.subscription(jobs, second, false), q.numberArg, second, number, at, fromOldest, "", 50)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs}); err != nil {
+			return err.Error()
+		}
+		subscribe(t, e, second, posthaste.SubscriptionOptions{})
+		send(t, e, 1)
+		if got := receive(t, e, second, 10); len(got) != 1 || done(t, e, got...) != 1 {
+			return fmt.Sprintf("it got %+v", got)
+		}
+		return ""
+	}, patch{&subscribeScript, "if tonumber(ARGV[4]) <= tonumber(meta[5] or -1) then return 'late' end", ""})
+}
+
+// A subscription that is made while its queue is dropped leaves no keys behind.
+func TestDropWithNewSubscription(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 1) // so that it knows the queue
+		created, err := dropScript.run(t.Context(), e.client, []string{e.keys.queues()}, jobs, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, ""); posthaste.CodeOf(err) != posthaste.NotFound && err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), created, ""); err != nil || reply == "ok" {
+			return fmt.Sprintf("its keys are left: %v", err)
+		}
+		if err := e.QueueDrop(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+		left, err := e.client.Keys(t.Context(), "{"+e.keys.prefix+":"+jobs+"}*").Result()
+		if err != nil || len(left) > 0 {
+			return fmt.Sprintf("left are %v: %v", left, err)
+		}
+		if fields, err := e.client.HExists(t.Context(), e.keys.queues(), enrolled(jobs, second)).Result(); err != nil || fields {
+			return fmt.Sprintf("the registry has it still: %v", err)
+		}
+		return ""
+	}, patch{&clearScript, "if made and (version or '') ~= ARGV[2] then return 'changed' end", ""})
+}
+
+// What one subscription has settled is not erased while another is to deliver it.
+func TestErasedWhenAllAreThrough(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Retention: time.Hour})
+		subscribe(t, e, second, posthaste.SubscriptionOptions{})
+		if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Terms: []string{"ada"}, Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		done(t, e, receive(t, e, "", 1)...)
+		if became, _, err := e.Erase(t.Context(), "officer", "ada", 0); err != nil || len(became) != 1 || !became[0].Pending {
+			return fmt.Sprintf("it became %+v: %v", became, err)
+		}
+		d := receive(t, e, second, 1)
+		if len(d) != 1 || d[0].Key != "k" {
+			return fmt.Sprintf("the other got %+v", d)
+		}
+		done(t, e, d...)
+		became, _, err := e.Erase(t.Context(), "officer", "ada", 0)
+		if err != nil || len(became) != 1 || became[0].Pending {
+			return fmt.Sprintf("in the end it became %+v: %v", became, err)
+		}
+		if m, err := e.Message(t.Context(), became[0].MessageID); err != nil || m.Key != "" || len(m.Terms) != 0 || len(m.Subscriptions) != 2 || m.ErasedAt.IsZero() {
+			return fmt.Sprintf("it is told as %+v: %v", m, err)
+		}
+		return ""
+	}, patch{&eraseScript, "if content and markOf(held, s[1]) and", "if content and s[1] == '@' and"})
+}
