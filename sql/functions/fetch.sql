@@ -59,6 +59,7 @@ begin
     -- The limits stop the scans: a row comparison from above ends them only where
     -- its first column does.
     if c.part = 0 then
+      -- By the ranges alone, as posthaste.fresh_slice found them.
       return query
         select c.id * 4096 - v_returned - 1, c.alone, e.*
           from unnest(v_lo, v_hi) r (lo, hi)
@@ -70,7 +71,6 @@ begin
            and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
            and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-           and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
          order by e.xid, e.pos) e
          where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
          limit c.places;

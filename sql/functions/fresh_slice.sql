@@ -2,8 +2,9 @@
 -- Arguments: queue, lane, the window's snapshots, the key after which to go on
 -- ((0, 0) at the window's start), how many, the live slots.
 -- Returns: how many there are, and the keys of the first and the last.
--- The ranges are an optimisation: the two visibility tests alone decide. One
--- lower bound, not two: a btree starts at only one of them.
+-- The ranges are the window, no more and no less: asking for each row whether the
+-- snapshots see it would cost a fifth of what reading it does. One lower bound, not
+-- two: a btree starts at only one of them.
 create or replace function posthaste.fresh_slice(p_queue int, p_lane int, s0 pg_snapshot, s1 pg_snapshot,
   p_xid xid8, p_pos bigint, p_max int, l posthaste.live,
   out places int, out first_xid xid8, out first_pos bigint, out last_xid xid8, out last_pos bigint)
@@ -34,7 +35,6 @@ begin
                 and (e.xid, e.pos) > (greatest(r.lo::text::xid8, p_xid), case when r.lo::text::xid8 > p_xid then 0 else p_pos end)
                 and e.xid < r.hi::text::xid8
                 and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-                and pg_visible_in_snapshot(e.xid, s1) and not pg_visible_in_snapshot(e.xid, s0)
               order by e.xid, e.pos
               limit p_max) e
            limit p_max) x;
