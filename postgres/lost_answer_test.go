@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,48 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
+
+// An answer of which a part arrives, wherever it is cut, leaves the sender unsure, too.
+func TestSendWhoseAnswerArrivesInPart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	url := testpg.New(t)
+	for _, n := range []int{1, 2} { // a row, and rows
+		proxy := testdb.NewProxy(t, url)
+		e, err := postgres.Open(ctx, proxy.URL, postgres.WithPoolSize(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		queue := fmt.Sprint("q", n)
+		if err := e.QueueCreate(ctx, queue, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		messages := make([]posthaste.Message, n)
+		for i := range messages {
+			messages[i] = posthaste.Message{Queue: queue}
+		}
+		unsure := 0
+		for part := 1; ; part += 4 {
+			if _, err := e.Send(ctx, messages...); err != nil { // connected, and everything is prepared now
+				t.Fatal(err)
+			}
+			proxy.CutAnswersAfter("posthaste", part)
+			_, err := e.Send(ctx, messages...)
+			if err == nil {
+				break // the whole answer came
+			}
+			if code := posthaste.CodeOf(err); code != posthaste.OutcomeUnsure {
+				t.Errorf("%d messages, %d bytes of the answer: code %q: %v", n, part, code, err)
+			}
+			unsure++
+		}
+		if unsure < 5 {
+			t.Errorf("%d messages: the answer was cut in %d places", n, unsure)
+		}
+	}
+}
 
 // A connection that is cut between a send's commit and its answer leaves the
 // sender unsure. Were it told that the message was not stored, it would send it

@@ -92,6 +92,11 @@ func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, 
 		if err != nil {
 			var pg *pgconn.PgError
 			if !errors.As(err, &pg) {
+				if first != nil {
+					// The connection is gone since then, and this says that nothing was
+					// sent, meaning the asking.
+					err = first
+				}
 				return broken(p, err)
 			}
 			if first == nil {

@@ -31,7 +31,9 @@ type link struct {
 	client, server net.Conn
 	hello          []byte // what the client sent first: its name is in it
 	deaf           chan struct{}
-	silenced       atomic.Bool // cut when the server answers
+	// answers is how much more the server may answer before it is cut, and one more;
+	// 0 is any number of bytes.
+	answers atomic.Int64
 }
 
 // NewProxy starts a proxy before the server of databaseURL, which ends with the
@@ -94,12 +96,15 @@ func (p *Proxy) Swallow(name string) (n int) {
 // CutAnswers makes the connections that are there now and whose application_name
 // contains name end with the server's next answer, which is not passed on, and
 // returns how many.
-func (p *Proxy) CutAnswers(name string) (n int) {
+func (p *Proxy) CutAnswers(name string) (n int) { return p.CutAnswersAfter(name, 0) }
+
+// CutAnswersAfter is CutAnswers, but passes some bytes of the answer on first.
+func (p *Proxy) CutAnswersAfter(name string, bytesLeft int) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.links {
 		if bytes.Contains(l.hello, []byte(name)) {
-			l.silenced.Store(true)
+			l.answers.Store(int64(bytesLeft) + 1)
 			n++
 		}
 	}
@@ -177,10 +182,14 @@ func (l *link) copy(to, from net.Conn) {
 		}
 		time.Sleep(time.Duration(l.proxy.delay.Load()))
 		l.proxy.wait()
-		if n > 0 && from == l.server && l.silenced.Load() {
-			l.client.Close()
-			l.server.Close()
-			return
+		if left := int(l.answers.Load()) - 1; n > 0 && from == l.server && left >= 0 {
+			if left <= n { // or it ends with the next answer
+				_, _ = to.Write(buffer[:left])
+				l.client.Close()
+				l.server.Close()
+				return
+			}
+			l.answers.Store(int64(left-n) + 1)
 		}
 		if n > 0 {
 			if _, werr := to.Write(buffer[:n]); werr != nil {
