@@ -19,8 +19,6 @@ type Capabilities struct {
 	NoStory bool
 	// NoSubscriptions: a queue has the one subscription that it is born with.
 	NoSubscriptions bool
-	// NoCron: schedules know intervals alone.
-	NoCron bool
 	// NoLimits: queues have no limits and do not look at keys.
 	NoLimits bool
 	// NoOrder: there are no ordered queues.
@@ -49,7 +47,6 @@ func (can Capabilities) lacks(c test) string {
 	}{
 		{c.needsSubscriptions, can.NoSubscriptions, "a queue has one subscription"},
 		{c.needsStory, can.NoStory, "it does not tell attempts"},
-		{c.needsCron, can.NoCron || can.NoSchedules, "it has no cron lines"},
 		{c.needsLimits, can.NoLimits, "queues have no limits"},
 		{c.needsOrder, can.NoOrder, "it has no ordered queues"},
 		{c.needsSearch, can.NoSearch, "messages are found by id alone"},
@@ -95,7 +92,6 @@ type test struct {
 	name       string
 	run        func(s *suite)
 	needsStory bool
-	needsCron  bool
 	// needsSubscriptions: it needs more than one of a queue.
 	needsSubscriptions bool
 	needsLimits        bool

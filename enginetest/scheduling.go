@@ -11,7 +11,7 @@ import (
 
 var scheduling = []test{
 	{name: "Schedules", run: schedules, needsSchedules: true},
-	{name: "ScheduleCron", run: scheduleCron, needsCron: true, needsSchedules: true},
+	{name: "ScheduleCron", run: scheduleCron, needsSchedules: true},
 	{name: "ScheduleBadInput", run: scheduleBadInput, needsSchedules: true},
 	{name: "Ticks", run: ticks, needsSchedules: true},
 }

@@ -27,7 +27,7 @@ const page = 1000
 
 // Memory makes an engine that lives in this process, keeps every message that
 // was sent, and behaves as the one on PostgreSQL does but for transactions. What it
-// does not have it refuses: ordered queues, limits, cron lines, further subscriptions.
+// does not have it refuses: ordered queues, limits, further subscriptions.
 func Memory() posthaste.Engine { return memory.Open() }
 
 // Database makes a database with the schema, on the server that serverURL leads

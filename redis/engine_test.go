@@ -41,11 +41,8 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 	return e
 }
 
-// lacking is what this engine does not do yet.
-var lacking = enginetest.Capabilities{NoSchedules: true}
-
 func TestEngine(t *testing.T) {
-	enginetest.RunWith(t, lacking, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
+	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
 }
 
 const jobs = "jobs"

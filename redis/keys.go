@@ -34,6 +34,16 @@ func (k keys) actions() string { return k.global("actions") }
 // tokens is a hash: the name of a token to what it is, and whether there ever was one.
 func (k keys) tokens() string { return k.global("tokens") }
 
+// schedules is a hash: the name of a schedule to what it is.
+func (k keys) schedules() string { return k.global("schedules") }
+
+// ticks is a sorted set: schedules that are not paused by their next ticks.
+func (k keys) ticks() string { return k.global("ticks") }
+
+// ticked is a hash in the slot of a queue: the name of a schedule to its last tick that
+// was sent there and the message of that, "time message".
+func (k keys) ticked(queue string) string { return k.of(queue, "ticked") }
+
 func (k keys) global(what string) string { return "{" + k.prefix + "}:" + what }
 
 func (k keys) of(queue, what string) string { return "{" + k.prefix + ":" + queue + "}:" + what }

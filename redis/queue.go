@@ -43,6 +43,9 @@ type queue struct {
 	wanted   posthaste.SubscriptionOptions
 }
 
+// of is what tells a queue from an earlier one of its name, as its schedules have it.
+func (q *queue) of() string { return fmt.Sprint(q.messages, " ", q.created) }
+
 // rules are the options that scripts need, as ended.lua names them.
 type rules struct {
 	MaxAttempts   int    `codec:"n"`
@@ -325,9 +328,13 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	return readError(err) // whoever uses it first makes up for what was not done
 }
 
+func (e *Engine) dropKeys() []string {
+	return []string{e.keys.queues(), e.keys.schedules(), e.keys.ticks()}
+}
+
 // QueueDrop implements [posthaste.Admin].
 func (e *Engine) QueueDrop(ctx context.Context, name string) error {
-	registry := []string{e.keys.queues()}
+	registry := e.dropKeys()
 	reply, err := dropScript.run(ctx, e.client, registry, name, "")
 	if err == nil && reply == int64(0) {
 		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
@@ -364,7 +371,7 @@ func (e *Engine) clear(ctx context.Context, name string, created any) (fields []
 			return nil, err
 		}
 		fields = nil
-		names := e.keys.queue(name, true)
+		names := append(e.keys.queue(name, true), e.keys.ticked(name))
 		for _, field := range all {
 			if of, subscription, further := strings.Cut(field, ":"); further && of == name {
 				fields = append(fields, field)

@@ -238,7 +238,8 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	if took, err := e.clockDiffers(ctx); err == nil && took.Abs() > 5*time.Second {
 		found = append(found, posthaste.Finding{Check: "clock", Message: fmt.Sprintf("the clocks of Redis and of this machine differ by %s", took.Round(time.Second)), Hint: "synchronise them; Redis's is the one that counts"})
 	}
-	return found, nil
+	late, err := e.doctorSchedules(ctx)
+	return append(found, late...), err
 }
 
 func (e *Engine) clockDiffers(ctx context.Context) (time.Duration, error) {
@@ -265,10 +266,4 @@ func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
 		}
 	}
 	return v, nil
-}
-
-// unsupported refuses by name what this engine does not do yet.
-func unsupported(field, what string) error {
-	return &posthaste.Error{Code: posthaste.Unsupported, Field: field, Message: "the Redis engine does not know " + what + " yet",
-		Hint: "use the PostgreSQL engine for that"}
 }

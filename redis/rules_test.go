@@ -212,7 +212,6 @@ func TestMovedMessagesWait(t *testing.T) {
 // Who drops or makes a queue and is slow leaves alone a queue of the same name that others
 // made meanwhile.
 func TestSlowDropAndMake(t *testing.T) {
-	registry := func(e *Engine) []string { return []string{e.keys.queues()} }
 	anew := func(t *testing.T, e *Engine) {
 		if err := e.QueueDrop(t.Context(), jobs); err != nil {
 			t.Fatal(err)
@@ -232,26 +231,26 @@ func TestSlowDropAndMake(t *testing.T) {
 	}
 	drop := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		created, err := dropScript.run(t.Context(), e.client, registry(e), jobs, "")
+		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		anew(t, e)
 		if _, err = clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), created, ""); err == nil {
-			_, err = dropScript.run(t.Context(), e.client, registry(e), jobs, created)
+			_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, created)
 		}
 		return lost(t, e, err)
 	}
 	removed := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		created, err := dropScript.run(t.Context(), e.client, registry(e), jobs, "")
+		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		anew(t, e)
-		_, err = dropScript.run(t.Context(), e.client, registry(e), jobs, "") // somebody drops the new one
+		_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "") // somebody drops the new one
 		if err == nil {
-			_, err = dropScript.run(t.Context(), e.client, registry(e), jobs, created)
+			_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, created)
 		}
 		if err != nil {
 			t.Fatal(err)

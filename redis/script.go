@@ -68,6 +68,7 @@ var (
 	pauseScript      = load("pause")
 	purgeScript      = load("purge")
 	rescueScript     = load("rescue")
+	scheduleScript   = load("schedule")
 	sendScript       = load("send")
 	settleScript     = load("settle")
 	strikeScript     = load("strike")

@@ -56,6 +56,12 @@ type sendHead struct {
 	Looks    []int    `codec:"y,omitempty"`
 	Window   int64    `codec:"r,omitempty"`
 	Digest   string   `codec:"g,omitempty"`
+	// Schedule is the name of the one whose ticks these are, Before what the queue has
+	// of its last tick, and Tick the last of these in µs.
+	Schedule string `codec:"e,omitempty"`
+	Before   string `codec:"b,omitempty"`
+	Tick     string `codec:"j,omitempty"`
+	of       string // the queue that the schedule is of
 }
 
 // Send implements [posthaste.Engine]. Messages to several queues of a cluster are
@@ -136,6 +142,9 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 		if err != nil {
 			return nil, nil, err
 		}
+		if head.of != "" && head.of != q.of() {
+			return nil, nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("queue %q was dropped", q.name)}
+		}
 		if places[q.name] == 0 {
 			queues = append(queues, q)
 			places[q.name] = len(queues)
@@ -186,6 +195,9 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	}
 	args[0], args[1] = len(queues), packed(head)
 	names = append(names, once...)
+	if head.Schedule != "" {
+		names = append(names, e.keys.ticked(queues[0].name))
+	}
 	reserved := false
 	if request != "" && e.cluster {
 		if reserved, err = e.reserve(ctx, request, head); err != nil {
@@ -204,6 +216,9 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	}
 	if reply == "reused" {
 		return nil, nil, keyReused()
+	}
+	if reply == "ticked" {
+		return nil, nil, errTicked
 	}
 	all, err := list("send", reply, 1)
 	if err != nil {

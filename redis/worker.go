@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -22,7 +23,9 @@ func workerLost() error {
 	return &posthaste.Error{Code: posthaste.WorkerLost, Message: "the worker was declared lost, or ended", Hint: "register anew"}
 }
 
-func (e *Engine) registry() []string { return []string{e.keys.beats(), e.keys.workers()} }
+func (e *Engine) registry() []string {
+	return []string{e.keys.beats(), e.keys.workers(), e.keys.ticks()}
+}
 
 // Register implements [posthaste.Claims].
 func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
@@ -50,6 +53,7 @@ type standing struct {
 	registered
 	left    int64 // µs until its lease ends
 	overdue bool  // somebody's lease has ended
+	tickIn  time.Duration
 }
 
 func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste.WorkerID) (s standing, err error) {
@@ -61,12 +65,13 @@ func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste
 		e.forget(worker)
 		return s, workerLost()
 	}
-	all, err := list("a worker", reply, 3)
+	all, err := list("a worker", reply, 4)
 	if err != nil {
 		return s, err
 	}
 	s.left, _ = parseMicros(str(all[1]))
 	s.overdue = str(all[2]) == "1"
+	s.tickIn = tickIn(str(all[3]))
 	return s, unpack(str(all[0]), &s.registered)
 }
 
@@ -102,7 +107,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 	if err != nil {
 		return reply, err
 	}
-	reply.Rescue = s.overdue
+	reply.Rescue, reply.TickIn = s.overdue, s.tickIn
 	looks, err := e.beatQueues(ctx, beat, s)
 	if err != nil {
 		return reply, err

@@ -5,236 +5,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cron"
+	"github.com/posthaste-mq/posthaste/internal/cron/crontest"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
-
-// cronLine is a cron line as its author meant it: which values each field
-// names, beside the text that says so.
-type cronLine struct {
-	text                                   string
-	minutes, hours, days, months, weekdays map[int]bool
-	anyDay, anyWeekday                     bool // the field is *
-}
-
-var (
-	monthNames   = strings.Fields("jan feb mar apr may jun jul aug sep oct nov dec")
-	weekdayNames = strings.Fields("sun mon tue wed thu fri sat")
-)
-
-// randomField is a field and what it names; names begin at low.
-func randomField(r *rand.Rand, low, high int, names []string) (text string, values map[int]bool) {
-	values = map[int]bool{}
-	say := func(v int) string {
-		if names != nil && v-low < len(names) && r.IntN(2) == 0 {
-			if name := names[v-low]; r.IntN(2) == 0 {
-				return name
-			}
-			return strings.ToUpper(names[v-low])
-		}
-		return fmt.Sprintf([]string{"%d", "%02d"}[r.IntN(2)], v)
-	}
-	if r.IntN(3) == 0 {
-		for v := low; v <= high; v++ {
-			values[v] = true
-		}
-		return "*", values
-	}
-	var parts []string
-	for range 1 + r.IntN(3) {
-		from, to, step := low+r.IntN(high-low+1), 0, 1
-		part := ""
-		switch r.IntN(4) {
-		case 0:
-			part, to = say(from), from
-		case 1:
-			from, to, part = low, high, "*"
-		default:
-			to = from + r.IntN(high-from+1)
-			part = say(from) + "-" + say(to)
-		}
-		if part != say(from) && to != from && r.IntN(2) == 0 || part == "*" {
-			step = 2 + r.IntN(high-low)
-			part += fmt.Sprintf("/%d", step)
-		}
-		for v := from; v <= to; v += step {
-			values[v] = true
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, ","), values
-}
-
-func randomLine(r *rand.Rand) (l cronLine) {
-	var f [5]string
-	f[0], l.minutes = randomField(r, 0, 59, nil)
-	f[1], l.hours = randomField(r, 0, 23, nil)
-	f[2], l.days = randomField(r, 1, 31, nil)
-	f[3], l.months = randomField(r, 1, 12, monthNames)
-	f[4], l.weekdays = randomField(r, 0, 6, weekdayNames)
-	l.anyDay, l.anyWeekday = f[2] == "*", f[4] == "*"
-	for i := range f {
-		// Most lines that people write leave the days alone, and tick often.
-		if i >= 2 && r.IntN(3) > 0 {
-			f[i] = "*"
-			switch i {
-			case 2:
-				l.anyDay = true
-			case 3:
-				l.months = nil
-			case 4:
-				l.anyWeekday = true
-			}
-		}
-	}
-	l.text = strings.Join(f[:], " ")
-	return l
-}
-
-func (l *cronLine) onDay(w time.Time) bool {
-	day, weekday := l.anyDay || l.days[w.Day()], l.anyWeekday || l.weekdays[int(w.Weekday())]
-	if !l.anyDay && !l.anyWeekday {
-		day, weekday = day || weekday, true
-	}
-	return (l.months == nil || l.months[int(w.Month())]) && day && weekday
-}
-
-func (l *cronLine) names(w time.Time) bool {
-	return l.minutes[w.Minute()] && l.hours[w.Hour()] && l.onDay(w)
-}
-
-// onWall is what the zone's clocks show at t, as a time of UTC.
-func onWall(t time.Time, zone *time.Location) time.Time {
-	t = t.In(zone)
-	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
-}
-
-// next is the first tick after a time, by looking at each minute up to limit,
-// as somebody would who sits before the clock with the line in hand. Who has
-// every hour in the line looks at what the clock shows. Otherwise a time is ticked
-// off when the clock shows it, or has just passed it, for the first time.
-func (l *cronLine) next(zone *time.Location, after, limit time.Time) (time.Time, bool) {
-	latest := time.Time{}
-	t := after.Truncate(time.Minute)
-	if len(l.hours) < 24 {
-		t = t.Add(-50 * time.Hour) // to know how late it has been already
-		latest = onWall(t, zone)
-	}
-	for t = t.Add(time.Minute); !t.After(limit); t = t.Add(time.Minute) {
-		w := onWall(t, zone)
-		if len(l.hours) == 24 {
-			if l.names(w) {
-				return t, true
-			}
-			continue
-		}
-		for latest.Before(w) {
-			latest = latest.Add(time.Minute)
-			if t.After(after) && l.names(latest) {
-				return t, true
-			}
-		}
-	}
-	return time.Time{}, false
-}
-
-// The zones: changes at midnight, a minute later, by half an hour, by two hours
-// and by a whole day, and offsets of odd minutes.
-var oracleZones = strings.Fields(`UTC Europe/Berlin Europe/London Europe/Dublin America/New_York America/St_Johns America/Sao_Paulo
-	America/Havana Africa/Cairo Asia/Beirut Asia/Kolkata Asia/Kathmandu Australia/Sydney Australia/Lord_Howe Pacific/Apia
-	Pacific/Kiritimati Pacific/Kwajalein Pacific/Chatham Antarctica/Troll Africa/Casablanca`)
-
-// zoneChanges are the moments at which a zone's clocks were set, 1993 to 2022.
-func zoneChanges(zone *time.Location) (all []time.Time) {
-	offset := func(t time.Time) int { _, o := t.In(zone).Zone(); return o }
-	const step = 7 * time.Hour
-	for t := time.Date(1993, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() < 2023; t = t.Add(step) {
-		low, high := t, t.Add(step)
-		if offset(low) == offset(high) {
-			continue
-		}
-		for high.Sub(low) > time.Second {
-			if middle := low.Add(high.Sub(low) / 2).Truncate(time.Second); offset(middle) == offset(t) {
-				low = middle
-			} else {
-				high = middle
-			}
-		}
-		all = append(all, high)
-	}
-	return all
-}
-
-var oracleChanges = sync.OnceValue(func() map[string][]time.Time {
-	changes := map[string][]time.Time{}
-	for _, name := range oracleZones {
-		zone, err := time.LoadLocation(name)
-		if err != nil {
-			panic(err)
-		}
-		changes[name] = zoneChanges(zone)
-	}
-	return changes
-})
-
-type cronCase struct {
-	line  cronLine
-	zone  string
-	after time.Time
-}
-
-func randomCase(r *rand.Rand) cronCase {
-	c := cronCase{line: randomLine(r), zone: oracleZones[r.IntN(len(oracleZones))]}
-	c.after = time.Date(1993, 1, 1, 0, 0, r.IntN(30*365*86400), 0, time.UTC)
-	if changes := oracleChanges()[c.zone]; len(changes) > 0 && r.IntN(5) > 0 {
-		c.after = changes[r.IntN(len(changes))].Add(time.Duration(r.IntN(60*3600)-50*3600) * time.Second / time.Duration(1+r.IntN(20)))
-	}
-	if r.IntN(3) == 0 {
-		c.after = c.after.Truncate(time.Minute)
-	}
-	return c
-}
-
-// fault compares an answer with the oracle's.
-func (c *cronCase) fault(got *time.Time) string {
-	zone, err := time.LoadLocation(c.zone)
-	if err != nil {
-		return err.Error()
-	}
-	told := func(want string) string {
-		return fmt.Sprintf("%q in %s after %s: %v, want %s", c.line.text, c.zone, c.after.Format(time.RFC3339), got, want)
-	}
-	near := c.after.Add(20 * 24 * time.Hour)
-	if want, ok := c.line.next(zone, c.after, near); ok {
-		if got == nil || !got.Equal(want) {
-			return told(want.Format(time.RFC3339))
-		}
-		return ""
-	}
-	// Nothing near: no day that the line names may lie before the answer's.
-	end := near.Add(8 * 366 * 24 * time.Hour)
-	if got != nil {
-		end = got.Add(-96 * time.Hour)
-	}
-	for day := near.Add(-48 * time.Hour); day.Before(end); day = day.Add(24 * time.Hour) {
-		if c.line.onDay(day) {
-			return told("it about " + day.Format(time.DateOnly))
-		}
-	}
-	if got == nil {
-		return ""
-	}
-	if want, ok := c.line.next(zone, got.Add(-120*time.Hour), *got); !ok || !want.Equal(*got) {
-		return told("another one")
-	}
-	return ""
-}
 
 // The ticks of a cron line are those that somebody finds who looks at the clock
 // of the zone each minute, also while clocks are set.
@@ -244,17 +25,17 @@ func TestRuleTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 0))
 		for round := range 3 {
-			var cases [250]cronCase
+			var cases [250]crontest.Case
 			var lines, zones []string
 			var afters []time.Time
 			for i := range cases {
-				cases[i] = randomCase(r)
-				lines, zones, afters = append(lines, cases[i].line.text), append(zones, cases[i].zone), append(afters, cases[i].after)
+				cases[i] = crontest.Random(r)
+				lines, zones, afters = append(lines, cases[i].Spec()), append(zones, cases[i].Zone), append(afters, cases[i].After)
 			}
 			got := list[*time.Time](s, `select posthaste.cron_next((posthaste.schedule_spec(x.line)).cron, x.zone, x.after)
 				from unnest($1::text[], $2::text[], $3::timestamptz[]) with ordinality x (line, zone, after, n) order by x.n`, lines, zones, afters)
 			for i := range cases {
-				if fault := cases[i].fault(got[i]); fault != "" {
+				if fault := cases[i].Fault(got[i]); fault != "" {
 					return fmt.Sprintf("seed %d, round %d: %s", seed, round, fault)
 				}
 			}
@@ -266,6 +47,52 @@ func TestRuleTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 		without("the change ahead", patch{file: "cron_next.sql", old: "      if t < v_until then\n        return t;\n      end if;\n      v_from := v_until;\n", new: "      return t;\n"}),
 		without("time that passes", patch{file: "cron_next.sql", old: "if c.hours <> (1 << 24) - 1 then", new: "if true then"}),
 		without("either day", patch{file: "schedule_spec.sql", old: "f[3] not in ('*', '*/1') and", new: "false and"}))
+}
+
+// The twin in Go, by which the engine on Redis ticks, takes and refuses the same specs
+// with the same words, and ticks at the same times.
+func TestTicksAreThoseOfTheTwinInGo(t *testing.T) {
+	t.Parallel()
+	s := connect(t, testpg.New(t))
+	for _, spec := range []string{"* * * * *", "*/15 * * * *", " 30 2\t* * MON-fri ", "0 9 1 * mon", "0 9 */1 * mon", "5,10-20/3 8-18 1-31/2 jan-mar,12 5-7", "0 0 29 2 *", "59 23 * * sat-sun",
+		"@hourly", "@Daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually", "every 90 seconds", "EVERY  2 days", "every 1 week 2 days 3 hours 4 min 5 s", "every 1h30m", "every 87600 hours",
+		"", " ", "every", "every now and then", "every 0 seconds", "every 87601 hours", "every 87599 hours 61 minutes", "every 99999 weeks", "every 1 month", "every 2 years", "every x days",
+		"0 0 31 2 *", "* * * *", "* * * * * *", "@never", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "* * * foo *", "* * * * mon-foo", "jan * * * *",
+		"5/2 * * * *", "9-3 * * * *", "*/0 * * * *", "1, * * * *", "1,,2 * * * *", ", * * * *", "-1 * * * *", "100 * * * *", "* * * * fri-mon", "* * * * 6-0", "* * * * 0-7", "* * * * 7-7/2",
+		"* * * * *\n", strings.Repeat("1,", 150) + "2 * * * *"} {
+		for _, zone := range []string{"UTC", "Europe/Berlin", "Etc/GMT+5", "etc"} {
+			after := time.Date(2026, 10, 24, 23, 30, 0, 0, time.UTC)
+			var theirs time.Time
+			err := s.QueryRow(t.Context(), `select posthaste.schedule_next($1, $2, $3)`, spec, zone, after).Scan(&theirs)
+			want := theirs.UTC().Format(time.RFC3339)
+			var pg *pgconn.PgError
+			if errors.As(err, &pg) && pg.Code == "PH400" {
+				want = pg.ColumnName + ": " + pg.Message
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if got := twinNext(spec, zone, after); got != want {
+				t.Errorf("%q in %s: %s in SQL, %s in Go", spec, zone, want, got)
+			}
+		}
+	}
+}
+
+func twinNext(spec, zone string, after time.Time) string {
+	line, err := cron.Parse(spec)
+	var in *time.Location
+	if err == nil {
+		in, err = cron.Zone(zone)
+	}
+	var said *posthaste.Error
+	if errors.As(err, &said) {
+		return said.Field + ": " + said.Message
+	}
+	next, ok := line.Next(in, after)
+	if !ok {
+		return fmt.Sprintf("spec: the cron line '%s' never fires", spec)
+	}
+	return next.UTC().Format(time.RFC3339)
 }
 
 // Whatever the spec says, it is refused as bad input or ticks later than asked.

@@ -36,7 +36,7 @@ var rooms = []room{
 	{name: ".", stdOnly: true},
 	{name: "sql", stdOnly: true},
 	{name: "postgres", may: []string{".", "sql"}},
-	{name: "redis", may: []string{"."}},
+	{name: "redis", may: []string{".", "internal/cron"}},
 	{name: "worker", may: []string{".", "internal/sharedbell"}},
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},
@@ -68,6 +68,8 @@ var rooms = []room{
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "source", "source/*", "codec/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker", "internal/kafka"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "worker", "email", "sink/rabbitmq", "sink/smtp", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/faultproxy", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
+	{name: "internal/cron/crontest"},
+	{name: "internal/memory", may: []string{".", "internal/cron"}},
 	{name: "internal/scratch", may: []string{"postgres"}},
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
 	{name: "internal/testpg/testdb", may: []string{"internal/devpg"}}, // for the tests inside postgres: not postgres

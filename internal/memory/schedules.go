@@ -5,16 +5,16 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cron"
 )
 
-// schedule is one that knows intervals alone: cron lines are the ledger's.
 type schedule struct {
 	posthaste.ScheduleInfo
-	every  time.Duration
+	line   cron.Spec
+	zone   *time.Location
 	nextAt time.Time // also while it is paused
 }
 
@@ -23,35 +23,23 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 	info.Message.Headers = maps.Clone(info.Message.Headers)
 	if info.PausedAt.IsZero() {
 		info.NextAt = s.nextAt
-		for i := range 5 {
-			info.Upcoming = append(info.Upcoming, s.nextAt.Add(time.Duration(i)*s.every))
+		for next, ok := s.nextAt, true; ok && len(info.Upcoming) < 5; next, ok = s.line.Next(s.zone, next) {
+			info.Upcoming = append(info.Upcoming, next)
 		}
 	}
 	return info
 }
 
-func interval(spec string) (time.Duration, error) {
-	text, ok := strings.CutPrefix(spec, "every ")
-	if !ok {
-		return 0, &posthaste.Error{Code: posthaste.Unsupported, Field: "spec", Message: "the engine in memory knows no cron lines"}
-	}
-	text = strings.NewReplacer(" ", "", "seconds", "s", "second", "s", "minutes", "m", "minute", "m", "hours", "h", "hour", "h").Replace(text)
-	every, err := time.ParseDuration(text)
-	if err != nil || every < time.Second || every%time.Second != 0 {
-		return 0, posthaste.Invalidf("spec", "%q is no interval of whole seconds", spec)
-	}
-	return every, nil
-}
-
-// SchedulePut implements [posthaste.Scheduling], for intervals.
+// SchedulePut implements [posthaste.Scheduling].
 func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (time.Time, error) {
-	every, err := interval(s.Spec)
-	s.TimeZone, s.CatchUp = cmp.Or(s.TimeZone, "UTC"), cmp.Or(s.CatchUp, posthaste.CatchUpOnce)
-	_, zoneErr := time.LoadLocation(s.TimeZone)
+	line, err := cron.Parse(s.Spec)
+	var zone *time.Location
+	if err == nil {
+		zone, err = cron.Zone(s.TimeZone)
+	}
+	s.CatchUp = cmp.Or(s.CatchUp, posthaste.CatchUpOnce)
 	switch {
 	case err != nil:
-	case zoneErr != nil:
-		err = posthaste.Invalidf("time_zone", "there is no time zone %q", s.TimeZone)
 	case s.CatchUp != posthaste.CatchUpOnce && s.CatchUp != posthaste.CatchUpEach && s.CatchUp != posthaste.CatchUpSkip:
 		err = posthaste.Invalidf("catch_up", "catch_up is each, once or skip")
 	case s.Message.Headers[posthaste.HeaderSchedule]+s.Message.Headers[posthaste.HeaderTick] != "":
@@ -62,17 +50,22 @@ func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (time.Ti
 	if err != nil {
 		return time.Time{}, err
 	}
+	s.TimeZone = zone.String()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	if _, err := e.check(&s.Message, now); err != nil {
 		return time.Time{}, err
 	}
-	put := &schedule{ScheduleInfo: posthaste.ScheduleInfo{Schedule: s, CreatedAt: now, ChangedAt: now}, every: every, nextAt: now.Truncate(time.Second).Add(every)}
+	next, ok := line.Next(zone, now.Truncate(time.Second))
+	if !ok {
+		return time.Time{}, posthaste.Invalidf("spec", "the cron line '%s' never fires", s.Spec)
+	}
+	put := &schedule{ScheduleInfo: posthaste.ScheduleInfo{Schedule: s, CreatedAt: now, ChangedAt: now}, line: line, zone: zone, nextAt: next}
 	if old := e.schedules[s.Name]; old != nil {
 		put.ScheduleInfo = old.ScheduleInfo
 		put.Schedule, put.ChangedAt = s, now
-		if old.every == every && old.TimeZone == s.TimeZone {
+		if old.line == line && old.TimeZone == s.TimeZone {
 			put.nextAt = old.nextAt
 		}
 	}
@@ -116,8 +109,8 @@ func (e *Engine) ScheduleResume(ctx context.Context, name string) (time.Time, er
 	if err != nil {
 		return time.Time{}, err
 	}
-	if late := time.Since(s.nextAt); late >= 0 && !s.PausedAt.IsZero() {
-		s.nextAt = s.nextAt.Add((late/s.every + 1) * s.every)
+	if !s.PausedAt.IsZero() {
+		s.nextAt = s.line.Resumed(s.zone, s.nextAt, time.Now())
 	}
 	s.PausedAt = time.Time{}
 	return s.nextAt, ctx.Err()
@@ -142,17 +135,21 @@ func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error
 	defer e.mu.Unlock()
 	now := time.Now()
 	for _, s := range e.schedules {
-		for s.PausedAt.IsZero() && !s.nextAt.After(now) {
-			tick := s.nextAt
-			s.nextAt = tick.Add(s.every)
-			if s.CatchUp != posthaste.CatchUpEach && (!s.nextAt.After(now) || s.CatchUp == posthaste.CatchUpSkip && now.Sub(tick) > time.Minute) || !e.sendTick(s, tick, now) {
-				s.Missed++
-				reply.Missed++
-				continue
-			}
-			s.Sent++
-			reply.Sent++
+		if !s.PausedAt.IsZero() || s.nextAt.After(now) {
+			continue
 		}
+		due := s.line.Due(s.zone, s.nextAt, now, s.CatchUp)
+		s.nextAt = due.Next
+		for _, tick := range due.Ticks {
+			if e.sendTick(s, tick, now) {
+				s.Sent++
+				reply.Sent++
+			} else {
+				due.Missed++
+			}
+		}
+		s.Missed += due.Missed
+		reply.Missed += int(due.Missed)
 	}
 	reply.TickIn = e.tickIn(now)
 	return reply, ctx.Err()

@@ -2,20 +2,23 @@
 -- Stores messages, all or none. Redis refuses it as a whole when it is out of
 -- memory.
 -- keys: of each queue in turn, and behind each those of its further subscriptions; then
---       those of dedupe keys; then that of the request
+--       those of dedupe keys, or that of the schedule's last ticks; then that of the request
 -- args: 1 how many queues; 2 packed n, the queues' numbers, as text, y for each 1 if
 --       it looks at keys, 2 if it is ordered, 3 if it is fair, else 0 (y nil: none does), v, the versions
 --       of the queues' subscriptions, and l, the letters of the further ones of each
 --       (holders.lua; both nil: there are none), z, for each 1 if the first has ended
 --       (nil: none has), and of a
---       request that may come again r, its window in ms, and g, its digest; then
+--       request that may come again r, its window in ms, and g, its digest; of the
+--       ticks of a schedule e, its name, b, what is known of the last one that was sent
+--       before, and j, the last of these in µs, as text; then
 --       per message two: its options, packed (q place of the queue if not 1,
 --       d delay in µs, t time in µs, k place of its dedupe key among those, w
 --       its window in ms, s true: do not ring, y its key, n the words it is found by,
 --       as in words.lua, x the letters of those whose filters leave it out) or "" if
 --       there are none; its content
 -- returns: "gone" and the place of the queue that is not there any more, or has other
---       subscriptions; "reused";
+--       subscriptions; "reused"; "ticked" (somebody else has sent a tick of the
+--       schedule);
 --       or the ids
 -- cost: per message one field set and one pushed (or added to what is due and known),
 --       one added per word, one command each for all of a call; in a queue that looks at
@@ -52,6 +55,7 @@ for q = 1, tonumber(ARGV[1]) do
   end
 end
 local first = at
+if all.e and (call('HGET', KEYS[first + 1], all.e) or '') ~= (all.b or '') then return 'ticked' end
 local ids = {}
 local plain = {}
 
@@ -162,6 +166,13 @@ for _, q in ipairs(queues) do
     end
   end
   if wake and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 31], '') end
+end
+if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .. ids[#ids]) == 1 and call('HLEN', KEYS[first + 1]) > 1000 then
+  local rows, old = call('HGETALL', KEYS[first + 1]), {} -- of schedules that were dropped
+  for i = 1, #rows, 2 do
+    if tonumber(string.match(rows[i + 1], '^%d+')) < now - 86400000000 then old[#old + 1] = rows[i] end
+  end
+  many('HDEL', KEYS[first + 1], old)
 end
 if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end
 return ids

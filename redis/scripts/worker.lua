@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Keeps the registry of workers: register, beat, look (at what it is), remove, or
 -- expire (all whose leases have ended).
--- keys: 1 workers by the end of their lease; 2 what they are
+-- keys: 1 workers by the end of their lease; 2 what they are; 3 the schedules' next ticks
 -- args: 1 what to do; to register 2 the lease in µs, 3 a packed map of n name and
 --       v version; else 2 the worker
 -- returns: register: the worker; beat and look: "lost", or what it is, packed (l its lease
---       in µs, n, v, s when it began), µs until its lease ends, and "1" if somebody's has
---       ended; expire and remove: how many
--- cost: at most four commands, per worker that expires two
+--       in µs, n, v, s when it began), µs until its lease ends, "1" if somebody's has
+--       ended, and µs until a schedule ticks or ""; expire and remove: how many
+-- cost: at most five commands, per worker that expires two
 local call = redis.call
 local clock = call('TIME')
 local now = (clock[1] - 1735689600) * 1000000 + clock[2]
@@ -39,4 +39,5 @@ if what == 'beat' then
   call('ZADD', KEYS[1], text(ends), ARGV[2])
 end
 local first = tonumber(call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2])
-return {is, text(ends - now), first < now and '1' or ''}
+local tick = tonumber(call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
+return {is, text(ends - now), first < now and '1' or '', tick and text(tick - now) or ''}
