@@ -22,7 +22,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	empty, err := startTraffic(ctx, r, url, "empty", posthaste.QueueOptions{})
+	empty, err := startTraffic(ctx, r, home{URL: url}, "empty", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 		return err
 	}
 
-	t, err := newTraffic(ctx, r, url, "backlog", posthaste.QueueOptions{})
+	t, err := newTraffic(ctx, r, home{URL: url}, "backlog", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,10 @@ type Options struct {
 	// Databases of the run's own are made there and dropped at the end. Empty
 	// means the embedded PostgreSQL, in a cluster that is thrown away.
 	DatabaseURL string
-	// RedisURL is the Redis to measure on (redis). Keys of the run's own are made
+	// Engine is what to measure on, where a scenario can be measured on either: postgres
+	// (the default) or redis.
+	Engine string
+	// RedisURL is the Redis to measure on. Keys of the run's own are made
 	// there and removed at the end. Empty means the redis-server that is installed on
 	// this machine, started for the run with appendonly yes and appendfsync everysec.
 	RedisURL string
@@ -92,23 +95,38 @@ type scenario struct {
 	name string
 	what string
 	run  func(context.Context, *run) error
-	// onRedis says that the run has a Redis, and no PostgreSQL.
-	onRedis bool
+	// of says what the scenario can be measured on.
+	of engines
 }
+
+// engines are what a scenario can be measured on.
+type engines int
+
+const (
+	onlyPostgres engines = iota
+	onlyRedis
+	either
+)
+
+// The engines, as Options.Engine names them.
+const (
+	onPostgres = "postgres"
+	onRedis    = "redis"
+)
 
 // scenarios in the order in which people read of them.
 var scenarios = []scenario{
-	{"flow", "send in batches, handle each message, settle; against only inserting the same rows", flow, false},
-	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits", single, false},
-	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency, false},
-	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, false},
-	{"backlog", "flow with many messages waiting; against the empty queue", backlog, false},
-	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, false},
-	{"relay", "from the ledger into a broker, with confirms; against what the broker's client publishes alone", relayed, false},
-	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one and kept in a log", pipeline, false},
-	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost, false},
-	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", redisFlow, true},
-	{"idle", "what a worker of 20 queues costs with nothing to do", idle, false},
+	{"flow", "send in batches, handle each message, settle; against only inserting the same rows, or only pushing to a list of Redis", flow, either},
+	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits, or pushes to a list of Redis", single, either},
+	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency, either},
+	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, onlyPostgres},
+	{"backlog", "flow with many messages waiting; against the empty queue", backlog, onlyPostgres},
+	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, either},
+	{"relay", "from the ledger into a broker, with confirms; against what the broker's client publishes alone", relayed, onlyPostgres},
+	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one and kept in a log", pipeline, onlyPostgres},
+	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost, onlyPostgres},
+	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", redisFlow, onlyRedis},
+	{"idle", "what a worker of 20 queues costs with nothing to do", idle, either},
 }
 
 // Scenarios lists the names that [Run] takes.
@@ -123,8 +141,26 @@ func Scenarios() []string {
 // Describe says in half a sentence what a scenario measures.
 func Describe(scenario string) string { return find(scenario).what }
 
-// OnRedis says whether a scenario measures on Redis, and has no use for PostgreSQL.
-func OnRedis(scenario string) bool { return find(scenario).onRedis }
+// CanRedis says whether a scenario can be measured on Redis.
+func CanRedis(scenario string) bool { return find(scenario).of != onlyPostgres }
+
+// CanPostgres says whether a scenario can be measured on PostgreSQL.
+func CanPostgres(scenario string) bool { return find(scenario).of != onlyRedis }
+
+// onRedis says what a scenario is measured on.
+func (o *Options) onRedis(scenario string) bool {
+	of := find(scenario).of
+	return of == onlyRedis || of == either && o.Engine == onRedis
+}
+
+func redisScenarios() (names []string) {
+	for _, name := range Scenarios() {
+		if CanRedis(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 func find(name string) scenario {
 	for _, s := range scenarios {
@@ -226,10 +262,14 @@ func (o *Options) check(scenario string) error {
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
 	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
 		"a database URL excludes the settings of the embedded PostgreSQL")
-	onRedis := find(scenario).onRedis
-	fault(o.RedisURL != "" && !onRedis, "redis_url", "bench %s measures on PostgreSQL, and a Redis URL is given", scenario)
+	fault(o.Engine != "" && o.Engine != onPostgres && o.Engine != onRedis, "engine", "engine must be postgres or redis, got %q", o.Engine)
+	fault(o.Engine == onRedis && !CanRedis(scenario), "engine", "bench %s is of PostgreSQL alone; on Redis there are %s", scenario, strings.Join(redisScenarios(), ", "))
+	fault(o.Engine == onPostgres && !CanPostgres(scenario), "engine", "bench %s is of Redis alone", scenario)
+	redis := o.onRedis(scenario)
+	fault(o.OpenSender && redis, "open_sender", "on Redis no sender has a transaction that could stay open")
+	fault(o.RedisURL != "" && !redis, "redis_url", "bench %s measures on PostgreSQL, and a Redis URL is given", scenario)
 	fault(o.RedisURL != "" && o.DataDir != "", "redis_url", "a Redis URL excludes a directory for the data of one that is started")
-	fault(onRedis && (o.DatabaseURL != "" || o.PostgresBin != "" || o.PostgresVersion != ""), "database_url", "bench %s measures on Redis, and PostgreSQL is named", scenario)
+	fault(redis && (o.DatabaseURL != "" || o.PostgresBin != "" || o.PostgresVersion != ""), "database_url", "bench %s measures on Redis, and PostgreSQL is named", scenario)
 	return errors.Join(faults...)
 }
 
@@ -248,7 +288,7 @@ type run struct {
 }
 
 func (r *run) perform(ctx context.Context, s scenario) (err error) {
-	if s.onRedis {
+	if r.o.onRedis(s.name) {
 		return r.performOnRedis(ctx, s)
 	}
 	r.phase("starting PostgreSQL")

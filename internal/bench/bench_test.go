@@ -28,6 +28,11 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"relay", Options{QueueType: "stream"}, posthaste.Invalid, []string{"queue type", "quorum"}},
 		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
 		{"flow", Options{RedisURL: "redis://x"}, posthaste.Invalid, []string{"measures on PostgreSQL"}},
+		{"flow", Options{Engine: "mysql"}, posthaste.Invalid, []string{"postgres or redis"}},
+		{"pinned", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench pinned is of PostgreSQL alone", "flow, single, latency, ordered, redis, idle"}},
+		{"redis", Options{Engine: "postgres"}, posthaste.Invalid, []string{"of Redis alone"}},
+		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.Invalid, []string{"transaction"}},
+		{"latency", Options{Engine: "redis", DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
 		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.Invalid, []string{"no URL of a Redis"}},
 		{"relay", Options{Broker: "mqtt://a:geheim@b"}, posthaste.Invalid, []string{"broker", "kafka://"}},
 		{"relay", Options{Broker: "kafka", QueueType: "quorum"}, posthaste.Invalid, []string{"types of queues", "Kafka"}},
@@ -163,6 +168,22 @@ func TestStatementsAreCountedOnTheWire(t *testing.T) {
 	}
 	if err := w.forward(io.Discard, strings.NewReader("\x00\x00\x00\x01")); err == nil || err == io.EOF {
 		t.Errorf("a length of 1: %v", err)
+	}
+}
+
+func TestCommandsAreCountedOnTheWire(t *testing.T) {
+	t.Parallel()
+	said := "*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\n*1\r\n\r\n"
+	var w wire
+	var server bytes.Buffer
+	if err := w.commands(&server, strings.NewReader(said)); err != io.EOF {
+		t.Fatalf("commands: %v", err)
+	}
+	if n := w.statements.Load(); n != 2 || server.String() != said {
+		t.Errorf("%d commands, wanted 2; the server got %q", n, server.String())
+	}
+	if err := w.commands(io.Discard, strings.NewReader("GET / HTTP/1.1\r\n")); err == nil || err == io.EOF {
+		t.Errorf("something else: %v", err)
 	}
 }
 

@@ -38,7 +38,7 @@ func init() {
 
 // order is one line that a child is told.
 type order struct {
-	URL    string        `json:"url,omitempty"`
+	home
 	Queues []string      `json:"queues,omitempty"`
 	Rate   float64       `json:"rate,omitempty"`
 	During time.Duration `json:"during,omitempty"`

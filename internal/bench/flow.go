@@ -21,20 +21,16 @@ func outstanding(batch int) int { return max(20*batch, 10_000) }
 
 // flow sends in batches, handles and settles, against the insert-only floor.
 func flow(ctx context.Context, r *run) (err error) {
-	url, err := r.server.database(ctx, "flow")
+	at, err := r.home(ctx, "flow")
 	if err != nil {
 		return err
 	}
-	floorURL, err := r.server.copied(ctx, "floor")
-	if err != nil {
-		return err
-	}
-	f, err := openFloor(ctx, floorURL)
+	f, err := r.floor(ctx)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	t, err := startTraffic(ctx, r, url, "flow", posthaste.QueueOptions{})
+	t, err := startTraffic(ctx, r, at, "flow", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}
@@ -46,7 +42,7 @@ func flow(ctx context.Context, r *run) (err error) {
 	}
 	rates := make([][]float64, len(floorConnections))
 	costs := make([]cost, len(floorConnections))
-	own := cost{meter: r.server.meter}
+	own := cost{meter: r.meter()}
 	result := &FlowResult{}
 	complete := true
 	for round := range rounds {
@@ -55,7 +51,7 @@ func flow(ctx context.Context, r *run) (err error) {
 		}
 		r.phase("floor")
 		for i, n := range floorConnections {
-			costs[i].meter = r.server.meter
+			costs[i].meter = r.meter()
 			end := costs[i].span()
 			rows, took, err := f.measure(ctx, n, r.part(0.34/float64(rounds*len(floorConnections))))
 			if err != nil {
@@ -92,6 +88,26 @@ func flow(ctx context.Context, r *run) (err error) {
 	res.FlowResult, res.Batch, res.Messages = result, r.o.Batch, own.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
+}
+
+// floors is what flow is compared with.
+type floors interface {
+	// measure stores what the flow sends, through n connections for a while.
+	measure(ctx context.Context, n int, during time.Duration) (messages int64, took time.Duration, err error)
+	// turn ends a round.
+	turn()
+	close()
+}
+
+func (r *run) floor(ctx context.Context) (floors, error) {
+	if r.redis != nil {
+		return &pushes{client: r.redis.client, list: r.redis.loopKey("floor"), batch: floorRows / 10}, nil
+	}
+	url, err := r.server.copied(ctx, "floor")
+	if err != nil {
+		return nil, err
+	}
+	return openFloor(ctx, url)
 }
 
 // warm lets connections, statements and functions get ready.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -25,11 +24,11 @@ const (
 
 // idle counts what a worker does that has nothing to do.
 func idle(ctx context.Context, r *run) (err error) {
-	url, err := r.server.database(ctx, "idle")
+	at, err := r.home(ctx, "idle")
 	if err != nil {
 		return err
 	}
-	engine, err := postgres.Open(ctx, url, postgres.Logger(r.o.Log))
+	engine, err := at.open(ctx, r.o.Log)
 	if err != nil {
 		return err
 	}
@@ -44,12 +43,12 @@ func idle(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	wire, err := openWire(url)
+	wire, err := at.openWire()
 	if err != nil {
 		return err
 	}
 	defer wire.close()
-	c, err := startChild(ctx, "idler", order{URL: wire.url, Queues: queues})
+	c, err := startChild(ctx, "idler", order{home: home{wire.url, at.Prefix}, Queues: queues})
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func idle(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	r.phase("counting statements of an idle worker")
-	server := cost{meter: r.server.meter}
+	server := cost{meter: r.meter()}
 	end := server.span()
 	statements, begun := wire.statements.Load(), time.Now()
 	if err := pause(ctx, r.part(1)-settling); err != nil {
@@ -113,7 +112,7 @@ func (c *child) ask(o order) (report, error) {
 
 // idler is a worker that has nothing to do and says what that costs.
 func idler(ctx context.Context, o *orders) error {
-	engine, err := postgres.Open(ctx, o.first.URL)
+	engine, err := o.first.open(ctx, slog.Default())
 	if err != nil {
 		return err
 	}

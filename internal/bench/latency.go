@@ -34,11 +34,11 @@ type stamped struct {
 
 // latency measures the way of single messages between two processes.
 func latency(ctx context.Context, r *run) (err error) {
-	url, err := r.server.database(ctx, "latency")
+	at, err := r.home(ctx, "latency")
 	if err != nil {
 		return err
 	}
-	engine, err := postgres.Open(ctx, url, postgres.Logger(r.o.Log))
+	engine, err := at.open(ctx, r.o.Log)
 	if err != nil {
 		return err
 	}
@@ -47,13 +47,13 @@ func latency(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	if r.o.OpenSender {
-		release, err := openSender(ctx, url)
+		release, err := openSender(ctx, at.URL)
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
-	first := order{URL: url, Queues: []string{"latency"}, Rate: r.o.Rate, During: r.part(1)}
+	first := order{home: at, Queues: []string{"latency"}, Rate: r.o.Rate, During: r.part(1)}
 	receiver, err := startChild(ctx, "worker", first)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func latency(ctx context.Context, r *run) (err error) {
 	defer func() { err = errors.Join(err, receiver.end()) }()
 	r.begin()
 	r.phase(fmt.Sprintf("sending %g a second", r.o.Rate))
-	own := cost{meter: r.server.meter}
+	own := cost{meter: r.meter()}
 	end := own.span()
 	begun := time.Now()
 	sender, err := startChild(ctx, "sender", first)
@@ -132,7 +132,7 @@ func openSender(ctx context.Context, url string) (release func(), err error) {
 // latencySender sends at random times, each message from its own goroutine, so
 // that a slow call delays none of the others.
 func latencySender(ctx context.Context, o *orders) error {
-	engine, err := postgres.Open(ctx, o.first.URL)
+	engine, err := o.first.open(ctx, slog.Default())
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func latencySender(ctx context.Context, o *orders) error {
 
 // latencyWorker handles what arrives and notes how long it was on its way.
 func latencyWorker(ctx context.Context, o *orders) error {
-	engine, err := postgres.Open(ctx, o.first.URL)
+	engine, err := o.first.open(ctx, slog.Default())
 	if err != nil {
 		return err
 	}

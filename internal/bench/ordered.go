@@ -14,16 +14,16 @@ const orderedKeys = 10_000
 
 // ordered is flow through an ordered queue, against flow through a plain one.
 func ordered(ctx context.Context, r *run) (err error) {
-	url, err := r.server.database(ctx, "ordered")
+	at, err := r.home(ctx, "ordered")
 	if err != nil {
 		return err
 	}
-	plain, err := startTraffic(ctx, r, url, "plain", posthaste.QueueOptions{})
+	plain, err := startTraffic(ctx, r, at, "plain", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plain.stop()) }()
-	t, err := startTraffic(ctx, r, url, "ordered", posthaste.QueueOptions{Ordered: true})
+	t, err := startTraffic(ctx, r, at, "ordered", posthaste.QueueOptions{Ordered: true})
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func ordered(ctx context.Context, r *run) (err error) {
 		}
 	}
 	result := &OrderedResult{Keys: orderedKeys}
-	own, others := cost{meter: r.server.meter}, cost{meter: r.server.meter}
+	own, others := cost{meter: r.meter()}, cost{meter: r.meter()}
 	complete := true
 	measure := func(t *traffic, c *cost, rates *[]float64) error {
 		end := c.span()

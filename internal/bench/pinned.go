@@ -19,7 +19,7 @@ func pinned(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := startTraffic(ctx, r, url, "pinned", posthaste.QueueOptions{})
+	t, err := startTraffic(ctx, r, home{URL: url}, "pinned", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func pipeline(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := newTraffic(ctx, r, url, pipelineDue, posthaste.QueueOptions{})
+	t, err := newTraffic(ctx, r, home{URL: url}, pipelineDue, posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

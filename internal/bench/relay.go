@@ -65,7 +65,7 @@ func relayed(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := newTraffic(ctx, r, url, "relay", posthaste.QueueOptions{})
+	t, err := newTraffic(ctx, r, home{URL: url}, "relay", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}

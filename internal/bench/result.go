@@ -58,8 +58,8 @@ type Machine struct {
 
 // FlowResult is what scenario flow has of its own.
 type FlowResult struct {
-	// FloorPerSecond is rows per second by COPY alone, with the number of
-	// connections that was best.
+	// FloorPerSecond is rows per second by COPY alone, or on Redis messages pushed to a
+	// list alone, with the number of connections that was best.
 	FloorPerSecond   float64 `json:"floor_per_second"`
 	FloorConnections int     `json:"floor_connections"`
 	// Rounds and FloorRounds are the figures of each round.
@@ -143,7 +143,7 @@ type TelemetryCost struct {
 	CPURatio *float64 `json:"cpu_ratio"`
 }
 
-// IdleResult is what scenario idle has of its own.
+// IdleResult is what scenario idle has of its own. Statements are commands on Redis.
 type IdleResult struct {
 	Queues              int     `json:"queues"`
 	StatementsPerSecond float64 `json:"statements_per_second"`

@@ -246,6 +246,43 @@ func TestRE6Redis(t *testing.T) {
 	})
 }
 
+// What can be measured on PostgreSQL and makes sense on Redis, can there.
+func TestScenariosOnRedis(t *testing.T) {
+	t.Parallel()
+	s, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--appendonly", "no")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	for _, name := range redisScenarios() {
+		if !CanPostgres(name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := Options{Engine: "redis", RedisURL: s.URL(), Duration: time.Second, Batch: 100, Rate: 300, drain: patient}
+			o.setDefaults()
+			r, err := execute(t.Context(), name, o, patient)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "idle" {
+				above(t, "commands", float64(r.Statements))
+			} else {
+				onlyFsync(t, r)
+				trafficFigures(t, r)
+			}
+			if r.Valid || !strings.Contains(r.Reason, "appendonly is off") || r.Machine.RedisVersion == "" || r.Machine.PostgresVersion != "" {
+				t.Errorf("valid is %t (%s) on %+v", r.Valid, r.Reason, r.Machine)
+			}
+			var shown strings.Builder
+			if err := r.Table(&shown); err != nil || strings.Contains(shown.String(), "COPY") || strings.Contains(shown.String(), "PgQue") {
+				t.Errorf("%s, %v", &shown, err)
+			}
+		})
+	}
+}
+
 func TestRedisThatIsNotThereIsUnavailable(t *testing.T) {
 	_, err := Run(t.Context(), "redis", Options{RedisURL: "redis://:geheim@127.0.0.1:1/0"})
 	if posthaste.CodeOf(err) != posthaste.Unavailable || strings.Contains(err.Error(), "geheim") {

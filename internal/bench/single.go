@@ -20,16 +20,16 @@ const singles = 32
 // single sends one message per call from many goroutines, against as many
 // connections that commit one plain row each.
 func single(ctx context.Context, r *run) (err error) {
-	url, err := r.server.database(ctx, "single")
+	at, err := r.home(ctx, "single")
 	if err != nil {
 		return err
 	}
-	t, err := startTraffic(ctx, r, url, "single", posthaste.QueueOptions{})
+	t, err := startTraffic(ctx, r, at, "single", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	p, err := openPlain(ctx, url)
+	p, err := r.plain(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func single(ctx context.Context, r *run) (err error) {
 	if _, err := t.singles(ctx, min(r.part(warming), time.Second)); err != nil {
 		return err
 	}
-	own, plainly := cost{meter: r.server.meter}, cost{meter: r.server.meter}
+	own, plainly := cost{meter: r.meter()}, cost{meter: r.meter()}
 	result := &SingleResult{}
 	var handled []float64
 	complete := true
@@ -48,9 +48,9 @@ func single(ctx context.Context, r *run) (err error) {
 		if round > 0 && r.late() {
 			break
 		}
-		r.phase("plain one-row commits")
+		r.phase("plain")
 		end := plainly.span()
-		rows, took, err := p.measure(ctx, r.part(0.3/rounds))
+		rows, took, err := p.measure(ctx, singles, r.part(0.3/rounds))
 		if err != nil {
 			return err
 		}
@@ -91,6 +91,13 @@ func (t *traffic) singles(ctx context.Context, during time.Duration) (stretch, e
 	})
 }
 
+func (r *run) plain(ctx context.Context, at home) (floors, error) {
+	if r.redis != nil {
+		return &pushes{client: r.redis.client, list: r.redis.loopKey("plain"), batch: 1}, nil
+	}
+	return openPlain(ctx, at.URL)
+}
+
 // plain is a table as simple as any, with connections that insert into it.
 type plain struct{ conns []*pgx.Conn }
 
@@ -125,23 +132,26 @@ func (p *plain) close() {
 	}
 }
 
-// measure inserts and commits one row at a time on every connection.
-func (p *plain) measure(ctx context.Context, during time.Duration) (rows int64, took time.Duration, err error) {
+// turn has nothing to do: rows stay.
+func (*plain) turn() {}
+
+// measure inserts and commits one row at a time on n connections.
+func (p *plain) measure(ctx context.Context, n int, during time.Duration) (rows int64, took time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var total atomic.Int64
 	var wait sync.WaitGroup
 	begun := time.Now()
-	for _, conn := range p.conns {
+	for _, conn := range p.conns[:n] {
 		wait.Go(func() {
-			n := int64(0)
-			defer func() { total.Add(n) }()
+			rows := int64(0)
+			defer func() { total.Add(rows) }()
 			for time.Since(begun) < during {
 				if _, err := conn.Exec(ctx, "plain", []byte(payload)); err != nil {
 					cancel(fmt.Errorf("the plain insert failed: %w", err))
 					return
 				}
-				n++
+				rows++
 			}
 		})
 	}

@@ -128,6 +128,9 @@ func (r *Result) Table(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if m.RedisVersion != "" && CanPostgres(r.Scenario) {
+		return nil // others' figures are of PostgreSQL
+	}
 	return others(w, r.Scenario)
 }
 
@@ -149,6 +152,14 @@ func others(w io.Writer, scenario string) error {
 	return t.Flush()
 }
 
+// on is what is said of one of the two engines.
+func (r *Result) on(postgres, redis string) string {
+	if r.Machine.RedisVersion != "" {
+		return redis
+	}
+	return postgres
+}
+
 // lines are names and values of what was measured.
 func (r *Result) lines() (lines [][2]string) {
 	line := func(name, format string, args ...any) {
@@ -161,11 +172,12 @@ func (r *Result) lines() (lines [][2]string) {
 		line("sent in batches of", "%d", r.Batch)
 	}
 	if f := r.FlowResult; f != nil {
-		line("floor", "%s/s: the same rows only inserted, by COPY on %d connections", grouped(f.FloorPerSecond), f.FloorConnections)
+		line("floor", "%s/s: %s on %d connections", grouped(f.FloorPerSecond),
+			r.on("the same rows only inserted, by COPY", "the same payloads only pushed to a list, 1,000 with a command,"), f.FloorConnections)
 	}
 	if s := r.SingleResult; s != nil {
 		line("handled", "%s/s", grouped(s.HandledPerSecond))
-		line("plain commits", "%s/s", grouped(s.PlainPerSecond))
+		line(r.on("plain commits", "plain pushes to a list"), "%s/s", grouped(s.PlainPerSecond))
 	}
 	if l := r.LatencyResult; l != nil {
 		line("p50, p95, p99", "%g, %g, %g ms", l.P50, l.P95, l.P99)
@@ -197,7 +209,7 @@ func (r *Result) lines() (lines [][2]string) {
 		}
 	}
 	if i := r.IdleResult; i != nil {
-		line("statements", "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
+		line(r.on("statements", "commands"), "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
 		line("CPU", "%g %% of a core", i.CPUPercent)
 		line("memory", "%g MB", i.RSSMB)
 	}

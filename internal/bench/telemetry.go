@@ -45,7 +45,7 @@ func telemetryCost(ctx context.Context, r *run) (err error) {
 	}()
 	r.begin()
 	for i, name := range []string{"off", "metrics", "metrics, 1 % traced", "metrics, all traced"} {
-		t, err := newTraffic(ctx, r, url, fmt.Sprint("seen-", i), posthaste.QueueOptions{})
+		t, err := newTraffic(ctx, r, home{URL: url}, fmt.Sprint("seen-", i), posthaste.QueueOptions{})
 		if err != nil {
 			return err
 		}

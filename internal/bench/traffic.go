@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -78,7 +77,7 @@ type traffic struct {
 	run     *run
 	queue   string
 	keys    []string // of its messages, in turn; none without
-	engine  *postgres.Engine
+	engine  posthaste.Engine
 	client  sends
 	settled *settled
 	// What follows the worker; nil, nothing does.
@@ -95,8 +94,8 @@ type traffic struct {
 }
 
 // newTraffic makes the queue; a worker is yet to be started.
-func newTraffic(ctx context.Context, r *run, url, queue string, o posthaste.QueueOptions) (*traffic, error) {
-	engine, err := postgres.Open(ctx, url, postgres.Logger(r.o.Log))
+func newTraffic(ctx context.Context, r *run, at home, queue string, o posthaste.QueueOptions) (*traffic, error) {
+	engine, err := at.open(ctx, r.o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +110,8 @@ func newTraffic(ctx context.Context, r *run, url, queue string, o posthaste.Queu
 }
 
 // startTraffic makes the queue and starts the worker.
-func startTraffic(ctx context.Context, r *run, url, queue string, o posthaste.QueueOptions) (*traffic, error) {
-	t, err := newTraffic(ctx, r, url, queue, o)
+func startTraffic(ctx context.Context, r *run, at home, queue string, o posthaste.QueueOptions) (*traffic, error) {
+	t, err := newTraffic(ctx, r, at, queue, o)
 	if err != nil {
 		return nil, err
 	}

@@ -22,16 +22,18 @@ import (
 
 // wire stands between a client and the server and counts statements: messages
 // Execute and FunctionCall, and the statements of each message Query, told
-// apart by their semicolons. The client's side is not encrypted; the server's
-// is as the URL says.
+// apart by their semicolons; of Redis, commands (wire_redis.go). The client's side is
+// not encrypted; the server's is as the URL says.
 type wire struct {
 	url        string // for the client
 	statements atomic.Int64
 	listener   net.Listener
-	config     *pgconn.Config
-	done       sync.WaitGroup
-	mu         sync.Mutex
-	open       map[net.Conn]struct{} // nil once closed
+	connect    func() (net.Conn, error)
+	// count passes on what the client says, and counts.
+	count func(server io.Writer, client io.Reader) error
+	done  sync.WaitGroup
+	mu    sync.Mutex
+	open  map[net.Conn]struct{} // nil once closed
 }
 
 func openWire(url string) (*wire, error) {
@@ -39,17 +41,34 @@ func openWire(url string) (*wire, error) {
 	if err != nil {
 		return nil, posthaste.Invalidf("database_url", "the database URL cannot be read")
 	}
-	w := &wire{config: config, open: map[net.Conn]struct{}{}}
-	if w.listener, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
-		return nil, fmt.Errorf("statements cannot be counted: %w", err)
+	w := &wire{connect: func() (net.Conn, error) { return dialPostgres(config) }}
+	w.count = w.forward
+	if err := w.listen(); err != nil {
+		return nil, err
 	}
 	host, port, _ := net.SplitHostPort(w.listener.Addr().String())
 	// Keywords rather than a URL: they need no escaping but the quotes'.
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'" }
 	w.url = fmt.Sprintf("host=%s port=%s sslmode=disable user=%s password=%s dbname=%s",
 		host, port, quote(config.User), quote(config.Password), quote(config.Database))
-	w.done.Go(w.accept)
 	return w, nil
+}
+
+// openWire stands before what is at home.
+func (h home) openWire() (*wire, error) {
+	if h.Prefix != "" {
+		return openRedisWire(h.URL)
+	}
+	return openWire(h.URL)
+}
+
+func (w *wire) listen() (err error) {
+	w.open = map[net.Conn]struct{}{}
+	if w.listener, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
+		return fmt.Errorf("statements cannot be counted: %w", err)
+	}
+	w.done.Go(w.accept)
+	return nil
 }
 
 func (w *wire) close() {
@@ -86,7 +105,7 @@ func (w *wire) accept() {
 		}
 		w.done.Go(func() {
 			defer client.Close()
-			server, err := w.dial()
+			server, err := w.connect()
 			if err != nil || !w.keep(server) {
 				return
 			}
@@ -95,18 +114,18 @@ func (w *wire) accept() {
 				_, _ = io.Copy(client, server)
 				_ = client.Close()
 			})
-			_ = w.forward(server, client)
+			_ = w.count(server, client)
 		})
 	}
 }
 
-// dial connects to the server, encrypted if its URL says so.
-func (w *wire) dial() (net.Conn, error) {
-	network, address := pgconn.NetworkAddress(w.config.Host, w.config.Port)
+// dialPostgres connects to the server, encrypted if its URL says so.
+func dialPostgres(config *pgconn.Config) (net.Conn, error) {
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil || w.config.TLSConfig == nil {
+	if err != nil || config.TLSConfig == nil {
 		return conn, err
 	}
 	answer := make([]byte, 1)
@@ -120,7 +139,7 @@ func (w *wire) dial() (net.Conn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	return tls.Client(conn, w.config.TLSConfig), nil
+	return tls.Client(conn, config.TLSConfig), nil
 }
 
 // forward passes on what the client says, and counts.

@@ -11,13 +11,14 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/posthaste-mq/posthaste/internal/bench"
 )
 
 func newBench(a *app) *cobra.Command {
-	var databaseURL, redisURL string
+	var databaseURL, redisURL, engine string
 	var o bench.Options
 	var list strings.Builder
 	for _, name := range bench.Scenarios() {
@@ -37,12 +38,13 @@ A result that must not be trusted says why, with exit code 1.`,
 				return err
 			}
 			o.Log = a.log
-			onRedis := bench.OnRedis(args[0])
-			if onRedis || typed(cmd.Flags(), "redis-url") { // a variable is for whom it concerns
-				o.RedisURL = redisURL
+			o.Engine, o.RedisURL, o.DatabaseURL = engineOfBench(cmd.Flags(), args[0], engine), redisURL, databaseURL
+			// A variable is for whom it concerns.
+			if o.Engine != onRedis && !typed(cmd.Flags(), "redis-url") {
+				o.RedisURL = ""
 			}
-			if !onRedis || typed(cmd.Flags(), "database-url") {
-				o.DatabaseURL = databaseURL
+			if o.Engine == onRedis && !typed(cmd.Flags(), "database-url") {
+				o.DatabaseURL = ""
 			}
 			show := newBenchBar(a.stderr)
 			o.Progress = show.tell
@@ -63,7 +65,8 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&databaseURL, "database-url", "", "the PostgreSQL to measure on, postgres://user:password@host:5432/database (or DATABASE_URL; default: an embedded one)")
-	flags.StringVar(&redisURL, "redis-url", "", "redis: the Redis to measure on, redis://user:password@host:6379/0 (or REDIS_URL; default: the redis-server installed here, started for the run)")
+	flags.StringVar(&redisURL, "redis-url", "", "the Redis to measure on, redis://user:password@host:6379/0 (or REDIS_URL; default: the redis-server installed here, started for the run)")
+	flags.StringVar(&engine, "engine", "", "flow, single, latency, ordered, idle: postgres or redis (default postgres, or what a URL typed here is of)")
 	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+")")
 	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50)")
 	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: beside another sender's transaction that stays open")
@@ -77,8 +80,21 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags.StringVar(&o.QueueType, "queue-type", "", "relay: RabbitMQ's queue, classic or quorum (default classic)")
 	flags.Var(duration{&o.Handler}, "handler", "pipeline: how long each handler waits (default 10ms)")
 	flags.IntVar(&o.Consumers, "consumers", 0, "pipeline: how many consumers, 1 to 16 (default 3)")
-	later(flags, "engine")
 	return cmd
+}
+
+// engineOfBench is what a scenario is to be measured on: what is typed decides, and
+// variables where the scenario has the choice.
+func engineOfBench(flags *pflag.FlagSet, scenario, engine string) string {
+	switch {
+	case typed(flags, "engine"):
+		return engine
+	case !bench.CanPostgres(scenario) || typed(flags, "redis-url") && bench.CanRedis(scenario):
+		return onRedis
+	case typed(flags, "database-url") || !bench.CanRedis(scenario) || engine == "":
+		return onPostgres
+	}
+	return engine
 }
 
 func (a *app) benchResult(result *bench.Result) error {
