@@ -120,9 +120,12 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
+// newEngine makes the store of a test; redis_test.go has another.
+var newEngine = func(*testing.T) posthaste.Engine { return memory.Open() }
+
 func newAPI(t *testing.T, change ...func(*Config, *hooked)) *api {
 	t.Helper()
-	a := &api{t: t, engine: &hooked{Engine: memory.Open()}, log: &logBuffer{}}
+	a := &api{t: t, engine: &hooked{Engine: newEngine(t)}, log: &logBuffer{}}
 	config := Config{
 		Engine: a.engine, Logger: jsonLogger(a.log),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
