@@ -197,20 +197,19 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 		return nil, err
 	}
 	var ids []posthaste.DeliveryID
-	for _, queue := range all {
-		for _, q := range queue.all() {
-			reply, err := unsettledScript.run(ctx, e.client, q.keys, worker.String(), upTo)
+	queues := allOf(all)
+	replies, err := e.runEach(ctx, unsettledScript, queues, func(*queue) []any { return []any{worker.String(), upTo} })
+	if err != nil {
+		return nil, readError(err)
+	}
+	for i := range replies {
+		places, _ := replies[i].([]any) // or it never claimed from this one
+		for _, p := range places {
+			n, err := id(str(p), queues[i].number)
 			if err != nil {
-				return nil, readError(err)
+				return nil, err
 			}
-			places, _ := reply.([]any) // or it never claimed from this one
-			for _, p := range places {
-				n, err := id(str(p), q.number)
-				if err != nil {
-					return nil, err
-				}
-				ids = append(ids, posthaste.DeliveryID(n))
-			}
+			ids = append(ids, posthaste.DeliveryID(n))
 		}
 	}
 	return ids, nil

@@ -13,7 +13,7 @@ import (
 
 const (
 	// lookAnyway bounds a sleep: should a ring ever get lost, so long.
-	lookAnyway = 30 * time.Second
+	lookAnyway = time.Minute
 	// armedFor is how long a queue remembers that somebody sleeps.
 	armedFor = 4 * lookAnyway
 	// subscribing bounds the wait for Redis to confirm that it will pass rings on.

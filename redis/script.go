@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -18,22 +19,24 @@ var scriptFiles embed.FS
 // programs of two versions never call each other's.
 type script struct{ text, sha string }
 
+// file is a script's file.
+func file(name string) string {
+	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
+
 // load reads a script and puts what its header says it includes behind its header.
 func load(name string) script {
-	read := func(name string) string {
-		text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
-		if err != nil {
-			panic(err) // it is embedded
-		}
-		return string(text)
-	}
-	text := read(name)
+	text := file(name)
 	const mark = "-- includes: "
 	if at := strings.Index(text, mark); at >= 0 {
 		line, rest, _ := strings.Cut(text[at:], "\n")
 		var included strings.Builder
 		for _, other := range strings.Split(strings.TrimPrefix(line, mark), ", ") {
-			included.WriteString(read(other))
+			included.WriteString(file(other))
 		}
 		text = text[:at] + included.String() + rest
 	}
@@ -43,6 +46,12 @@ func load(name string) script {
 func newScript(text string) script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// several is what a script does for each of several queues.
+func (s script) several() script {
+	head, body, _ := strings.Cut(s.text, "\n")
+	return newScript(head + "\nlocal function one(KEYS, ARGV)\n" + body + "\nend\n" + file("several"))
 }
 
 // The scripts.
@@ -107,6 +116,45 @@ func eval(ctx context.Context, client goredis.UniversalClient, name, script stri
 	cmd.SetFirstKeyPos(3)
 	_ = client.Process(ctx, cmd)
 	return cmd.Result()
+}
+
+// severalMost bounds how many queues one script is for: Redis serves nobody else meanwhile.
+const severalMost = 50
+
+// runEach runs a script for each of queues, and returns the replies in their order. It
+// takes one call for 50 queues, but in a cluster one for each, since they are in slots of
+// their own. An idle process gives hardly more commands for many queues than for one.
+func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args func(*queue) []any) (replies []any, err error) {
+	if e.cluster || len(queues) == 1 {
+		for _, q := range queues {
+			reply, err := s.run(ctx, e.client, q.keys, args(q)...)
+			if err != nil {
+				return nil, err
+			}
+			replies = append(replies, reply)
+		}
+		return replies, nil
+	}
+	s = s.several()
+	for some := range slices.Chunk(queues, severalMost) {
+		var names []string
+		var all []any
+		for _, q := range some {
+			its := args(q)
+			names = append(names, q.keys...)
+			all = append(append(all, len(q.keys), len(its)), its...)
+		}
+		reply, err := s.run(ctx, e.client, names, all...)
+		if err != nil {
+			return nil, err
+		}
+		each, err := list("several", reply, len(some))
+		if err != nil {
+			return nil, err
+		}
+		replies = append(replies, each...)
+	}
+	return replies, nil
 }
 
 // unexpected is what cannot be: an answer that is none of the script's.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/posthaste-mq/posthaste"
 )
 
@@ -144,8 +142,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 		looks[ref] = look{LookReply: posthaste.LookReply{NextDue: -1}}
 	}
 	e.mu.RUnlock()
-	answers := map[posthaste.QueueRef]*goredis.Cmd{}
-	pipe := e.client.Pipeline()
+	var queues []*queue
 	for ref := range looks {
 		q, err := e.find(ctx, ref)
 		if posthaste.CodeOf(err) == posthaste.NotFound {
@@ -154,17 +151,16 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 		if err != nil {
 			return nil, err
 		}
-		// By its text: a pipeline cannot come back to a script that is not known.
-		answers[ref] = pipe.Eval(ctx, beatScript.text, q.keys, q.numberArg, beat.Worker.String(), s.Lease, s.Name, "")
+		queues = append(queues, q)
 	}
-	if len(answers) == 0 {
-		return looks, nil
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any {
+		return []any{q.numberArg, beat.Worker.String(), s.Lease, s.Name, ""}
+	})
+	if err != nil {
 		return nil, readError(err)
 	}
-	for ref, answer := range answers {
-		all, ok := answer.Val().([]any)
+	for i := range answers {
+		all, ok := answers[i].([]any)
 		if !ok || len(all) < 4 { // dropped, or not made yet
 			continue
 		}
@@ -172,7 +168,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 		if n, ok := parseMicros(str(all[1])); ok && n >= 0 {
 			l.NextDue = fromMicros(n)
 		}
-		looks[ref] = l
+		looks[queues[i].ref()] = l
 	}
 	return looks, nil
 }
@@ -187,14 +183,18 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 		return err
 	}
 	e.forget(worker)
-	for _, queue := range all {
-		for _, q := range queue.all() {
-			if _, err := beatScript.run(ctx, e.client, q.keys, q.numberArg, worker.String(), -1, "", ""); err != nil {
-				return readError(err)
-			}
-		}
+	_, err = e.runEach(ctx, beatScript, allOf(all), func(q *queue) []any {
+		return []any{q.numberArg, worker.String(), -1, "", ""}
+	})
+	return readError(err)
+}
+
+// allOf are the subscriptions of queues.
+func allOf(queues map[string]*queue) (all []*queue) {
+	for _, q := range queues {
+		all = append(all, q.all()...)
 	}
-	return nil
+	return all
 }
 
 // Rescue implements [posthaste.Engine].
@@ -206,14 +206,23 @@ func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, queue := range all {
-		for _, q := range queue.all() {
-			n, err := e.rescueQueue(ctx, q.ref())
-			if err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
-				return lost, readError(err)
-			}
-			lost += n
+	// Most have nothing to rescue, which one look tells of many.
+	queues := allOf(all)
+	looks, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", "", "", ""} })
+	if err != nil {
+		return 0, readError(err)
+	}
+	for i := range looks {
+		if look, ok := looks[i].([]any); ok && len(look) >= 3 && str(look[2]) == "" {
+			continue
 		}
+		n, err := e.rescueQueue(ctx, queues[i].ref())
+		if err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
+			return lost, readError(err)
+		}
+		lost += n
+	}
+	for _, queue := range all {
 		if queue.first == "leaving" || len(queue.leaving) > 0 {
 			if err := e.leaveAll(ctx, queue.name); err != nil {
 				return lost, readError(err)
