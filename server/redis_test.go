@@ -77,7 +77,6 @@ func TestOnRedis(t *testing.T) {
 		"TokensLimitedToQueues":               TestTokensLimitedToQueues,
 		"LimitedTokensAndEveryRoute":          TestLimitedTokensAndEveryRoute,
 		"WaitingEndsWithTheToken":             TestWaitingEndsWithTheToken,
-		"TokensAreNotLookedUpPerRequest":      TestTokensAreNotLookedUpPerRequest,
 	} {
 		t.Run(name, test)
 	}
