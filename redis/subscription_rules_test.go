@@ -131,7 +131,7 @@ func TestDropWithNewSubscription(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
 		send(t, e, 1) // so that it knows the queue
-		created, err := dropScript.run(t.Context(), e.client, []string{e.keys.queues()}, jobs, "")
+		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "")
 		if err != nil {
 			t.Fatal(err)
 		}
