@@ -267,7 +267,9 @@ func TestScenariosOnRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "idle" {
-				above(t, "commands", float64(r.Statements))
+				if r.IdleResult == nil || r.Queues != idleQueues { // in so short a time it may give no command
+					t.Errorf("%+v", r)
+				}
 			} else {
 				onlyFsync(t, r)
 				trafficFigures(t, r)
