@@ -62,7 +62,12 @@ local plain = {}
 -- put lets a subscription get a message.
 local function put(r, id, place, o, priority, due)
   r.n = r.n + 1
-  if due > now then
+  if o == plain and r.looks == 0 then -- as most
+    local ready = r.ready[priority]
+    ready[#ready + 1] = id
+    r.wake = true
+    return
+  elseif due > now then
     r.due[#r.due + 1] = text(due)
     r.due[#r.due + 1] = priority .. ':' .. id
     r.known[#r.known + 1] = id
@@ -103,7 +108,7 @@ for i = 3, #ARGV, 2 do
     ids[#ids + 1] = id
     if o.k then call('SET', KEYS[first + o.k], id, 'PX', o.w) end
     q.given = true
-    local priority, due = string.sub(content, 1, 1), o.d and now + o.d or o.t or 0
+    local priority, due = string.sub(content, 1, 1), o ~= plain and (o.d and now + o.d or o.t) or 0
     local held = ''
     if q.first then
       held = '@+'
