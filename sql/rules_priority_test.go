@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -174,8 +175,70 @@ func TestRulePrioritiesWaitForNobody(t *testing.T) {
 		}
 		return ""
 	},
-		without("passing over", patch{file: "part_lanes.sql", old: "for no key update skip locked", new: "for no key update"}),
+		without("passing over", patch{file: "part_lanes.sql",
+			old: "if pg_try_advisory_xact_lock(posthaste.lock_key(13, p_queue)) then", new: "perform posthaste.lock_settings(p_queue);\n    if true then"}),
 		without("the older snapshot", patch{file: "part_lanes.sql", old: "when serialization_failure then", new: "when division_by_zero then"}))
+}
+
+// The first sender with a priority changes its queue, until its transaction ends.
+// Whoever changes the queue meanwhile is told who is in the way, and neither waits
+// for ever nor lets others wait: claims go on.
+func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
+	changes := []struct{ name, sql string }{
+		{"pausing", `select posthaste.pause_queue('q')::int::bigint`},
+		{"resuming", `select posthaste.resume_queue('q')::int::bigint`},
+		{"limiting", `select 1::bigint from posthaste.limit_queue('q', '{"concurrency": 9}')`},
+		{"purging", `select purged from posthaste.purge('q')`},
+	}
+	rule(t, func(t *testing.T, url string) string {
+		s, sender := begin(t, url), connect(t, url)
+		s.sendMany(2, `{}`)
+		sender.exec(`set application_name = 'nightly import'`)
+		sender.exec(`begin`)
+		sender.sendOf(3, 1)
+		var who []*session
+		var ends []<-chan answer
+		for i, change := range changes {
+			who = append(who, connect(t, url))
+			who[i].exec(`set lock_timeout = '10s'`) // longer than their own
+			ends = append(ends, who[i].start(change.sql))
+		}
+		for i, change := range changes {
+			// While it waits it keeps nobody from claiming, and no upkeep.
+			held := 0
+			until(t, change.name+" waits, or has ended", func() bool {
+				held = get[int](s, `select count(*)::int from pg_locks where pid = $1 and locktype = 'advisory' and granted and (classid::bigint >> 12) & 15 in (1, 6)`, int32(who[i].PgConn().PID()))
+				return held > 0 || len(ends[i]) > 0 || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(who[i].PgConn().PID()))
+			})
+			if held > 0 {
+				return fmt.Sprintf("%s keeps %d locks of claims and upkeep while it waits for a sender", change.name, held)
+			}
+		}
+		if n := len(s.receive()); n != 2 {
+			return fmt.Sprintf("%d messages are handed out beside them, want 2", n)
+		}
+		for i, change := range changes {
+			a := <-ends[i]
+			if a.code() != "PH503" {
+				return fmt.Sprintf("%s ended with %v, want PH503", change.name, a.err)
+			}
+			if named := fmt.Sprintf("process %d (nightly import,", sender.PgConn().PID()); !strings.Contains(a.err.Error(), named) {
+				return fmt.Sprintf("%s: %q is not named in %q", change.name, named, a.err)
+			}
+		}
+		sender.exec(`commit`)
+		for i, change := range changes {
+			if a := <-who[i].start(change.sql); a.err != nil {
+				return fmt.Sprintf("%s after the sender had ended: %v", change.name, a.err)
+			}
+		}
+		return ""
+	},
+		without("pausing's bound", patch{file: "pause_queue.sql", old: "  perform posthaste.lock_settings(v_id);\n", new: ""}),
+		without("resuming's bound", patch{file: "resume_queue.sql", old: "  perform posthaste.lock_settings(v_id);\n", new: ""},
+			patch{file: "resume_queue.sql", old: "q.dropped_at is null and q.paused_at is not null", new: "q.dropped_at is null"}),
+		without("limiting's bound", patch{file: "limit_queue.sql", old: "  perform posthaste.lock_settings(v_id);\n", new: ""}),
+		without("purging's order", patch{file: "purge.sql", old: "  perform posthaste.lock_settings(v_queue);\n", new: ""}))
 }
 
 // A queue with lanes of its own has them for each priority, by COPY too.

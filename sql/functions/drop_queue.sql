@@ -3,7 +3,7 @@
 -- senders, waits for those in flight; from then on its entries and claims count
 -- as settled, and its space comes back with the ring.
 -- Errors: PH404, PH503. Locks: the queue's key, exclusive (senders hold it shared);
--- of one that looks at keys, the readers.
+-- the queue's settings; of one that looks at keys, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
 -- parked, keys, lane_wishes, limit_states, ahead, ahead_keys.
@@ -15,11 +15,12 @@ declare
   v_id int;
 begin
   perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(drop_queue.name)));
-  update posthaste.queue_settings q set dropped_at = clock_timestamp()
-   where q.name = drop_queue.name and q.dropped_at is null returning q.id into v_id;
+  v_id := (select q.id from posthaste.queue_settings q where q.name = drop_queue.name and q.dropped_at is null);
   if v_id is null then
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.name);
   end if;
+  perform posthaste.lock_settings(v_id);
+  update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
   -- A claim deletes what it lets go.
   if (select q.keyed from posthaste.queue_settings q where q.id = v_id) then
     perform posthaste.lock_lanes(v_id);

@@ -16,11 +16,6 @@ begin
   return true;
 exception when lock_not_available then
   raise exception using errcode = 'PH503',
-    message = 'another transaction has been claiming from this queue for 5 s: ' || coalesce((
-      select string_agg(format('process %s (%s, since %s)', a.pid, a.application_name, a.xact_start), ', ')
-        from pg_locks k join pg_stat_activity a using (pid)
-       where k.locktype = 'advisory' and k.granted
-         and k.database = (select d.oid from pg_database d where d.datname = current_database()) and k.classid = (v_key >> 32)::bigint::oid
-         and k.objid = (v_key & 4294967295)::oid and k.objsubid = 1), 'unknown'),
+    message = 'another transaction has been claiming from this queue for 5 s: ' || posthaste.lock_holders(v_key),
     hint = 'receive in a short transaction of its own, and end that one';
 end $$;

@@ -1,18 +1,19 @@
 -- posthaste.pause_queue: claims and receives find nothing from then on; what was handed
 -- out before can be settled, and senders notice nothing.
 -- Arguments: the queue's name; by: who asked, for the record.
--- Returns: whether it changed anything. Errors: PH404.
--- Updates: queue_settings. Inserts: action_records.
+-- Returns: whether it changed anything. Errors: PH404; PH503, naming who is changing
+-- the queue. Locks: the queue's settings. Updates: queue_settings. Inserts: action_records.
 create or replace function posthaste.pause_queue(name text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_id int;
+  v_id int := posthaste.find_queue(pause_queue.name);
 begin
+  perform posthaste.lock_settings(v_id);
   update posthaste.queue_settings q set paused_at = clock_timestamp()
-   where q.name = pause_queue.name and q.dropped_at is null and q.paused_at is null returning q.id into v_id;
-  if v_id is null then
-    perform posthaste.find_subscription(pause_queue.name, null); -- says if there is none
+   where q.id = v_id and q.dropped_at is null and q.paused_at is null;
+  if not found then
+    perform posthaste.find_queue(pause_queue.name); -- says if there is none any more
     return false;
   end if;
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(pause_queue.by, session_user), 'pause', v_id);

@@ -7,8 +7,8 @@
 -- The fresh readers are set on to the newest snapshot; the waiting entries of the
 -- due tracks, and what is parked, are listed as cancelled. Until the transaction ends nobody else
 -- claims from the queue.
--- Errors: PH404, PH400, PH503. Locks: the maintenance key, all readers of the
--- queue. Inserts: claims, cancelled, history, action_records.
+-- Errors: PH404, PH400, PH503. Locks: the queue's settings, the maintenance key, all
+-- readers of the queue. Inserts: claims, cancelled, history, action_records.
 -- Deletes: parked, keys. Updates: queue_settings, counters.
 create or replace function posthaste.purge(queue text, by text default session_user)
 returns table (subscription text, purged bigint)
@@ -25,6 +25,8 @@ declare
   r record;
 begin
   perform posthaste.refuse_copy();
+  -- First: it may wait for a sender, and nobody may wait for that meanwhile.
+  perform posthaste.lock_settings(v_queue);
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   perform posthaste.lock_lanes(v_queue);
   -- What is counted is what is seen, and nothing is handed out meanwhile.
