@@ -4,7 +4,7 @@
 -- Dead letters and the history are blanked at once. Rows of the ring are never
 -- changed: what is settled there is shown to nobody from now on, is blank when it
 -- is copied to the history, and goes with its slot. A message that is still to be
--- delivered is left as it is and told as pending: erase again when it is settled.
+-- delivered, to any subscription, is left as it is everywhere and told as pending: erase again when it is settled.
 -- Arguments: the term; by: who asked, for the record, which has the term's SHA-256
 -- only; the newest messages below before are dealt with, at most max, 1 to 10,000,
 -- and the setting posthaste.list_before says where to go on, empty at the end.
@@ -28,6 +28,7 @@ declare
   v_kept bigint[];
   v_bottom bigint;
   v_pending bigint[];
+  v_gone bigint[];
   v_part smallint;
 begin
   perform set_config('posthaste.list_before', '', true);
@@ -54,16 +55,18 @@ begin
              || array(select h from posthaste.parked_heads(v_ids) h);
   v_pending := array(select distinct m.message_id from posthaste.message_rows(v_heads, v_ids) m join posthaste.queue_settings q on q.id = m.queue_id
                       where m.state in ('scheduled', 'ready', 'running', 'retrying') and q.dropped_at is null);
+  -- What one subscription is still to be given is left as it is for all.
+  v_gone := array(select x from unnest(v_ids) x where x <> all (v_pending));
   update posthaste.dead_letter_entries d
      set payload = '', headers = null, key = null, reference = null, terms = null, trace = null, error = 'erased', story = posthaste.bare_story(d.story), erased_at = v_now
-   where d.message_id = any (v_ids) and d.erased_at is null;
+   where d.message_id = any (v_gone) and d.erased_at is null;
   for v_part in select h.part from posthaste.history_parts h order by h.part loop
     execute format('update posthaste.history_%s h set payload = null, headers = null, key = null, reference = null, terms = null,
                            attempts = posthaste.bare_story(h.attempts), erased_at = $2 where h.message_id = any ($1) and h.erased_at is null', v_part)
-      using v_ids, v_now;
+      using v_gone, v_now;
   end loop;
   insert into posthaste.erased (message_id, pos, at)
-  select x, (select last_value from posthaste.positions), v_now from unnest(v_ids) x where x <> all (v_pending)
+  select x, (select last_value from posthaste.positions), v_now from unnest(v_gone) x
   on conflict do nothing;
   return query
     with found as materialized (
