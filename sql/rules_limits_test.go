@@ -93,6 +93,35 @@ func TestRuleRateHolds(t *testing.T) {
 		without("the burst", patch{file: "key_tokens.sql", old: "least(p_burst, coalesce(", new: "greatest(p_burst, coalesce("}))
 }
 
+// A clock that is set back stops no limit: tokens come from then on as ever, and
+// none for the time that comes twice.
+func TestRuleRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"rate_limit": {"limit": 2, "per": "1 hour", "burst": 3}}`)
+		s.sendMany(10, `{}`)
+		worker := s.register()
+		if n := len(s.take(10)); n != 3 {
+			return fmt.Sprintf("%d are handed out at once, 3 may be", n)
+		}
+		// As if the clock had been set back by a day.
+		s.exec(`update posthaste.limit_states set at = at + interval '1 day'`)
+		if n := len(s.take(10)); n != 0 {
+			return fmt.Sprintf("%d are handed out for that, none may be", n)
+		}
+		if at := get[float64](s, `select next_due from posthaste.claim($1, 1, 'q', 'default', 10)`, worker); at < 1700 || at > 1800 {
+			return fmt.Sprintf("the next one is told for %v s from now, it is 1,800", at)
+		}
+		s.exec(`update posthaste.limit_states set at = at - interval '31 minutes'`)
+		if n := len(s.take(10)); n != 1 {
+			return fmt.Sprintf("%d are handed out half an hour later, 1 may be", n)
+		}
+		return ""
+	},
+		without("going on", patch{file: "claim_ruled.sql", old: "    t := clock_timestamp();\n    v_back", new: "    t := greatest(clock_timestamp(), v_limits.at);\n    v_back"}),
+		without("writing it down", patch{file: "claim_ruled.sql", old: "if v_back or v_full", new: "if v_full"}),
+		without("the tokens that were left", patch{file: "claim_ruled.sql", old: "      v_limits.at := t;\n", new: "      v_limits.at := t;\n      v_limits.tokens := null;\n"}))
+}
+
 // A place comes back with a settle, and so with the rescue of a lost worker or an
 // ended lease, and whoever was refused one is told.
 func TestRuleFreedPlacesAreTold(t *testing.T) {

@@ -25,6 +25,7 @@ declare
   v_limits posthaste.limit_states;
   v_open record;
   v_full boolean;
+  v_back boolean;
   v_max int := p_max;
   t timestamptz;
   v_lane int;
@@ -44,13 +45,20 @@ begin
   if q.limited then
     perform posthaste.lock_reader(posthaste.reader_key(p_queue, p_subscription, 511, 0), true);
     select * into v_limits from posthaste.limit_states z where z.subscriber = v_subscriber order by z.subscriber desc, z.id desc limit 1;
-    t := greatest(clock_timestamp(), v_limits.at);
+    t := clock_timestamp();
+    v_back := coalesce(v_limits.at > t, false);
+    if v_back then
+      -- The clock was set back: tokens come from here on, and not only once it is
+      -- again where it was.
+      v_limits.at := t;
+      v_limits.full_since := case when v_limits.full_since is not null then t end;
+    end if;
     v_limits.tokens := posthaste.key_tokens(v_limits.tokens, v_limits.at, q.rate, q.burst, t);
     v_open := posthaste.lane_open(case when q.concurrency is null then '{}' else coalesce(v_limits.open, '{}') end, p_holder, posthaste.snapshot_now());
     v_full := coalesce(v_open.unsettled >= q.concurrency, false);
     -- More tokens than can be asked for are as good as none missing.
     v_max := least(v_max, floor(least(v_limits.tokens, v_max)), q.concurrency - v_open.unsettled);
-    if v_full <> (v_limits.full_since is not null) and (v_full or v_max < 1) then
+    if v_back or v_full <> (v_limits.full_since is not null) and (v_full or v_max < 1) then
       v_limits.full_since := case when v_full then t end;
       v_limits.id := coalesce(v_limits.id, 0) + 1;
       insert into posthaste.limit_states (subscriber, id, at, tokens, open, full_since)
