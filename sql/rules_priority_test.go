@@ -1,10 +1,14 @@
 package ledger_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
@@ -239,6 +243,37 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 			patch{file: "resume_queue.sql", old: "q.dropped_at is null and q.paused_at is not null", new: "q.dropped_at is null"}),
 		without("limiting's bound", patch{file: "limit_queue.sql", old: "  perform posthaste.lock_settings(v_id);\n", new: ""}),
 		without("purging's order", patch{file: "purge.sql", old: "  perform posthaste.lock_settings(v_queue);\n", new: ""}))
+}
+
+// Whoever sends by SQL is told that a priority is not kept.
+func TestNoticeOfAPriorityThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	s := begin(t, url)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var notices []string
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { notices = append(notices, n.Message) }
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := &session{Conn: conn, t: t}
+	defer conn.Close(context.Background())
+	s.exec(`begin`)
+	s.sendOf(3, 1)
+	told.exec(`select posthaste.send_many('q', jsonb_agg(jsonb_build_object('payload', g, 'priority', g % 2))) from generate_series(1, 9) g`)
+	if len(notices) != 1 || !strings.Contains(notices[0], "priority 0") {
+		t.Errorf("told %q, want one notice", notices)
+	}
+	s.exec(`commit`)
+	told.sendOf(3, 1)
+	told.sendOf(0, 1)
+	if len(notices) != 1 {
+		t.Errorf("told %q though it is kept", notices)
+	}
 }
 
 // A queue with lanes of its own has them for each priority, by COPY too.

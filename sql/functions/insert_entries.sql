@@ -24,6 +24,7 @@ declare
   v_of int[];
   v_bad int;
   v_fault text;
+  v_flat boolean := false; -- a priority is not kept
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
 begin
@@ -120,10 +121,17 @@ begin
       v_bad := n;
       exit when v_fault is not null;
       -- By a condition that is never null, for null does not end an AND.
-      if coalesce(p_priorities[n], 0) > 0 and v_steps[coalesce(v_of[n], 1)] = 0 and posthaste.part_lanes(v_queues[coalesce(v_of[n], 1)]) then
-        v_steps[coalesce(v_of[n], 1)] := v_widths[coalesce(v_of[n], 1)];
+      if coalesce(p_priorities[n], 0) > 0 and v_steps[coalesce(v_of[n], 1)] = 0 then
+        if posthaste.part_lanes(v_queues[coalesce(v_of[n], 1)]) then
+          v_steps[coalesce(v_of[n], 1)] := v_widths[coalesce(v_of[n], 1)];
+        else
+          v_flat := true;
+        end if;
       end if;
     end loop;
+    if v_flat and v_fault is null then
+      raise notice 'posthaste: sent with priority 0, for another transaction is just making the queue''s priorities, or changing the queue';
+    end if;
   end if;
   if v_fault is not null then
     raise exception using
