@@ -69,7 +69,7 @@ func TestScriptsOnRedis(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	for _, file := range append(files, "testdata/send.txtar", "testdata/receive.txtar", "testdata/schedule.txtar") {
+	for _, file := range append(files, "testdata/send.txtar", "testdata/receive.txtar", "testdata/schedule.txtar", "testdata/subscription.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			runScript(t, file, "REDIS_URL", startRedis(t).URL())
