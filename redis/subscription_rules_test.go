@@ -91,6 +91,33 @@ func TestFilledOnce(t *testing.T) {
 	}, patch{&fillScript, "or string.find(who, me, 1, true) ", ""})
 }
 
+// A walk that goes on at another server begins anew: that one has another order.
+func TestFilledAtAnotherServer(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		for range 3 {
+			send(t, e, 500)
+		}
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
+			t.Fatal(err)
+		}
+		for where := "1@abc"; where != ""; {
+			reply, _, err := e.try(t.Context(), posthaste.QueueRef{Queue: jobs, Subscription: second}, func(q *queue) (any, error) {
+				names := append(append([]string{}, q.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
+				return fillScript.run(t.Context(), e.client, names, q.numberArg, q.rules, where, "", "", "@")
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			where = str(reply)
+		}
+		if s := infoOf(t, e, second); s.Depth != 1500 {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	}, patch{&fillScript, "of == server and cursor", "cursor"})
+}
+
 // Who comes late with what another has ended meanwhile makes nothing.
 func TestSlowSubscriber(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {

@@ -3,13 +3,13 @@
 -- done, it hands out nothing: so nothing comes twice, and keys keep their order.
 -- keys: of the subscription; then, of each other one of the queue, what it has of states
 --       and of what is due
--- args: 1 the subscription's number; 2 its rules (rules.lua); 3 where to go on, "0" to
---       begin; 4 its filter, packed (k kinds, h headers), or ""; 5 "1" if it gets only what
+-- args: 1 the subscription's number; 2 its rules (rules.lua); 3 where to go on (walk.lua),
+--       "0" to begin; 4 its filter, packed (k kinds, h headers), or ""; 5 "1" if it gets only what
 --       falls due later; 6 the letters of the others (holders.lua)
 -- returns: "gone", or where to go on, "" at the end
 -- cost: per message of the queue three commands and two per other subscription; at most
 --       some 1,000 messages or 500 kB a call
--- includes: keys, rules, current, keyed, words, holders
+-- includes: keys, rules, current, keyed, words, holders, walk
 local last = tonumber(call('HGET', TALLY, 'fill') or nil)
 if not last then return '' end
 local filter = ARGV[4] ~= '' and unpacked(ARGV[4])
@@ -67,7 +67,7 @@ local function standing(id, held, member)
 end
 
 local held, due, known, wait, names, found = {}, {}, {}, {}, {}, {}
-local looked, cursor = 0, ARGV[3]
+local looked, cursor = 0, resumed(ARGV[3])
 local function consider(id, content)
   local who = call('HGET', HOLDERS, id) or string.find(ARGV[6], '@', 1, true) and '@+'
   if not who then return end -- the one that the queue was born with has ended, and lets go of it
@@ -92,7 +92,7 @@ local function consider(id, content)
   end
 end
 repeat
-  local page = call('HSCAN', MSG, cursor, 'COUNT', 20)
+  local page = call('HSCAN', MSG, cursor, 'COUNT', 4)
   cursor = page[1]
   for i = 1, #page[2], 2 do
     consider(page[2][i], page[2][i + 1])
@@ -113,7 +113,7 @@ if rules.y then
   line(TURN, names)
 end
 if #known > 0 then call('HINCRBY', TALLY, 'sent', #known) end
-if cursor ~= '0' then return cursor end
+if cursor ~= '0' then return cursor .. '@' .. server end
 call('HDEL', TALLY, 'fill')
 ring()
 return ''

@@ -3,11 +3,12 @@
 -- it lets go of bit by bit, and then its keys go.
 -- keys: of the subscription
 -- args: 1 the queue's number; 2 the subscription's rules (rules.lua); 3 its number, or "@"
---       for the one that the queue was born with; 4 where to go on, "0" to begin
+--       for the one that the queue was born with; 4 where to go on (walk.lua), "0"
+--       to begin
 -- returns: "gone"; "none": it has ended; "only": there is no other; or where to go on, ""
 --       at the end
 -- cost: as much as some 1,000 messages or 500 kB, and two commands each, a call
--- includes: keys, rules, holders
+-- includes: keys, rules, holders, walk
 local meta = call('HMGET', META, 'no', 'readers', 'subs', 'ended', 'first')
 if meta[1] ~= ARGV[1] then return 'gone' end
 local all, others, this, place = meta[3] and unpacked(meta[3]) or {}, meta[5] and 0 or 1, nil, nil
@@ -29,9 +30,9 @@ if not this.g then
   end
   call('HSET', META, 'readers', text(math.max(now, tonumber(meta[2]) + 1)))
 end
-local ids, cursor, looked = {}, ARGV[4], 0
+local ids, cursor, looked = {}, resumed(ARGV[4]), 0
 repeat -- what is not in HOLDERS is of the one that the queue was born with alone
-  local page = call('HSCAN', place and HOLDERS or MSG, cursor, 'COUNT', 20)
+  local page = call('HSCAN', place and HOLDERS or MSG, cursor, 'COUNT', 4)
   cursor = page[1]
   for i = 1, #page[2], 2 do
     ids[#ids + 1] = page[2][i]
@@ -39,7 +40,7 @@ repeat -- what is not in HOLDERS is of the one that the queue was born with alon
   end
 until cursor == '0' or looked > 500000
 passed(ids, false)
-if cursor ~= '0' then return cursor end
+if cursor ~= '0' then return cursor .. '@' .. server end
 local shared, own = {[META] = true, [MSG] = true, [ASLEEP] = true, [HOLDERS] = true, [BELL] = true, [KEYS[40] or ''] = true}, {}
 for _, key in ipairs(KEYS) do
   if not shared[key] then own[#own + 1] = key end
