@@ -171,13 +171,22 @@ func TestRE3_FewConnections(t *testing.T) {
 	}
 }
 
-// A worker that has nothing to do asks for at most two commands a second.
+// A worker that has nothing to do asks for at most two commands a second, also of many
+// queues.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	e := open(t, r.URL())
 	create(t, e, posthaste.QueueOptions{})
-	h := work(t, e, worker.Config{}, nil)
+	h := work(t, e, worker.Config{}, nil, func(w *worker.Worker) {
+		for i := range 19 {
+			name := fmt.Sprint("idle", i)
+			if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { return nil })
+		}
+	})
 	ids := send(t, e, 10)
 	until(t, "it works", func() bool { return h.all(ids) })
 	until(t, "all are settled", settledAll(t, e))

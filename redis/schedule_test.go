@@ -66,8 +66,8 @@ const forget = "if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .
 func TestTickIsSentOnce(t *testing.T) {
 	holds := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		put(t, e, "hourly", "@hourly", "", time.Second)
-		s, _ := scheduledNow(t, e, "hourly")
+		put(t, e, "s", "every 24 hours", "", time.Second)
+		s, _ := scheduledNow(t, e, "s")
 		q, err := e.queue(t.Context(), jobs)
 		if err != nil {
 			t.Fatal(err)
@@ -96,20 +96,20 @@ func TestTickIsSentOnce(t *testing.T) {
 func TestTickThatWasNotMovedOn(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		put(t, e, "daily", "@daily", "", time.Second)
-		s, _ := scheduledNow(t, e, "daily")
+		put(t, e, "s", "every 24 hours", "", time.Second)
+		s, _ := scheduledNow(t, e, "s")
 		ids, err := e.sendTicks(t.Context(), s, lastTick{}, []time.Time{s.Next})
 		if err != nil {
 			t.Fatal(err)
 		}
 		// What somebody does to it meanwhile stays.
-		if err := e.SchedulePause(t.Context(), "daily"); err != nil {
+		if err := e.SchedulePause(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
 		if n, missed, err := e.tick(t.Context(), s, s.Next.Add(time.Minute)); n != 1 || missed != 0 || err != nil {
 			return fmt.Sprintf("%d were sent and %d missed: %v", n, missed, err)
 		}
-		is, _ := scheduledNow(t, e, "daily")
+		is, _ := scheduledNow(t, e, "s")
 		if n := sent(t, e, jobs); n != 1 || !is.paused() || is.Sent != 1 || is.LastMessage != ids[0] || !is.LastTick.Equal(s.Next) || !is.Next.After(s.Next) {
 			return fmt.Sprintf("%d messages, then it is %+v", n, is)
 		}
@@ -144,9 +144,9 @@ func TestTickWhileItsQueueChanges(t *testing.T) {
 		if err := e.QueueCreate(t.Context(), "other", posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		put(t, e, "s", "@daily", "", time.Second)
+		put(t, e, "s", "every 24 hours", "", time.Second)
 		slow, _ := scheduledNow(t, e, "s")
-		_, err := e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: "other", Payload: 1}})
+		_, err := e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 24 hours", Message: posthaste.Message{Queue: "other", Payload: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestTickWhileItsQueueChanges(t *testing.T) {
 func TestScheduleEndsWithItsQueue(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		put(t, e, "s", "@hourly", "", time.Second)
+		put(t, e, "s", "every 24 hours", "", time.Second)
 		slow, now := scheduledNow(t, e, "s")
 		other, err := New(t.Context(), e.client, WithPrefix(e.keys.prefix))
 		if err != nil {
@@ -178,7 +178,7 @@ func TestScheduleEndsWithItsQueue(t *testing.T) {
 		if all, err := e.Schedules(t.Context()); err != nil || len(all) != 0 {
 			return fmt.Sprintf("%+v: %v", all, err)
 		}
-		_, err = e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: jobs, Payload: 1}})
+		_, err = e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 24 hours", Message: posthaste.Message{Queue: jobs, Payload: 1}})
 		if posthaste.CodeOf(err) != posthaste.NotFound {
 			return fmt.Sprintf("it was put to a queue that is not there: %v", err)
 		}
@@ -227,7 +227,7 @@ func TestTickThatIsRefused(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{MaxPayload: 10})
-	put(t, e, "s", "@daily", "", time.Second)
+	put(t, e, "s", "every 24 hours", "", time.Second)
 	s, _ := scheduledNow(t, e, "s")
 	long := *s
 	long.Payload = []byte(`"longer than that"`)
@@ -247,9 +247,9 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
-	put(t, e, "late", "@daily", "", 10*time.Minute)
-	put(t, e, "lost", "@daily", "", 0)
-	put(t, e, "well", "@daily", "", -time.Hour)
+	put(t, e, "late", "every 24 hours", "", 10*time.Minute)
+	put(t, e, "lost", "every 24 hours", "", 0)
+	put(t, e, "well", "every 24 hours", "", -time.Hour)
 	s, _ := scheduledNow(t, e, "lost")
 	lost := *s
 	lost.Zone = "Europe/Nowhere"
@@ -273,7 +273,7 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 	if reply := tick(t, e); reply.Sent != 1 || reply.TickIn != 1 {
 		t.Errorf("%+v", reply)
 	}
-	put(t, e, "lost", "@daily", "", 0)
+	put(t, e, "lost", "every 24 hours", "", 0)
 	if reply := tick(t, e); reply.Sent != 1 {
 		t.Errorf("put anew: %+v", reply)
 	}
@@ -291,7 +291,7 @@ func TestDroppedSchedulesAreForgotten(t *testing.T) {
 	if err := e.client.HSet(t.Context(), key, old).Err(); err != nil {
 		t.Fatal(err)
 	}
-	put(t, e, "s", "@daily", "", 0)
+	put(t, e, "s", "every 24 hours", "", 0)
 	tick(t, e)
 	if n, err := e.client.HLen(t.Context(), key).Result(); err != nil || n != 1 {
 		t.Errorf("%d are known: %v", n, err)
@@ -318,7 +318,7 @@ func TestScheduleTakesOrRefusesEveryField(t *testing.T) {
 		if field.Name == "ContentType" {
 			value = "application/cloudevents+json"
 		}
-		s := posthaste.Schedule{Name: strings.ToLower(field.Name), Spec: "@daily", Message: posthaste.Message{Queue: jobs, Payload: 1}}
+		s := posthaste.Schedule{Name: strings.ToLower(field.Name), Spec: "every 24 hours", Message: posthaste.Message{Queue: jobs, Payload: 1}}
 		reflect.ValueOf(&s.Message).Elem().FieldByIndex(field.Index).Set(reflect.ValueOf(value))
 		if _, err := e.SchedulePut(t.Context(), s); err != nil {
 			if posthaste.CodeOf(err) != posthaste.Invalid {
