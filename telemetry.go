@@ -20,7 +20,7 @@ const (
 	EventClock     EventKind = "clock"     // upkeep found the store's clock set back
 	EventError     EventKind = "error"     // a background task failed and will be tried again
 	EventBatch     EventKind = "batch"     // a sink or batch handler was called with Count messages, and all of them are settled
-	EventTaken     EventKind = "taken"     // a source took Count messages from a broker into Queue, but for Failed that were refused and put aside
+	EventTaken     EventKind = "taken"     // a source took Count messages from a broker into Queue, but for Known that were there already and Failed that were refused and put aside
 )
 
 // Event is one thing that happened in this process.
@@ -44,6 +44,10 @@ type Event struct {
 	// (Duration), to acknowledge them, and all of that.
 	Claim, Settle, Total time.Duration
 	Failed               int
+	// Known counts the messages of an EventTaken that were not stored, for the store
+	// had them already, by their dedupe keys. One that another source has sent since
+	// this one's last send, or before its first, passes for new.
+	Known int
 	// Broker is the address of the broker that an EventTaken tells of.
 	Broker string
 	// Task names the background task of an EventError.

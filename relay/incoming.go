@@ -34,7 +34,9 @@ const HeaderEvent = "ce-"
 // are headers. Without a content type the payload is bytes. Errors are for good: the
 // message is what its sender says it is not.
 //
-// The dedupe key is the [DedupeKey] of the message id.
+// The dedupe key is the [DedupeKey] of the message id. An event's id is one of its
+// source's alone: where the message id is missing or only repeats it, the dedupe key is
+// source and id together, and without a source there is none.
 func (in *Incoming) Message(prefix string) (posthaste.Message, error) {
 	m := posthaste.Message{DedupeKey: DedupeKey(in.MessageID), ContentType: in.ContentType, Kind: in.Kind, Key: in.Key, Payload: in.Payload}
 	headers := make(map[string]string, len(in.Headers))
@@ -73,14 +75,15 @@ func (in *Incoming) Message(prefix string) (posthaste.Message, error) {
 				headers[name] = value
 			}
 			continue
-		case "id":
-			m.DedupeKey = cmp.Or(m.DedupeKey, DedupeKey(value))
 		case "type":
 			m.Kind = cmp.Or(m.Kind, value)
 		case "subject":
 			m.Key = cmp.Or(m.Key, value)
 		}
 		headers[HeaderEvent+name] = value
+	}
+	if id, source := attributes["id"], attributes["source"]; id != "" && source != "" && (in.MessageID == "" || in.MessageID == id) {
+		m.DedupeKey = eventKey(source, id)
 	}
 	if len(headers) > 0 {
 		m.Headers = headers
@@ -135,6 +138,14 @@ func structured(m *posthaste.Message, attributes map[string]string) error {
 		m.Payload = data
 	}
 	return nil
+}
+
+// eventKey is the dedupe key of an event: two that are the same in source and id are
+// one, and nothing less is.
+func eventKey(source, id string) string {
+	// A source is a URI reference, in which a space is written like this; so the first
+	// space ends it.
+	return DedupeKey(strings.ReplaceAll(source, " ", "%20") + " " + id)
 }
 
 // DedupeKey is a dedupe key for a broker's id of a message: the id, or where that

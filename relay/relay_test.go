@@ -3,6 +3,7 @@ package relay
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -136,6 +137,35 @@ func TestCloudEvents(t *testing.T) {
 	d.Kind = ""
 	if _, err := binary.Map(d); !posthaste.IsPermanent(err) || !strings.Contains(err.Error(), "cloudevents.type") {
 		t.Errorf("without a kind: %v", err)
+	}
+}
+
+// An event is known by its source and its id together; a sender's own id of the message
+// goes before that, but for one that only repeats the event's.
+func TestDedupeKeyOfEvents(t *testing.T) {
+	for _, c := range []struct{ messageID, source, id, want string }{
+		{"", "/shop", "1", "/shop 1"},
+		{"", "/store", "1", "/store 1"},
+		{"1", "/shop", "1", "/shop 1"},
+		{"shop-1", "/shop", "1", "shop-1"},
+		{"1", "", "1", "1"},
+		{"", "", "1", ""},
+		{"", "/a b", "c", "/a%20b c"},
+		{"", "/a", "b c", "/a b c"},
+		{"1", "", "", "1"},
+	} {
+		headers := map[string]string{"ce_specversion": "1.0", "ce_source": c.source, "ce_id": c.id, "ce_type": "placed"}
+		binary := Incoming{MessageID: c.messageID, Headers: headers, Payload: []byte("x")}
+		structured := Incoming{MessageID: c.messageID, ContentType: contentTypeEvent, Payload: fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":%q,"type":"placed"}`, c.id, c.source)}
+		for _, in := range []Incoming{binary, structured} {
+			if m, err := in.Message("ce_"); err != nil || m.DedupeKey != c.want {
+				t.Errorf("%+v: the dedupe key is %q (%v), want %q", c, m.DedupeKey, err, c.want)
+			}
+		}
+	}
+	long := Incoming{ContentType: contentTypeEvent, Payload: fmt.Appendf(nil, `{"specversion":"1.0","id":"1","source":"/%s"}`, strings.Repeat("x", 300))}
+	if m, err := long.Message(""); err != nil || !strings.HasPrefix(m.DedupeKey, "sha256:") {
+		t.Errorf("a long source gives the dedupe key %q (%v)", m.DedupeKey, err)
 	}
 }
 

@@ -66,8 +66,9 @@ type Config struct {
 	Grace time.Duration
 	// Telemetry is told of every batch ([posthaste.EventTaken]; nil: nobody).
 	Telemetry posthaste.Telemetry
-	// Logger is told when the database, the queue or the broker cannot be used, and
-	// of every message that is put aside (nil: nobody). Payloads are never logged.
+	// Logger is told when the database, the queue or the broker cannot be used, of
+	// every message that is put aside, and of those that were in the queue already
+	// (nil: nobody). Payloads are never logged.
 	Logger *slog.Logger
 }
 
@@ -127,6 +128,8 @@ type Source struct {
 	sessions *relay.Connections[Session]
 	room     room
 	running  atomic.Bool
+	// newest is the highest message id that the ledger has answered; 0: none yet.
+	newest posthaste.MessageID
 	// trouble is why sending fails; empty while it does not.
 	trouble string
 }

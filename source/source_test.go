@@ -3,13 +3,16 @@ package source
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/memory"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // place is a broker in memory: it keeps what was not acknowledged, and hands that out
@@ -18,6 +21,8 @@ type place struct {
 	mu    sync.Mutex
 	kept  []string
 	eager bool // acknowledges what it hands over: the twin
+	// message makes what a source shall send; nil: that which is known by its id.
+	message func(id string) (posthaste.Message, error)
 }
 
 func (p *place) Kind() string                { return "memory" }
@@ -33,13 +38,18 @@ func (p *place) Open(context.Context) (Session, error) {
 type session struct {
 	*place
 	waiting []string
+	closed  bool
 }
 
 func (s *session) Read(ctx context.Context, most int) (all []Arrival, err error) {
 	for len(all) < most && len(s.waiting) > 0 {
 		id := s.waiting[0]
 		s.waiting = s.waiting[1:]
-		all = append(all, Arrival{Message: posthaste.Message{DedupeKey: id, Payload: []byte(id)}, Token: id})
+		a := Arrival{Message: posthaste.Message{DedupeKey: id, Payload: []byte(id)}, Token: id}
+		if s.message != nil {
+			a.Message, a.Err = s.message(id)
+		}
+		all = append(all, a)
 	}
 	if len(all) == 0 {
 		<-ctx.Done()
@@ -61,8 +71,8 @@ func (s *session) Acknowledge(_ context.Context, arrived []Arrival) error {
 }
 
 func (s *session) Refuse(context.Context, Arrival, map[string]string) error { return nil }
-func (s *session) Use() bool                                                { return true }
-func (s *session) Close()                                                   {}
+func (s *session) Use() bool                                                { return !s.closed }
+func (s *session) Close()                                                   { s.closed = true }
 
 // ledger fails until it is steady, with nothing stored or with the answer lost by turns.
 type ledger struct {
@@ -153,6 +163,74 @@ func TestAcknowledgedAfterTheCommit(t *testing.T) {
 			t.Error("the twin that acknowledges before the commit loses nothing: this test sees nothing")
 		}
 	}
+}
+
+// Two shops publish events with the same ids: all of them are taken in. What comes a
+// second time is not, and is counted and logged.
+func TestKnownMessagesAreTold(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	p := &place{message: func(id string) (posthaste.Message, error) {
+		shop, number, _ := strings.Cut(id, " ")
+		in := relay.Incoming{Payload: []byte(id), Headers: map[string]string{"ce-specversion": "1.0", "ce-id": number, "ce-source": shop, "ce-type": "placed"}}
+		return in.Message(relay.HeaderEvent)
+	}}
+	for i := range n {
+		p.kept = append(p.kept, fmt.Sprint("/shop ", i), fmt.Sprint("/store ", i))
+	}
+	l := memory.Open()
+	if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	told, said := &events{}, &lines{}
+	s, err := New(l, Config{Queue: "orders", Batch: 7, Telemetry: told, Logger: slog.New(slog.NewTextHandler(said, nil))}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := []string{"/store 3", "/shop 3", "/shop 7"}
+	for _, kept := range [][]string{nil, again} {
+		p.kept = append(p.kept, kept...)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		for empty := false; !empty; time.Sleep(time.Millisecond) {
+			p.mu.Lock()
+			empty = len(p.kept) == 0
+			p.mu.Unlock()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	infos, err := l.Queues(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count, known := 0, 0
+	for _, e := range told.all {
+		count, known = count+e.Count, known+e.Known
+	}
+	if stored := infos[0].Subscriptions[0].Depth; stored != 2*n || count != 2*n+len(again) || known != len(again) {
+		t.Errorf("of %d messages %d are in the ledger; told of %d, %d of them known", 2*n, stored, count, known)
+	}
+	for _, id := range again {
+		if !strings.Contains(said.String(), id) {
+			t.Errorf("%q is not logged: %s", id, said)
+		}
+	}
+}
+
+// lines keeps what is logged.
+type lines struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
 }
 
 // What was sent and is not counted yet stands against the room, and nothing for good:

@@ -20,6 +20,7 @@ type unit struct {
 	messages []posthaste.Message
 	bytes    int
 	stored   bool // its messages are committed
+	known    bool // all of them were there already
 }
 
 // take takes a batch in: sends, acknowledges, and puts aside what was refused. With an
@@ -35,6 +36,7 @@ func (s *Source) take(ctx, work context.Context, session Session, arrived []Arri
 	}
 	failed := s.store(ctx, work, units)
 	e.Duration = time.Since(begun)
+	e.Known = s.tellKnown(units)
 
 	stored := make([]Arrival, 0, len(units))
 	for i := range units {
@@ -59,6 +61,25 @@ func (s *Source) take(ctx, work context.Context, session Session, arrived []Arri
 	}
 	e.Settle, e.Total = time.Since(acknowledging), time.Since(begun)+e.Claim
 	return failed
+}
+
+// tellKnown counts the units that were in the queue already, and logs which: where it
+// is not for a broker that delivers again, two senders give the same id.
+func (s *Source) tellKnown(units []unit) (count int) {
+	const most = 10
+	var ids []string
+	for i := range units {
+		if !units[i].known {
+			continue
+		}
+		if count++; count <= most {
+			ids = append(ids, units[i].Message.DedupeKey)
+		}
+	}
+	if count > 0 {
+		s.Logger.Info("messages were in the queue already by their ids, and are not stored again", "broker", s.broker.Address(), "count", count, "ids", ids)
+	}
+	return count
 }
 
 // refuse puts a message aside, and acknowledges it then.
@@ -157,9 +178,10 @@ func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time)
 		messages = append(messages, u.messages...)
 	}
 	for pause := firstPause; len(messages) > 0; pause = min(2*pause, longPause) {
-		_, err := s.ledger.Send(work, messages...)
+		ids, err := s.ledger.Send(work, messages...)
 		if err == nil {
 			s.told(nil)
+			s.compare(units, ids)
 			break
 		}
 		if refused(err) {
@@ -173,6 +195,7 @@ func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time)
 			}
 			return s.send(ctx, work, units[half:], begun)
 		}
+		s.newest = 0 // a store that is another one now may have begun to count lower
 		if s.told(err); ctx.Err() != nil || time.Since(begun) > held {
 			return fmt.Errorf("the database does not take the messages: %w", err)
 		}
@@ -183,4 +206,27 @@ func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time)
 		u.stored = true
 	}
 	return nil
+}
+
+// compare finds the units that were in the queue already: of a message whose dedupe key
+// is in use the ledger answers the earlier one's id, and ids grow.
+func (s *Source) compare(units []*unit, ids []posthaste.MessageID) {
+	before, seen := s.newest, make(map[posthaste.MessageID]bool, len(ids))
+	for _, u := range units {
+		if len(u.messages) > len(ids) {
+			return // a ledger that answers no ids
+		}
+		known := 0
+		for i := range u.messages {
+			if id := ids[i]; u.messages[i].DedupeKey != "" {
+				if id <= before || seen[id] {
+					known++
+				}
+				seen[id] = true
+				s.newest = max(s.newest, id)
+			}
+		}
+		u.known = known > 0 && known == len(u.messages)
+		ids = ids[len(u.messages):]
+	}
 }

@@ -55,7 +55,7 @@ func NewPrometheus() *Prometheus {
 		desc:   prometheus.NewDesc("posthaste_source_duration_seconds", "How long the steps of taking messages from a broker took, in seconds: read (which waits for them), send, acknowledge, total.", []string{"queue", "broker", "step"}, nil),
 		series: map[[3]string]*histogram{},
 	}
-	p.taken = vec("posthaste_source_messages_total", "Messages that sources took from a broker, by what became of them: sent into the queue, or refused and put aside.", "queue", "broker", "result")
+	p.taken = vec("posthaste_source_messages_total", "Messages that sources took from a broker, by what became of them: sent into the queue, known because the queue had them by their ids already, or refused and put aside.", "queue", "broker", "result")
 	for _, task := range tasks {
 		p.errors.WithLabelValues(task)
 	}
@@ -98,7 +98,8 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 			p.steps.observe([3]string{e.Queue, e.Subscription, step}, took.Seconds(), 1)
 		}
 	case posthaste.EventTaken:
-		p.taken.WithLabelValues(e.Queue, e.Broker, "sent").Add(float64(e.Count - e.Failed))
+		p.taken.WithLabelValues(e.Queue, e.Broker, "sent").Add(float64(e.Count - e.Failed - e.Known))
+		p.taken.WithLabelValues(e.Queue, e.Broker, "known").Add(float64(e.Known))
 		p.taken.WithLabelValues(e.Queue, e.Broker, "refused").Add(float64(e.Failed))
 		for step, took := range map[string]time.Duration{"read": e.Claim, "send": e.Duration, "acknowledge": e.Settle, "total": e.Total} {
 			p.takes.observe([3]string{e.Queue, e.Broker, step}, took.Seconds(), 1)

@@ -53,7 +53,7 @@ func (t slogTelemetry) Event(ctx context.Context, e posthaste.Event) {
 		attrs = append(attrs, slog.Int("failed", e.Failed), slog.Duration("claim", e.Claim), slog.Duration("settle", e.Settle), slog.Duration("total", e.Total))
 	}
 	if e.Kind == posthaste.EventTaken {
-		attrs = append(attrs, slog.Int("refused", e.Failed), slog.Duration("read", e.Claim), slog.Duration("acknowledge", e.Settle), slog.Duration("total", e.Total))
+		attrs = append(attrs, slog.Int("known", e.Known), slog.Int("refused", e.Failed), slog.Duration("read", e.Claim), slog.Duration("acknowledge", e.Settle), slog.Duration("total", e.Total))
 	}
 	text("broker", e.Broker)
 	text("task", e.Task)

@@ -186,7 +186,7 @@ func (l batchLog) Event(ctx context.Context, e posthaste.Event) {
 			slog.Duration("claim", e.Claim), slog.Duration("publish", e.Duration), slog.Duration("settle", e.Settle), slog.Duration("total", e.Total))
 	}
 	if e.Kind == posthaste.EventTaken {
-		l.log.LogAttrs(ctx, slog.LevelInfo, "taken", slog.String("queue", e.Queue), slog.String("broker", e.Broker), slog.Int("count", e.Count), slog.Int("refused", e.Failed),
+		l.log.LogAttrs(ctx, slog.LevelInfo, "taken", slog.String("queue", e.Queue), slog.String("broker", e.Broker), slog.Int("count", e.Count), slog.Int("known", e.Known), slog.Int("refused", e.Failed),
 			slog.Duration("read", e.Claim), slog.Duration("send", e.Duration), slog.Duration("acknowledge", e.Settle), slog.Duration("total", e.Total))
 	}
 }

@@ -150,7 +150,7 @@ func TestOR2_Relay(t *testing.T) {
 		}
 		p := start(t, dir, nil, "relay", "--database-url", database, "--config", "in.yaml", "--metrics-listen", "127.0.0.1:0")
 		eventually(t, "all of it is taken in", receive(count))
-		line := regexp.MustCompile(`level=INFO msg=taken queue=taken broker=\S+ count=\d+ refused=0 read=\S+s send=\S+s acknowledge=\S+s total=\S+s`)
+		line := regexp.MustCompile(`level=INFO msg=taken queue=taken broker=\S+ count=\d+ known=0 refused=0 read=\S+s send=\S+s acknowledge=\S+s total=\S+s`)
 		eventually(t, "batches are logged", func() error {
 			if !line.MatchString(p.said()) {
 				return fmt.Errorf("said %s", p.said())

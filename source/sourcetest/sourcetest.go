@@ -179,6 +179,15 @@ func (b *bench) left(n int) {
 	b.until(fmt.Sprintf("the broker keeps %d messages", n), func() bool { got = b.Left(b.T); return got == n })
 }
 
+// counts is a telemetry that counts what was taken, and what of it was known.
+type counts struct{ taken, known atomic.Int64 }
+
+// Event implements [posthaste.Telemetry].
+func (c *counts) Event(_ context.Context, e posthaste.Event) {
+	c.taken.Add(int64(e.Count))
+	c.known.Add(int64(e.Known))
+}
+
 func message(n int) relay.Incoming {
 	return relay.Incoming{MessageID: fmt.Sprint("m-", n), ContentType: "application/octet-stream", Kind: "order.placed", Key: fmt.Sprint("customer-", n%7),
 		Payload: []byte(fmt.Sprint(n)), Headers: map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tenant": "acme"}}
@@ -204,7 +213,8 @@ func takesIn(b *bench) {
 	b.Publish(b.T, messages(0, n)...)
 	s := b.Source(b.T, b.ledger, source.Config{Queue: "orders"})
 	b.must(s.Check(b.Context()))
-	stop := b.start(func(c *source.Config) { c.Batch = 100 })
+	told := &counts{}
+	stop := b.start(func(c *source.Config) { c.Batch, c.Telemetry = 100, told })
 	for i, d := range b.taken(n) {
 		want := message(i)
 		if string(d.Payload) != string(want.Payload) || d.Kind != want.Kind || d.Key != want.Key || d.ContentType != want.ContentType || !maps.Equal(d.Headers, want.Headers) {
@@ -213,8 +223,12 @@ func takesIn(b *bench) {
 	}
 	b.Publish(b.T, append(messages(n, 10), messages(0, 10)...)...) // the last ten are known
 	b.taken(10)
+	b.until("the last ten are told to be known", func() bool { return told.known.Load() >= 10 })
 	stop()
 	b.left(0)
+	if sent := told.taken.Load() - told.known.Load(); sent != n+10 {
+		b.Errorf("%d messages are told to be new, want %d", sent, n+10)
+	}
 	if sends := b.ledger.sends.Load(); sends > n+20 {
 		b.Errorf("%d sends", sends)
 	}
