@@ -469,6 +469,51 @@ func TestMapping(t *testing.T) {
 	}
 }
 
+// Tables whose long names begin alike have a trigger's function each, which installing
+// it again replaces and removing it removes.
+func TestTriggersOfLongNames(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	conn := connect(t, ctx, database(t))
+	exec(t, ctx, conn, "select posthaste.create_queue('a'), posthaste.create_queue('b')")
+	tables, begin := map[string]*Table{}, strings.Repeat("ü", 30) // 60 bytes
+	for _, queue := range []string{"a", "b"} {
+		name := begin + "_" + queue
+		exec(t, ctx, conn, strings.Replace(plain, "outbox", identifier(name), 1))
+		m := plainMapping()
+		m.Table, m.Queue = name, queue
+		table, err := Open(ctx, conn, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables[queue] = table
+	}
+	insert := func(queue string) { exec(t, ctx, conn, "insert into "+tables[queue].sql+" (body) values ('1')") }
+	functions := func(want int) {
+		t.Helper()
+		if n := query[int](t, ctx, conn, "select count(*)::int from pg_proc where proname like 'posthaste_outbox_%'")[0]; n != want {
+			t.Errorf("there are %d functions, want %d", n, want)
+		}
+	}
+	for _, queue := range []string{"a", "b", "a"} {
+		if err := tables[queue].InstallTrigger(ctx, patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	functions(2)
+	insert("a")
+	insert("b")
+	if err := tables["a"].RemoveTrigger(ctx, patience); err != nil {
+		t.Fatal(err)
+	}
+	functions(1)
+	insert("a")
+	insert("b")
+	if got := query[string](t, ctx, conn, "select queue || ' ' || count(*) from posthaste.messages group by queue order by queue"); strings.Join(got, ", ") != "a 1, b 2" {
+		t.Errorf("messages by queue: %v", got)
+	}
+}
+
 // A poller that deletes: what is taken is gone, and a writer needs no rights of
 // the ledger's.
 func TestDeletingPoller(t *testing.T) {

@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,14 +17,20 @@ import (
 
 const triggerName = "posthaste_outbox"
 
+// maxName is how long a name may be in PostgreSQL, in bytes: it cuts what is longer.
+const maxName = 63
+
 // function is the quoted name of the trigger's function. It lies beside the
-// table: the schema posthaste holds only what Posthaste made there.
+// table: the schema posthaste holds only what Posthaste made there. The name of a
+// table that is too long for it is cut, and told from others by its hash.
 func (t *Table) function() string {
 	name := triggerName + "_" + t.name
-	for len(name) > 63 {
-		name = name[:len(name)-1]
+	if len(name) > maxName {
+		sum := sha256.Sum256([]byte(t.name))
+		hash := "_" + hex.EncodeToString(sum[:6])
+		name = strings.ToValidUTF8(name[:maxName-len(hash)], "") + hash
 	}
-	return identifier(t.schema) + "." + identifier(strings.ToValidUTF8(name, ""))
+	return identifier(t.schema) + "." + identifier(name)
 }
 
 // TriggerSQL is what InstallTrigger runs, for who wants to run it in a
