@@ -67,6 +67,7 @@ and what can come twice: docs/moving-in.md.`,
 	flags.StringArrayVar(&m.headers, "header", nil, "a header of a column, NAME=COLUMN; may be repeated")
 	flags.StringVar(&x.CreatedAt, "created-at", "", "column by which rows are taken, oldest first; it becomes the header created-at")
 	flags.StringVar(&x.SendAt, "send-at", "", "column with a time before which the message is held back")
+	flags.StringVar(&x.SendAtZone, "send-at-zone", "", "the time zone that --send-at is meant in, such as Europe/Berlin or UTC; required for a timestamp without time zone")
 	flags.StringVar(&x.Sent, "sent", "", "column that marks what was sent: a boolean, or a time that is null before")
 	flags.StringVar(&x.SentValue, "sent-value", "", "the value of --sent that means sent, for columns of other types")
 	flags.BoolVar(&x.Delete, "delete", false, "the poller deletes what it has sent: delete what is taken, instead of --sent")

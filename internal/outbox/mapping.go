@@ -42,7 +42,9 @@ type Mapping struct {
 	// id. It becomes the header created-at.
 	CreatedAt string
 	// SendAt is a column of times before which messages must not be handed out.
-	SendAt string
+	// SendAtZone is the time zone that those of a timestamp without one are meant in,
+	// such as Europe/Berlin or UTC.
+	SendAt, SendAtZone string
 	// Sent marks what was sent: a boolean that turns true, or a time that is
 	// null before. For any other type SentValue is the value that means sent.
 	// Without it, Delete says that the poller deletes what it has sent.
@@ -72,6 +74,9 @@ func (m Mapping) check() error {
 	}
 	if (m.Sent == "") != m.Delete {
 		say("sent", "say either --sent or --delete", "--sent names the column that marks what was sent; --delete is for a poller that deletes what it has sent")
+	}
+	if m.SendAtZone != "" && m.SendAt == "" {
+		say("send-at-zone", "--send-at-zone says nothing without --send-at", "")
 	}
 	if m.SentValue != "" && m.Sent == "" {
 		say("sent-value", "--sent-value says nothing without --sent", "")

@@ -469,6 +469,43 @@ func TestMapping(t *testing.T) {
 	}
 }
 
+// A time without a zone means what --send-at-zone says, to the import and to the
+// trigger, in whatever zone and style of dates their sessions are.
+func TestSendAtZone(t *testing.T) {
+	t.Parallel()
+	ctx := newContext(t)
+	conn := connect(t, ctx, database(t))
+	exec(t, ctx, conn, "select posthaste.create_queue('events')")
+	exec(t, ctx, conn, "create table outbox (id bigserial primary key, body jsonb, sent boolean not null default false, due timestamp, due_tz timestamptz)")
+	for column, zone := range map[string]string{"due": "Europe/Berlin", "due_tz": ""} {
+		m := plainMapping()
+		m.SendAt, m.SendAtZone = column, zone
+		table, err := Open(ctx, conn, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, ctx, conn, "set timezone = 'UTC'")
+		exec(t, ctx, conn, "truncate outbox")
+		exec(t, ctx, conn, "insert into outbox (body, due, due_tz) values ('1', '2099-07-01 12:00', '2099-07-01 10:00Z')")
+		exec(t, ctx, conn, "set timezone = 'Asia/Tokyo'; set datestyle = 'SQL, DMY'")
+		if r, err := table.Import(ctx, Options{}); err != nil || r.Imported != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if err := table.InstallTrigger(ctx, patience); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, ctx, conn, "set timezone = 'America/New_York'")
+		exec(t, ctx, conn, "insert into outbox (body, due, due_tz) values ('2', timestamp '2099-07-01 12:00', timestamptz '2099-07-01 10:00Z')")
+		if err := table.RemoveTrigger(ctx, patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := query[bool](t, ctx, conn, "select coalesce(due_at = timestamptz '2099-07-01 10:00Z', false) from posthaste.messages")
+	if len(got) != 4 || slices.Contains(got, false) {
+		t.Errorf("of each message, whether it is held back until then: %v", got)
+	}
+}
+
 // Tables whose long names begin alike have a trigger's function each, which installing
 // it again replaces and removing it removes.
 func TestTriggersOfLongNames(t *testing.T) {
@@ -565,7 +602,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
 	conn := connect(t, ctx, database(t))
-	exec(t, ctx, conn, plain+"; create view seen as select * from outbox; insert into outbox (body, topic) values ('1', 'nowhere')")
+	exec(t, ctx, conn, plain+"; alter table outbox add due timestamp, add due_tz timestamptz; create view seen as select * from outbox; insert into outbox (body, topic) values ('1', 'nowhere')")
 	exec(t, ctx, conn, "select posthaste.create_queue('events')")
 	for name, c := range map[string]struct {
 		change func(*Mapping)
@@ -576,7 +613,7 @@ func TestRefusals(t *testing.T) {
 		"no table":       {func(m *Mapping) { m.Table = "" }, "table", posthaste.Invalid, "--table is missing"},
 		"unknown table":  {func(m *Mapping) { m.Table = "nonsense; drop table outbox" }, "table", posthaste.Invalid, "no table"},
 		"view":           {func(m *Mapping) { m.Table = "seen" }, "table", posthaste.Invalid, "is no table"},
-		"unknown column": {func(m *Mapping) { m.Key = "customer" }, "key", posthaste.Invalid, "it has id, topic, body, sent"},
+		"unknown column": {func(m *Mapping) { m.Key = "customer" }, "key", posthaste.Invalid, "it has id, topic, body, sent, due, due_tz"},
 		"payload":        {func(m *Mapping) { m.Payload = "id" }, "payload", posthaste.Invalid, "of type bigint"},
 		"headers":        {func(m *Mapping) { m.Headers = "topic" }, "headers", posthaste.Invalid, "of type text"},
 		"sent":           {func(m *Mapping) { m.Sent = "topic" }, "sent", posthaste.Invalid, "--sent-value"},
@@ -587,6 +624,12 @@ func TestRefusals(t *testing.T) {
 		"a row's queue":  {func(m *Mapping) { m.Queue, m.QueueColumn = "", "topic" }, "queue", posthaste.NotFound, "posthaste queue create nowhere"},
 		"where":          {func(m *Mapping) { m.Where = "sent = 7" }, "where", posthaste.Invalid, "boolean = integer"},
 		"two statements": {func(m *Mapping) { m.Where = "true); drop table outbox; select (true" }, "where", posthaste.Invalid, ""},
+		"time, no zone":  {func(m *Mapping) { m.SendAt = "due" }, "send-at", posthaste.Invalid, "--send-at-zone Europe/Berlin"},
+		"no time":        {func(m *Mapping) { m.SendAt = "topic" }, "send-at", posthaste.Invalid, "of type text"},
+		"two zones":      {func(m *Mapping) { m.SendAt, m.SendAtZone = "due_tz", "UTC" }, "send-at-zone", posthaste.Invalid, "leave it out"},
+		"unknown zone":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "Europe/Berlim" }, "send-at-zone", posthaste.Invalid, "pg_timezone_names"},
+		"abbreviation":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "CET+3" }, "send-at-zone", posthaste.Invalid, "pg_timezone_names"},
+		"zone of what":   {func(m *Mapping) { m.SendAtZone = "UTC" }, "send-at-zone", posthaste.Invalid, "without --send-at"},
 		"not unique":     {func(m *Mapping) { m.ID = "topic" }, "id", posthaste.Invalid, "unique index"},
 	} {
 		m := plainMapping()

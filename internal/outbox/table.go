@@ -40,7 +40,7 @@ func Open(ctx context.Context, conn *pgx.Conn, m Mapping) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{mapping: m, conn: conn}
-	for _, step := range []func(context.Context) error{t.find, t.findColumns, t.build, t.checkSQL, t.checkUnique, t.checkRights, t.checkQueues} {
+	for _, step := range []func(context.Context) error{t.find, t.findColumns, t.checkZone, t.build, t.checkSQL, t.checkUnique, t.checkRights, t.checkQueues} {
 		if err := step(ctx); err != nil {
 			return nil, explain(err)
 		}
@@ -124,6 +124,41 @@ func (t *Table) findColumns(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
+// checkZone takes only names of time zones. PostgreSQL takes more: abbreviations, which
+// have no summer time, and any word with a number behind it as one with that offset.
+func (t *Table) checkZone(ctx context.Context) error {
+	zone := t.mapping.SendAtZone
+	if zone == "" || zone == "UTC" {
+		return nil
+	}
+	var known bool
+	err := t.conn.QueryRow(ctx, "select exists (select from pg_catalog.pg_timezone_names where name = $1 and strpos(name, '/') > 0)", zone).Scan(&known)
+	if err == nil && !known {
+		return invalid("send-at-zone", "UTC, or a name of the view pg_timezone_names with a place in it, such as Europe/Berlin", "--send-at-zone: there is no time zone %q", zone)
+	}
+	return err
+}
+
+// sendAt is the time before which a row is held back, as a text with its offset. It must
+// not depend on the settings of a session: the import has others than the writers in
+// whose sessions the trigger runs.
+func (t *Table) sendAt(column string) (string, error) {
+	m := t.mapping
+	switch kind := t.columns[m.SendAt]; {
+	case kind == "timestamp with time zone" && m.SendAtZone == "":
+	case kind == "timestamp with time zone":
+		return "", invalid("send-at-zone", "leave it out", "--send-at-zone: the times of column %s say their zone themselves", m.SendAt)
+	case kind == "timestamp without time zone" && m.SendAtZone != "":
+		column = "(" + column + " at time zone " + literal(m.SendAtZone) + ")"
+	case kind == "timestamp without time zone":
+		return "", invalid("send-at", "say which zone its times are meant in: --send-at-zone Europe/Berlin, or UTC; or make the column a timestamp with time zone",
+			"--send-at: column %s is a timestamp without time zone, so what it means would depend on the TimeZone of each session that inserts or imports", m.SendAt)
+	default:
+		return "", invalid("send-at", "it must be a timestamp with time zone, or one without and --send-at-zone", "--send-at: column %s is of type %s", m.SendAt, kind)
+	}
+	return "to_jsonb(" + column + ") #>> '{}'", nil
+}
+
 // build makes the expressions.
 func (t *Table) build(context.Context) error {
 	m := t.mapping
@@ -178,10 +213,17 @@ func (t *Table) build(context.Context) error {
 		headers = append(headers, "jsonb_build_object("+strings.Join(single, ", ")+")")
 	}
 	options := []string{"'content_type'", literal(contentType), "'reference'", text(m.ID), "'dedupe_key'", literal(t.Name()+"/") + " || " + text(m.ID)}
-	for _, x := range []struct{ option, column string }{{"key", m.Key}, {"kind", m.Kind}, {"send_at", m.SendAt}} {
+	for _, x := range []struct{ option, column string }{{"key", m.Key}, {"kind", m.Kind}} {
 		if x.column != "" {
 			options = append(options, literal(x.option), text(x.column))
 		}
+	}
+	if m.SendAt != "" {
+		at, err := t.sendAt(column(m.SendAt))
+		if err != nil {
+			return err
+		}
+		options = append(options, "'send_at'", at)
 	}
 	if len(headers) > 0 {
 		for i := range headers {
