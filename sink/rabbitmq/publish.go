@@ -209,7 +209,8 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 	return nil
 }
 
-// send writes jobs to the connection and returns how many it has taken.
+// send writes jobs to the connection and returns how many of them may have arrived.
+// Without confirms nobody says which did, so that one that fails makes it none.
 func (s *Sink) send(ctx context.Context, l *link, jobs []job) (written int) {
 	select {
 	case l.turn <- struct{}{}:
@@ -221,6 +222,7 @@ func (s *Sink) send(ctx context.Context, l *link, jobs []job) (written int) {
 	stop := context.AfterFunc(ctx, l.wire.cut)
 	defer stop()
 	l.wire.hold()
+	written = len(jobs)
 	for i := range jobs {
 		j := &jobs[i]
 		if !s.target.Unroutable {
@@ -228,20 +230,19 @@ func (s *Sink) send(ctx context.Context, l *link, jobs []job) (written int) {
 		}
 		var err error
 		if j.confirm, err = l.ch.PublishWithDeferredConfirm(j.route.exchange, j.route.key, !s.target.Unroutable, false, j.msg); err != nil {
-			_ = l.wire.release()
-			l.drop()
-			return i
+			written = i
+			break
 		}
 	}
-	if l.wire.release() != nil {
-		// Part of it may have been written: all of it counts as such. Nobody will
-		// confirm it, and what waits for that is told that the link has ended.
+	if err := l.wire.release(); err != nil || written < len(jobs) {
+		// Part of what was held back may have been written: all of it counts as such.
+		// Nobody will confirm it, and what waits for that is told that the link has ended.
 		l.drop()
 		if s.target.Unsafe {
 			return 0
 		}
 	}
-	return len(jobs)
+	return written
 }
 
 // unknownError is that of a message of which nobody knows whether the broker has it.

@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/semaphore"
 
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/configtest"
@@ -303,6 +306,75 @@ func TestBrokerAway(t *testing.T) {
 	}
 	if o.count(1) != 0 || o.count(2) != 1 {
 		t.Errorf("came: %v", o.all())
+	}
+}
+
+// torn is a connection on which writing fails once it is broken.
+type torn struct {
+	net.Conn
+	broken atomic.Bool
+}
+
+func (c *torn) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, errors.New("the cable is cut")
+	}
+	return c.Conn.Write(p)
+}
+
+// What was only held back to be written when the connection broke is not delivered,
+// with confirms and without, wherever in the batch that is noticed.
+func TestHeldBackIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	for _, unsafe := range []bool{false, true} {
+		for name, spoil := range map[string]func(jobs []job){
+			"at the end":       func([]job) {},
+			"in the middle":    func(jobs []job) { jobs[30].msg.Body = make([]byte, 2*maxHeld) },
+			"before its write": func(jobs []job) { jobs[30].msg.Headers = amqp.Table{"no": struct{}{}} },
+		} {
+			o := newOutside(t, nil)
+			s := o.sink(func(c *Config) { c.Unsafe = unsafe })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			l, cable := &link{window: semaphore.NewWeighted(1000), turn: make(chan struct{}, 1), flying: map[route]*flight{}, returns: make(chan amqp.Return, 1000)}, &torn{}
+			err := s.target.broker.Dial(ctx, func(c net.Conn) net.Conn {
+				cable.Conn = c
+				l.wire = &wire{Conn: cable}
+				return l.wire
+			}, func(conn *amqp.Connection) error {
+				l.conn = conn
+				return l.open(s.target)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var jobs []job
+			for n := range 40 {
+				d := delivery(n + 1)
+				j, err := s.target.prepare(&d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				j.place = n
+				jobs = append(jobs, j)
+			}
+			spoil(jobs)
+			cable.broken.Store(true)
+			results := make([]posthaste.SinkResult, len(jobs))
+			if err := s.write(ctx, l, jobs, results); err == nil {
+				t.Errorf("unsafe %v, %s: the link passes for whole", unsafe, name)
+			}
+			l.Close()
+			delivered := 0
+			for _, r := range results {
+				if r.Err == nil {
+					delivered++
+				}
+			}
+			if came := len(o.all()); came != 0 || delivered != 0 {
+				t.Errorf("unsafe %v, %s: %d messages pass for delivered, and %d came", unsafe, name, delivered, came)
+			}
+		}
 	}
 }
 
