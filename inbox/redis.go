@@ -85,7 +85,9 @@ return 0`)
 )
 
 // ErrReserved says that somebody else handles the message now. [posthaste.RetryDelay]
-// of it tells when the reservation ends, if it is not renewed.
+// of it tells when the reservation ends, if it is not renewed. A handler that returns it
+// snoozes: the message comes again then, without an attempt, for it is no failure that
+// another one works.
 var ErrReserved = errors.New("another consumer handles this message now")
 
 // errLost ends the context of a handler whose reservation could not be kept.
@@ -110,7 +112,8 @@ func (r *Redis) Do(ctx context.Context, id string, f func(ctx context.Context) e
 	case held < 0:
 		return false, nil
 	case held > 0:
-		return false, posthaste.RetryAfter(ErrReserved, time.Duration(held)*time.Millisecond)
+		after := time.Duration(held) * time.Millisecond
+		return false, posthaste.RetryAfter(fmt.Errorf("%w (%w)", ErrReserved, posthaste.Snooze(after)), after)
 	}
 	running, cancel := context.WithCancelCause(ctx)
 	kept := make(chan struct{})
@@ -166,7 +169,9 @@ func (r *Redis) keep(ctx context.Context, cancel context.CancelCauseFunc, key, t
 	}
 }
 
-// Middleware wraps handlers so that each message is handled once, by [ID].
+// Middleware wraps handlers so that each message is handled once, by [ID]. What another
+// consumer handles at that moment comes again when its reservation may have ended, under
+// the same attempt: however long the other takes, it becomes no dead letter by that.
 func (r *Redis) Middleware(h posthaste.Handler) posthaste.Handler {
 	return func(ctx context.Context, d posthaste.RawDelivery) error {
 		_, err := r.Do(ctx, ID(d), func(ctx context.Context) error { return h(ctx, d) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,8 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/posthastetest"
+	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // server is the Redis of the tests that do not hurt it.
@@ -121,6 +124,49 @@ func TestReservation(t *testing.T) {
 	}
 	if got := c.Get(t.Context(), r.config.Prefix+r.config.Consumer+":b").Val(); got != "somebody else" {
 		t.Errorf("the other's reservation is %q", got)
+	}
+}
+
+// What another consumer handles costs a worker no attempt, however few the queue has.
+func TestReservedIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	c := client(t, server.Address())
+	r := onRedis(t, c, RedisConfig{})
+	engine := posthastetest.Memory()
+	if err := engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Headers: map[string]string{HeaderMessageID: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	attempts := make(chan int, 10)
+	w := worker.New(engine, worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	once := r.Middleware(func(_ context.Context, d posthaste.RawDelivery) error { attempts <- d.Attempt; return nil })
+	reserved := false
+	worker.HandleRaw(w, "q", func(ctx context.Context, d posthaste.RawDelivery) error {
+		if !reserved {
+			reserved = true
+			if err := reserve.Run(ctx, c, []string{r.config.Prefix + r.config.Consumer + ":a"}, "another", 3000).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		return once(ctx, d)
+	}, worker.Concurrency(1))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	state := func() posthaste.MessageState { return posthastetest.Sent(t, engine, "q")[0].Subscriptions[0] }
+	for begun := time.Now(); state().State != posthaste.StateDone && state().State != posthaste.StateDead; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > 2*time.Minute {
+			t.Fatalf("it is %+v", state())
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if s := state(); s.State != posthaste.StateDone || len(attempts) != 1 || <-attempts != 1 {
+		t.Errorf("it is %s after %+v", s.State, s.Attempts)
 	}
 }
 
