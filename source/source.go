@@ -176,6 +176,10 @@ func New(ledger Ledger, c Config, broker Broker) (*Source, error) {
 // Address is the broker's address, without secrets.
 func (s *Source) Address() string { return s.broker.Address() }
 
+// Away says whether the broker could not be used when it was tried last. It is safe for
+// concurrent use.
+func (s *Source) Away() bool { return s.sessions.Away() }
+
 // Check finds what is wrong with the configuration, by asking the database and the
 // broker: a queue that is not there, a login, a certificate. Then the error is a
 // *posthaste.Error of code Invalid with the field; where one of them does not answer,

@@ -20,6 +20,7 @@ type Prometheus struct {
 	rescued, lost, clock, ticked, missed        prometheus.Counter
 	durations, steps, takes                     durations
 	batches, taken                              *prometheus.CounterVec
+	brokers                                     brokers
 }
 
 // NewPrometheus returns a collector to be registered by the caller.
@@ -55,6 +56,10 @@ func NewPrometheus() *Prometheus {
 		desc:   prometheus.NewDesc("posthaste_source_duration_seconds", "How long the steps of taking messages from a broker took, in seconds: read (which waits for them), send, acknowledge, total.", []string{"queue", "broker", "step"}, nil),
 		series: map[[3]string]*histogram{},
 	}
+	p.brokers = brokers{
+		desc: prometheus.NewDesc("posthaste_broker_up", "Whether the broker that a queue is relayed to or filled from could be used (1) or not (0) when it was tried last.", []string{"queue", "broker"}, nil),
+		away: map[[2]string][]func() bool{},
+	}
 	p.taken = vec("posthaste_source_messages_total", "Messages that sources took from a broker, by what became of them: sent into the queue, known because the queue had them by their ids already, or refused and put aside.", "queue", "broker", "result")
 	for _, task := range tasks {
 		p.errors.WithLabelValues(task)
@@ -79,6 +84,25 @@ func (p *Prometheus) Expect(reads ...posthaste.QueueRef) {
 		}
 		p.errors.WithLabelValues("claim " + ref.Queue)
 	}
+}
+
+// ExpectSource shows the counters of a source from the start, at zero, as [Prometheus.Expect]
+// does for a worker. broker is its Address.
+func (p *Prometheus) ExpectSource(queue, broker string) {
+	for _, result := range []string{"sent", "known", "refused"} {
+		p.taken.WithLabelValues(queue, broker, result)
+	}
+}
+
+// Broker shows from now on whether a broker can be used to which a queue is relayed, or
+// from which it is filled, as posthaste_broker_up: away is asked at every scrape, such as
+// the Away of a sink or a source. Of several with the same queue and address, one that is
+// away is enough for 0. address has no secrets.
+func (p *Prometheus) Broker(queue, address string, away func() bool) {
+	p.brokers.mu.Lock()
+	defer p.brokers.mu.Unlock()
+	labels := [2]string{queue, address}
+	p.brokers.away[labels] = append(p.brokers.away[labels], away)
 }
 
 // Event implements [posthaste.Telemetry].
@@ -123,7 +147,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 }
 
 func (p *Prometheus) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations, &p.steps, p.batches, &p.takes, p.taken}
+	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations, &p.steps, p.batches, &p.takes, p.taken, &p.brokers}
 }
 
 // Describe implements [prometheus.Collector].
@@ -137,6 +161,29 @@ func (p *Prometheus) Describe(out chan<- *prometheus.Desc) {
 func (p *Prometheus) Collect(out chan<- prometheus.Metric) {
 	for _, c := range p.collectors() {
 		c.Collect(out)
+	}
+}
+
+// brokers shows which brokers can be used.
+type brokers struct {
+	desc *prometheus.Desc
+	mu   sync.Mutex
+	away map[[2]string][]func() bool // by queue and address
+}
+
+func (b *brokers) Describe(out chan<- *prometheus.Desc) { out <- b.desc }
+
+func (b *brokers) Collect(out chan<- prometheus.Metric) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for labels, all := range b.away {
+		up := 1.0
+		for _, away := range all {
+			if away() {
+				up = 0
+			}
+		}
+		out <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, up, labels[:]...)
 	}
 }
 

@@ -8,15 +8,21 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/redis/go-redis/v9"
 	"gopkg.in/yaml.v3"
 
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
 )
 
 var (
@@ -106,15 +112,19 @@ func TestTR2_MetricsBoardAndAlerts(t *testing.T) {
 		}
 		return err
 	})
-	problems, err := promlint.New(strings.NewReader(page)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, problem := range problems {
-		if strings.HasPrefix(problem.Metric, "posthaste_") {
-			t.Errorf("%s: %s", problem.Metric, problem.Text)
+	relay := relayMetrics(t, url)
+	for _, each := range []string{page, relay} {
+		problems, err := promlint.New(strings.NewReader(each)).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range problems {
+			if strings.HasPrefix(problem.Metric, "posthaste_") {
+				t.Errorf("%s: %s", problem.Metric, problem.Text)
+			}
 		}
 	}
+	page += relay // what brokers are about
 	if a, b := len(typed.FindAllString(page, -1)), len(helped.FindAllString(page, -1)); a != b {
 		t.Errorf("%d metrics, and %d have a help text", a, b)
 	}
@@ -176,6 +186,86 @@ func TestTR2_MetricsBoardAndAlerts(t *testing.T) {
 			t.Errorf("docs/operating.md does not tell what %s is", m[1])
 		}
 	}
+}
+
+// relayMetrics is the page of a process that relays to a Redis and takes in from it, once
+// it has done both. Before, it shows its counters at zero, and once the Redis is gone that
+// it cannot be used.
+func relayMetrics(t *testing.T, database string) (page string) {
+	t.Helper()
+	server, err := devbroker.StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	client := redis.NewClient(&redis.Options{Addr: server.Address()})
+	defer client.Close()
+	if err := client.XGroupCreateMkStream(t.Context(), "relayed", "posthaste", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	engine, err := postgres.Open(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	for _, queue := range []string{"out", "in"} {
+		if err := engine.QueueCreate(t.Context(), queue, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := workDir(t)
+	config := "broker: " + server.URL() + "\nrelays:\n  - {queue: out, stream: relayed}\nsources:\n  - {queue: in, stream: relayed}\n"
+	if err := os.WriteFile(filepath.Join(dir, "both.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, dir, nil, "relay", "--database-url", database, "--config", "both.yaml", "--metrics-listen", "127.0.0.1:0")
+	shows := func(lines ...string) func() error {
+		return func() error {
+			m := metricsOn.FindStringSubmatch(p.said())
+			if m == nil {
+				return fmt.Errorf("it said %q", p.said())
+			}
+			found, err := scrape(m[1])
+			for _, line := range lines {
+				if !strings.Contains(found, line+"\n") && err == nil {
+					err = fmt.Errorf("the page has no line %s", line)
+				}
+			}
+			if err == nil {
+				page = found
+			}
+			return err
+		}
+	}
+	taken := func(result string, n int) string {
+		return fmt.Sprintf(`posthaste_source_messages_total{broker=%q,queue="in",result=%q} %d`, server.Address(), result, n)
+	}
+	up := func(queue string, up int) string {
+		return fmt.Sprintf(`posthaste_broker_up{broker=%q,queue=%q} %d`, server.Address(), queue, up)
+	}
+	eventually(t, "it shows what may happen", shows(taken("sent", 0), taken("known", 0), taken("refused", 0), up("out", 1), up("in", 1)))
+	if _, err := engine.Send(t.Context(), posthaste.Message{Queue: "out"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it shows what it has taken in", shows(taken("sent", 1), taken("known", 0)))
+	// The same as it came again, and one that the ledger does not take.
+	entries, err := client.XRange(t.Context(), "relayed", "-", "+").Result()
+	if err != nil || len(entries) != 1 {
+		t.Fatal(entries, err)
+	}
+	for _, values := range []map[string]any{entries[0].Values, {"message_id": "x", "content_type": "application/json", "payload": "{"}} {
+		if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "relayed", Values: values}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "it shows what was known and what was refused", shows(taken("sent", 1), taken("known", 1), taken("refused", 1)))
+	whole := page
+	server.Kill()
+	eventually(t, "it shows that the broker is away", shows(up("in", 0)))
+	if code := p.stop(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	return whole
 }
 
 func readFile(t *testing.T, name string, read func([]byte, any) error, into any) {

@@ -117,8 +117,8 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 	return r.placed(err)
 }
 
-// handle has a worker relay.
-func (r *openRelay) handle(run *worker.Worker) {
+// handle has a worker relay, and shows whether the broker can be used.
+func (r *openRelay) handle(run *worker.Worker, parts workerParts) {
 	var sink posthaste.Sink = r.sink
 	if chunks, _ := r.chunks(); chunks != nil { // it was checked when it was read
 		sink = chunks.Sink(r.sink)
@@ -128,6 +128,7 @@ func (r *openRelay) handle(run *worker.Worker) {
 		options = append(options, worker.Subscription(r.Subscription))
 	}
 	worker.HandleSink(run, r.Queue, sink, options...)
+	parts.broker(r.Queue, r.sink.Broker(), r.sink.Away)
 }
 
 func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen string) error {
@@ -165,7 +166,7 @@ func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen 
 			if err := relays[i].checkChunks(ctx, w.engine); err != nil {
 				return nil, err
 			}
-			relays[i].handle(run)
+			relays[i].handle(run, w)
 		}
 		w.expect(run)
 		return openSources(ctx, run, w, sources, config)
@@ -203,6 +204,13 @@ type workerParts struct {
 func (w workerParts) expect(run *worker.Worker) {
 	if w.metrics != nil {
 		w.metrics.Expect(run.Reads()...)
+	}
+}
+
+// broker shows whether a broker can be used.
+func (w workerParts) broker(queue, address string, away func() bool) {
+	if w.metrics != nil {
+		w.metrics.Broker(queue, address, away)
 	}
 }
 

@@ -25,6 +25,8 @@ type brokerSink interface {
 	Check(ctx context.Context) error
 	// Broker is its address, without secrets.
 	Broker() string
+	// Away says whether it could not be used when it was tried last.
+	Away() bool
 }
 
 // brokerKind is a kind of broker: options is what can be said about it, which open

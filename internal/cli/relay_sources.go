@@ -135,6 +135,10 @@ func openSources(ctx context.Context, run *worker.Worker, w workerParts, configs
 		case err != nil:
 			return nil, c.placed(err)
 		}
+		w.broker(c.Queue, s.Address(), s.Away)
+		if w.metrics != nil {
+			w.metrics.ExpectSource(c.Queue, s.Address())
+		}
 		out.sources = append(out.sources, s)
 	}
 	return out, nil

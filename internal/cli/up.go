@@ -181,9 +181,10 @@ func (a *app) up(ctx context.Context, u up) error {
 	if err != nil {
 		return err
 	}
-	work := u.worker(workerParts{r.engine, a.log, telemetry, follows}, r.sinks)
+	parts := workerParts{r.engine, a.log, telemetry, follows}
+	work := u.worker(parts, r.sinks)
 	for i := range r.relays {
-		r.relays[i].handle(work)
+		r.relays[i].handle(work, parts)
 	}
 	return a.runAll(ctx, u, home, r, api, work)
 }
