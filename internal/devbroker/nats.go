@@ -4,6 +4,7 @@ package devbroker
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -26,6 +27,19 @@ func StartNATS(ctx context.Context, dir string, change func(*server.Options)) (*
 		change(&n.options)
 	}
 	return n, n.Start(ctx)
+}
+
+// StartNATSTLS is StartNATS of a server that takes connections with TLS alone, at the
+// certificates' address.
+func StartNATSTLS(ctx context.Context, dir string, c *Certificates) (*NATS, error) {
+	pair, err := tls.LoadX509KeyPair(c.server, c.key())
+	if err != nil {
+		return nil, err
+	}
+	return StartNATS(ctx, dir, func(o *server.Options) {
+		o.Port, o.TLS, o.TLSTimeout = c.port, true, 30
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	})
 }
 
 // Start starts it again after Stop, with the streams that it had, on the same port.

@@ -3,6 +3,7 @@ package nats
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -461,6 +462,47 @@ func TestCheck(t *testing.T) {
 		{"subject by template", "", "", func(c *Config) { c.Subject = "{{.Kind}}" }},
 	} {
 		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certificates, err := devbroker.NewCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := devbroker.StartNATSTLS(t.Context(), t.TempDir(), certificates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(secure.Stop)
+	conn, err := natsgo.Connect("tls://"+certificates.Address("localhost"), natsgo.Secure(certificates.Trust()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "in", Subjects: []string{"orders"}, Storage: jetstream.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(host string, trust *tls.Config) *Sink {
+		s, err := New(Config{URL: "tls://" + certificates.Address(host), Subject: "orders", TLS: trust})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	configtest.TLS(t, certificates.Trust(), at)
+	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if info, err := stream.Info(t.Context()); err != nil || info.State.Msgs != 1 {
+		t.Errorf("the stream is %+v, %v", info, err)
 	}
 }
 

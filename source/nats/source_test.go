@@ -3,6 +3,7 @@ package nats
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -369,6 +370,42 @@ func TestCheck(t *testing.T) {
 	} {
 		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certificates, err := devbroker.NewCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := devbroker.StartNATSTLS(t.Context(), t.TempDir(), certificates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(secure.Stop)
+	conn, err := natsgo.Connect("tls://"+certificates.Address("localhost"), natsgo.Secure(certificates.Trust()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "in", Subjects: []string{"orders"}, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	e := engine(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
+		s, err := New(e, Config{Config: source.Config{Queue: "orders"}, URL: "tls://" + certificates.Address(host), Stream: "in", TLS: trust})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
 }
 
 func TestConfig(t *testing.T) {
