@@ -213,9 +213,18 @@ func wantRetried(t *testing.T, r posthaste.SinkResult, words string) {
 
 func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
-		o := newOutside(t, 1)
+		o := newOutside(t, 1, "max.message.bytes", "50000")
+		refused := false
 		return sinktest.Fixture{
-			Sink: o.sink(func(c *Config) { c.Topic += "{{if eq .Kind `bad`}} bad{{end}}" }), Delivery: delivery, Delivered: o.count,
+			Sink: o.sink(func(c *Config) { c.Topic += "{{if eq .Kind `bad`}} bad{{end}}" }), Delivered: o.count,
+			Delivery: func(n int) posthaste.RawDelivery {
+				d := delivery(n)
+				if refused && n == 1 {
+					d.Payload = bytes.Repeat([]byte("x"), 60_000)
+				}
+				return d
+			},
+			FailForGood: func() { refused = true },
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
 				d.Kind = "bad"

@@ -141,8 +141,17 @@ func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
 		o := newOutside(t, nil)
 		s := o.sink(nil)
+		refused := false
 		return sinktest.Fixture{
-			Sink: s, Delivery: delivery, Delivered: o.count,
+			Sink: s, Delivered: o.count,
+			Delivery: func(n int) posthaste.RawDelivery {
+				d := delivery(n)
+				if refused && n == 1 {
+					d.Payload = bytes.Repeat([]byte("x"), 400_000)
+				}
+				return d
+			},
+			FailForGood: func() { refused = true },
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
 				d.Headers = map[string]string{"a b": "c"}

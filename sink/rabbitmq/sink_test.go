@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		if certificates, err = devbroker.NewCertificates(dir); err != nil {
 			return nil, err
 		}
-		return devbroker.StartRabbitMQ(ctx, dir, certificates.RabbitMQ()...)
+		return devbroker.StartRabbitMQ(ctx, dir, append(certificates.RabbitMQ(), "max_message_size = 300000")...)
 	})
 }
 
@@ -128,8 +128,17 @@ func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
 		o := newOutside(t, nil)
 		s := o.sink(nil)
+		refused := false
 		return sinktest.Fixture{
-			Sink: s, Delivery: delivery, Delivered: o.count,
+			Sink: s, Delivered: o.count,
+			Delivery: func(n int) posthaste.RawDelivery {
+				d := delivery(n)
+				if refused && n == 1 {
+					d.Payload = bytes.Repeat([]byte("x"), 400_000)
+				}
+				return d
+			},
+			FailForGood: func() { refused = true },
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
 				d.Kind = strings.Repeat("x", 300)

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		if certificates, err = devbroker.NewCertificates(dir); err != nil {
 			return nil, err
 		}
-		return devbroker.StartRedis(ctx, dir, certificates.Redis()...)
+		return devbroker.StartRedis(ctx, dir, append(certificates.Redis(), "--proto-max-bulk-len", "1mb")...)
 	})
 }
 
@@ -134,8 +134,17 @@ func TestSink(t *testing.T) {
 		s := o.sink(func(c *Config) {
 			c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`}
 		})
+		refused := false
 		return sinktest.Fixture{
-			Sink: s, Delivery: delivery, Delivered: o.count,
+			Sink: s, Delivered: o.count,
+			Delivery: func(n int) posthaste.RawDelivery {
+				d := delivery(n)
+				if refused && n == 1 {
+					d.Payload = bytes.Repeat([]byte("x"), 1<<20+1)
+				}
+				return d
+			},
+			FailForGood: func() { refused = true },
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
 				d.Kind = "bad"

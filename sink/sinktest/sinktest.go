@@ -37,7 +37,8 @@ type Fixture struct {
 	Bad func(n int) posthaste.RawDelivery
 	// FailTemporarily makes the outside fail once, in a way that passes.
 	FailTemporarily func()
-	// FailForGood makes the outside refuse one message for good.
+	// FailForGood makes the outside refuse the first message for good, also by making
+	// Delivery return one that it refuses.
 	FailForGood func()
 	// Hang makes the outside never answer the next delivery. reached is closed
 	// when a delivery hangs; release ends it.
