@@ -79,7 +79,8 @@ type Ledger interface {
 	Maintain(ctx context.Context) (posthaste.MaintainReply, error)
 }
 
-// Broker is where a source takes messages from.
+// Broker is where a source takes messages from. One whose sessions outlive their
+// connections says by a further method, Away() bool, that none could be opened.
 type Broker interface {
 	// Kind and Address name it, "kafka" at "host:port", without secrets.
 	Kind() string
@@ -178,7 +179,12 @@ func (s *Source) Address() string { return s.broker.Address() }
 
 // Away says whether the broker could not be used when it was tried last. It is safe for
 // concurrent use.
-func (s *Source) Away() bool { return s.sessions.Away() }
+func (s *Source) Away() bool {
+	if b, ok := s.broker.(interface{ Away() bool }); ok && b.Away() {
+		return true
+	}
+	return s.sessions.Away()
+}
 
 // Check finds what is wrong with the configuration, by asking the database and the
 // broker: a queue that is not there, a login, a certificate. Then the error is a

@@ -98,7 +98,7 @@ func parse(c Config) (*broker, error) {
 		return nil, posthaste.Invalidf("refused", "refused must be another topic than the one that messages are taken from, of up to 249 letters, digits, dots, dashes and underscores, and is %q", c.Refused)
 	}
 	b.Config = c
-	b.options = append(b.options, kgo.SoftwareNameAndVersion("posthaste", "source"),
+	b.options = append(b.options, kgo.SoftwareNameAndVersion("posthaste", "source"), kgo.WithHooks(&b.connections),
 		// What is put aside.
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(largest), kgo.BrokerMaxWriteBytes(largest+(36<<20)), kgo.UnknownTopicRetries(2))
 	b.consuming = []kgo.Opt{kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -26,7 +27,30 @@ type broker struct {
 	address            string // of the brokers
 	makes              bool   // the topic for what is refused, if there is none
 	options, consuming []kgo.Opt
+	connections        connections
 }
+
+// connections counts those to brokers, which are opened anew below a session. It
+// implements kgo's hooks.
+type connections struct {
+	open   atomic.Int64
+	failed atomic.Bool // the latest could not be opened
+}
+
+// OnBrokerConnect implements [kgo.HookBrokerConnect]. One that was opened and then failed
+// has both, an error and a disconnect.
+func (c *connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
+	if conn != nil {
+		c.open.Add(1)
+	}
+	c.failed.Store(err != nil)
+}
+
+// OnBrokerDisconnect implements [kgo.HookBrokerDisconnect].
+func (c *connections) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { c.open.Add(-1) }
+
+// Away says that there is no connection, and none could be opened. See [source.Broker].
+func (b *broker) Away() bool { return b.connections.failed.Load() && b.connections.open.Load() <= 0 }
 
 // Kind implements [source.Broker].
 func (b *broker) Kind() string { return "kafka" }

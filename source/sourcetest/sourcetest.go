@@ -64,6 +64,7 @@ type bench struct {
 	*testing.T
 	Fixture
 	ledger *ledger
+	latest *source.Source // that was started
 }
 
 // ledger is an engine that can be disturbed.
@@ -134,6 +135,7 @@ func (b *bench) start(change func(*source.Config)) (stop func()) {
 		change(&c)
 	}
 	s := b.Source(b.T, b.ledger, c)
+	b.latest = s
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -265,16 +267,23 @@ func databaseAway(b *bench) {
 }
 
 func brokerAway(b *bench) {
+	away := func(want bool) {
+		b.until(fmt.Sprint("the source says that the broker is away: ", want), func() bool { return b.latest.Away() == want })
+	}
 	b.Refuse(true)
 	stop := b.start(nil)
 	b.Publish(b.T, messages(0, 10)...)
+	away(true)
 	b.Refuse(false)
 	b.taken(10)
+	away(false)
 	b.Refuse(true)
 	b.Cut()
 	b.Publish(b.T, messages(10, 10)...)
+	away(true)
 	b.Refuse(false)
 	b.taken(10)
+	away(false)
 	stop()
 	b.left(0)
 }
