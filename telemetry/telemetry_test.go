@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +98,45 @@ func TestPrometheus(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("metrics %v", got)
 	}
+}
+
+// What came from a broker is counted once, by what became of it; of several connections
+// to a broker one that is away is told.
+func TestPrometheusOfBrokers(t *testing.T) {
+	t.Parallel()
+	p := telemetry.NewPrometheus()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p)
+	var away atomic.Bool
+	shows := func(want map[string]float64) {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "posthaste_source_messages_total" {
+					got[m.GetLabel()[2].GetValue()] = m.GetCounter().GetValue()
+				} else if f.GetName() == "posthaste_broker_up" {
+					got["up "+m.GetLabel()[1].GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("shown are %v, want %v", got, want)
+		}
+	}
+	shows(map[string]float64{})
+	p.ExpectSource("q", "host:1")
+	p.Broker("q", "host:1", func() bool { return false })
+	p.Broker("q", "host:1", away.Load)
+	p.Broker("r", "host:1", func() bool { return false })
+	shows(map[string]float64{"sent": 0, "known": 0, "refused": 0, "up q": 1, "up r": 1})
+	p.Event(t.Context(), posthaste.Event{Kind: posthaste.EventTaken, Queue: "q", Broker: "host:1", Count: 10, Known: 3, Failed: 2})
+	away.Store(true)
+	shows(map[string]float64{"sent": 5, "known": 3, "refused": 2, "up q": 0, "up r": 1})
 }
 
 // Every background task of a worker is shown before it fails.
