@@ -74,7 +74,7 @@ func TestOtherLayout(t *testing.T) {
 	if err := e.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := e.client.Set(t.Context(), e.keys.layout(), "2", 0).Err(); err != nil {
+	if err := e.client.Set(t.Context(), e.keys.layout(), "1", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := New(t.Context(), e.client, WithPrefix(e.keys.prefix)); posthaste.CodeOf(err) != posthaste.SchemaNew {

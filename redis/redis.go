@@ -26,8 +26,10 @@ import (
 // the doorbell. What gathers meanwhile goes in one call, so that more would not help.
 const connections = 4
 
-// layoutVersion is that of the keys and of what they hold.
-const layoutVersion = "1"
+// layoutVersion is that of the keys and of what they hold. It rises when programs that
+// know the last one would lose messages beside this one: those of 1 know no further
+// subscriptions, and remove contents that these still want.
+const layoutVersion = "2"
 
 // Engine implements [posthaste.Engine]. It is safe for concurrent use.
 type Engine struct {
