@@ -86,20 +86,23 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 
 // Replay implements [posthaste.Admin].
 func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, by, "replay", "", ids)
+	return e.bury(ctx, by, "replay", ids, nil)
 }
 
 // Discard implements [posthaste.Admin].
 func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, by, "discard", "", ids)
+	return e.bury(ctx, by, "discard", ids, nil)
 }
 
 // buryMost bounds one script, as claimMost.
 const buryMost = 200
 
-// bury replays or discards the dead letters of one subscription, or of all if
-// subscription is "".
-func (e *Engine) bury(ctx context.Context, by, action, subscription string, ids []posthaste.MessageID) (were []posthaste.MessageID, err error) {
+// dying is what may be a dead letter: a message, by its place, for a subscription.
+type dying struct{ queue, subscription, place string }
+
+// bury replays or discards the dead letters that messages are: those of all
+// subscriptions, or only these.
+func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.MessageID, only map[dying]bool) (were []posthaste.MessageID, err error) {
 	byName, err := e.places(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -108,8 +111,8 @@ func (e *Engine) bury(ctx context.Context, by, action, subscription string, ids 
 		for places := range slices.Chunk(all, buryMost) {
 			err := e.each(ctx, buryScript, name, func(q *queue) []any {
 				args := []any{q.numberArg, q.rules, action}
-				if subscription == "" || subscription == q.subscription {
-					for _, p := range places {
+				for _, p := range places {
+					if only == nil || only[dying{name, q.subscription, p}] {
 						args = append(args, p)
 					}
 				}
@@ -167,13 +170,13 @@ func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthast
 	if err != nil {
 		return nil, 0, err
 	}
-	ids := make([]posthaste.MessageID, len(found))
-	for i := range found {
-		ids[i] = found[i].ID
+	ids, only := make([]posthaste.MessageID, len(found)), map[dying]bool{}
+	for i, d := range found {
+		ids[i], only[dying{d.Queue, d.Subscription, place(int64(d.ID))}] = d.ID, true
 	}
-	if next = cutAt; len(found) == limit {
+	if next = cutAt; len(found) >= limit { // or more, where one message has more
 		next = ids[len(ids)-1]
 	}
-	were, err = e.bury(ctx, by, action, f.Subscription, ids)
+	were, err = e.bury(ctx, by, action, ids, only)
 	return were, next, err
 }

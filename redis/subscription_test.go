@@ -218,6 +218,38 @@ func TestDeadLettersOfSubscriptions(t *testing.T) {
 	}
 }
 
+// What a filter does not match stays a dead letter, also of a message that is another one,
+// which matches; where one message is more than the limit, the next page comes after it.
+func TestMatchingDeadLettersOfSubscriptions(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	subscribe(t, e, second, posthaste.SubscriptionOptions{})
+	ids := send(t, e, 2)
+	for _, of := range []string{"", second} {
+		for _, d := range receive(t, e, of, 2) {
+			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Dead, Error: "for " + d.Subscription}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if were, _, err := e.ReplayMatching(t.Context(), "ada", posthaste.DeadLetterFilter{Queue: jobs, Error: "for second", Before: ids[1]}); err != nil || len(were) != 1 {
+		t.Errorf("replayed were %v, %v", were, err)
+	}
+	if a, b := infoOf(t, e, posthaste.DefaultSubscription), infoOf(t, e, second); a.Dead != 2 || a.Depth != 0 || b.Dead != 1 || b.Depth != 1 {
+		t.Errorf("after the replay there are %+v and %+v", a, b)
+	}
+	if were, next, err := e.DiscardMatching(t.Context(), "ada", posthaste.DeadLetterFilter{Queue: jobs, Limit: 1}); err != nil || len(were) != 1 || next != ids[1] {
+		t.Errorf("discarded were %v, next is %d, %v", were, next, err)
+	}
+	if were, _, err := e.DiscardMatching(t.Context(), "ada", posthaste.DeadLetterFilter{Error: "for second"}); err != nil || len(were) != 0 {
+		t.Errorf("discarded were %v, %v", were, err)
+	}
+	if a, b := infoOf(t, e, posthaste.DefaultSubscription), infoOf(t, e, second); a.Dead != 1 || b.Dead != 0 || b.Depth != 1 {
+		t.Errorf("in the end there are %+v and %+v", a, b)
+	}
+}
+
 // Each subscription has its own count of a limit, and pauses hold for all.
 func TestLimitsAndPausesOfSubscriptions(t *testing.T) {
 	t.Parallel()
