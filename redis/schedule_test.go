@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // put makes a schedule of the queue jobs, whose next tick lies back by ago.
@@ -397,6 +398,39 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 			if n := got[name+" "+at.UTC().Format(time.RFC3339)]; n != 1 {
 				t.Fatalf("the tick of %s at %s became %d messages", name, at, n)
 			}
+		}
+	}
+}
+
+// A worker, of whatever queue, wakes for each tick: its message starts within a second,
+// or within ten on a machine that may stand still. The first may be later, by the
+// heartbeat that the worker hears of a new schedule with.
+func TestTickStartsWithinASecond(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	late := make(chan time.Duration, 100)
+	work(t, e, worker.Config{}, func(d posthaste.RawDelivery) error {
+		tick, err := time.Parse(time.RFC3339, d.Headers[posthaste.HeaderTick])
+		late <- time.Since(tick)
+		return err
+	})
+	_, err := e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 1 second", CatchUp: posthaste.CatchUpEach, Message: posthaste.Message{Queue: jobs, Payload: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 10 * time.Second
+	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
+		most = time.Second
+	}
+	for range 4 { // those of before the heartbeat
+		<-late
+	}
+	for range 2 {
+		if by := <-late; by < 0 || by > most {
+			t.Errorf("a tick started %s after its time", by)
+		} else {
+			t.Logf("late by %s", by)
 		}
 	}
 }
