@@ -45,6 +45,29 @@ var fromOldest = func() string {
 	return string(b)
 }()
 
+// Who knows a subscription that has ended, and one of its name was made since, works for
+// the new one.
+func TestClaimsKnowTheSubscription(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		subscribe(t, e, second, posthaste.SubscriptionOptions{})
+		o := another(t, e)
+		if err := o.QueueUnsubscribe(t.Context(), "ada", jobs, second); err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, o, second, posthaste.SubscriptionOptions{})
+		send(t, o, 1)
+		reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: register(t, e), Number: 1, QueueRef: posthaste.QueueRef{Queue: jobs, Subscription: second}, Max: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := done(t, o, reply.Deliveries...); n != 1 {
+			return fmt.Sprintf("of %+v %d were settled", reply.Deliveries, n)
+		}
+		return ""
+	}, patch{&claimScript, "if own[1] ~= ARGV[1] then return 'gone' end", ""}, patch{&beatScript, "if own[1] ~= ARGV[1] then return 'gone' end", ""})
+}
+
 // Nothing is handed out before all that is older is there: whoever claims goes on where
 // somebody was cut short.
 func TestFilledBeforeItHandsOut(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 // what each of them may get.
 type crowd struct {
 	t       *testing.T
-	e       *Engine
+	e       *Engine   // that of the step
+	engines []*Engine // of several processes, which learn of subscriptions when they have to
 	rand    *rand.Rand
 	options posthaste.QueueOptions
 	workers []posthaste.WorkerID
@@ -198,6 +199,28 @@ func (c *crowd) cancel(id posthaste.MessageID) string {
 	return ""
 }
 
+// purge takes back all that waits.
+func (c *crowd) purge() string {
+	purged, err := c.e.QueuePurge(c.t.Context(), "ada", jobs)
+	c.must(err)
+	if len(purged) != len(c.state) {
+		return fmt.Sprintf("purged are %+v", purged)
+	}
+	for _, p := range purged {
+		n := int64(0)
+		for id, is := range c.state[p.Subscription] {
+			if is == "" {
+				c.state[p.Subscription][id] = "cancelled"
+				n++
+			}
+		}
+		if n != p.Messages {
+			return fmt.Sprintf("purged are %+v, and %d waited", p, n)
+		}
+	}
+	return ""
+}
+
 // bury replays or discards a message, for each subscription that it is dead for.
 func (c *crowd) bury(id posthaste.MessageID, discard bool) string {
 	act, is := c.e.Replay, ""
@@ -250,6 +273,7 @@ func (c *crowd) step() string {
 	if len(c.sent) > 0 {
 		id = c.sent[c.rand.IntN(len(c.sent))]
 	}
+	c.e = c.engines[c.rand.IntN(len(c.engines))]
 	switch n := c.rand.IntN(100); {
 	case n < 20 || id == 0:
 		c.send()
@@ -269,6 +293,8 @@ func (c *crowd) step() string {
 		return c.late()
 	case n < 88:
 		return c.cancel(id)
+	case n < 89:
+		return c.purge()
 	case n < 94:
 		return c.bury(id, c.rand.IntN(2) == 0)
 	default:
@@ -363,6 +389,7 @@ func crowded(t *testing.T, e *Engine, seed uint64, steps int) (broken string) {
 	c.options.MaxAttempts, c.options.BackoffBase, c.options.BackoffMax = 1000, time.Microsecond, 300*time.Microsecond
 	create(t, e, c.options)
 	c.must(e.QueueSubscribe(t.Context(), "ada", jobs, "x", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"x"}}}))
+	c.engines = []*Engine{e, another(t, e)}
 	for range 3 {
 		c.workers = append(c.workers, register(t, e))
 	}
@@ -398,6 +425,7 @@ func TestSubscriptionsAreProtected(t *testing.T) {
 		"the others' letters":       {&settleScript, ".. string.sub(held, at + 2) .. mark", ".. mark"},
 		"contents are freed":        {&settleScript, "many('HDEL', MSG, gone)", ""},
 		"payloads that others want": {&settleScript, "elseif not string.find(left, '+', 1, true) then", "else"},
+		"who sends":                 {&sendScript, "if (meta[4] or '') ~= (all.v and all.v[q] or '') then return {'gone', q} end", ""},
 		"filters":                   {&sendScript, "if not (o.x and string.find(o.x, r.letter, 1, true)) then", "if true then"},
 		"whose it is":               {&tellScript, "content and markOf(call('HGET', HOLDERS, id), me)", "content"},
 		"others' messages":          {&withdrawScript, "if not markOf(call('HGET', HOLDERS, id), me) then return 0 end", ""},
