@@ -434,3 +434,28 @@ func TestTickStartsWithinASecond(t *testing.T) {
 		}
 	}
 }
+
+// What a queue has of its schedules' ticks goes with it.
+func TestDroppedQueueLeavesNoTicks(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	put(t, e, "s", "every 24 hours", "", 0)
+	tick(t, e)
+	there := func() int64 {
+		n, err := e.client.Exists(t.Context(), e.keys.ticked(jobs), e.keys.schedules(), e.keys.ticks()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := there(); n != 3 {
+		t.Errorf("%d of three keys are there", n)
+	}
+	if err := e.QueueDrop(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+	if n := there(); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
