@@ -78,7 +78,7 @@ func (k keys) once(queue string, number int64, key string) string {
 // The scripts name them by their places (scripts/keys.lua). All but those in common are
 // its own.
 var ofQueue = []string{
-	"meta",   // hash: the queue's number, when it was made, the last id, since when it is paused, its limits, its further subscriptions
+	"meta",   // hash: the queue's number, when it was made, the last id, since when it is paused, its limits, its further subscriptions; first: that the one that it was born with is "leaving" or has "ended"
 	"msg",    // hash: message to its content; immutable until it is removed
 	"st",     // hash: message to its state, of all but those that wait for or are in their first attempt
 	"run",    // hash: delivery to its holder ("worker:number" or "T" and when it was received) and, after "/", its message where that differs

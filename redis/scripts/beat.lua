@@ -8,8 +8,8 @@
 --       let nothing through
 -- cost: at most thirteen commands
 -- includes: keys, limits
-local meta, own = call('HMGET', META, 'paused', 'limits'), call('HMGET', TALLY, 'no', 'full')
-if own[1] ~= ARGV[1] then return 'gone' end
+local meta, own = call('HMGET', META, 'paused', 'limits'), call('HMGET', TALLY, 'no', 'full', 'first')
+if own[1] ~= ARGV[1] or own[3] then return 'gone' end
 if ARGV[5] == '1' then
   call('ZADD', LEASES, text(now + ARGV[3]), ARGV[2])
   call('HSET', NAMES, ARGV[2], ARGV[4])

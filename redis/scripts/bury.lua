@@ -7,6 +7,7 @@
 -- cost: some six commands per message
 -- includes: keys, rules, current, keyed, words, holders, ended
 local were = {}
+if call('HGET', TALLY, 'first') then return were end -- it has ended
 for i = 4, #ARGV do
   local id = ARGV[i]
   local st = call('ZSCORE', DEAD, id) and unpacked(call('HGET', ST, id))

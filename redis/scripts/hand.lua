@@ -4,8 +4,8 @@
 -- it was, if it was held back; key if what is in flight of that is counted.
 local once = ARGV[8] == '1'
 local most, worker = tonumber(ARGV[3]), ARGV[6]
-local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill')
-if own[1] ~= ARGV[1] then return 'gone' end
+local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first')
+if own[1] ~= ARGV[1] or own[4] then return 'gone' end
 if own[3] then return 'fill' end
 local last = tonumber(meta[2])
 local limits, full, said = meta[3] and unpacked(meta[3]), tonumber(own[2] or 0), meta[3] and 'limits' or ''

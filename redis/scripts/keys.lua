@@ -8,6 +8,8 @@ local META, MSG, ST, RUN, DUE, ALONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[
 local READY = {['0'] = KEYS[7], ['1'] = KEYS[8], ['2'] = KEYS[9], ['3'] = KEYS[10]}
 local STALE, LEASES, NAMES, CLAIMS, CLAIM, OPEN = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local TIMED, DEAD, PAST, ASLEEP = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
+-- TALLY is META of the subscription that a queue is born with: of that one alone it has
+-- "first", once it has ended.
 local KNOWN, WORDS, TALLY, HOLDERS, BELL = KEYS[27], KEYS[28], KEYS[29], KEYS[30], KEYS[31]
 
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack

@@ -7,7 +7,8 @@
 -- returns: "gone", or how many were lost
 -- cost: two commands where there is nothing; some ten per lost delivery
 -- includes: keys, rules, keyed, words, holders, ended
-if call('HGET', TALLY, 'no') ~= ARGV[1] then return 'gone' end
+local own = call('HMGET', TALLY, 'no', 'first')
+if own[1] ~= ARGV[1] or own[2] then return 'gone' end
 local limits = call('HGET', META, 'limits')
 local most = tonumber(ARGV[3])
 local function lose(deliveries, why)

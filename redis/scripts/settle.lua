@@ -11,7 +11,8 @@
 --       and pushed, and the same to forget an older one); per other some six
 --       commands more. Not in what waits or is in flight.
 -- includes: keys, rules, keyed, words, holders, ended
-if call('HGET', TALLY, 'no') ~= ARGV[1] then return 'gone' end
+local own = call('HMGET', TALLY, 'no', 'first')
+if own[1] ~= ARGV[1] or own[2] then return 'gone' end
 local plain = {}
 local n = tonumber(ARGV[3])
 for i = 1, n do plain[i] = ARGV[3 + i] end

@@ -6,6 +6,7 @@
 -- returns: "gone", or 1 if it waited, else 0
 -- cost: some ten commands
 -- includes: keys, rules, current, keyed, words, holders, ended
+if call('HGET', TALLY, 'first') then return 0 end -- it has ended
 local id = ARGV[4]
 local content, before = call('HGET', MSG, id), call('HGET', ST, id)
 local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}

@@ -1,0 +1,122 @@
+package redis
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// leaveABit begins the end of the subscription that a queue is born with, and lets it go of
+// a part of what it held.
+func leaveABit(t *testing.T, e *Engine) {
+	t.Helper()
+	all, err := e.queues(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := all[jobs]
+	if reply, err := leaveScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, "@", "0"); err != nil || reply == "" {
+		t.Fatalf("it was to let go of a part: %v, %v", reply, err)
+	}
+}
+
+// The subscription that a queue is born with is shut from the moment in which its end
+// begins: who knew it before hands out, settles and replays nothing of it, wherever its end
+// has come to.
+func TestShutWhileItEnds(t *testing.T) {
+	holds := func(what string) func(t *testing.T, e *Engine) string {
+		return func(t *testing.T, e *Engine) string {
+			create(t, e, posthaste.QueueOptions{})
+			dead := send(t, e, 500)
+			var died []posthaste.Settlement
+			for _, d := range receive(t, e, "", 500) {
+				died = append(died, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Dead, Error: "no"})
+			}
+			if _, err := e.Settle(t.Context(), died); err != nil {
+				t.Fatal(err)
+			}
+			send(t, e, 500)
+			var held []posthaste.Settlement
+			for _, d := range receive(t, e, "", 500) {
+				held = append(held, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Retried, Error: "no"})
+			}
+			send(t, e, 300)
+			w := register(t, e)
+			claim(t, e, w, 1, 300)
+			waits := send(t, e, 500)
+			subscribe(t, e, second, posthaste.SubscriptionOptions{})
+			send(t, e, 500)
+			o := another(t, e)
+			leaveABit(t, e)
+			q := o.byName[jobs]
+			switch what {
+			case "claim":
+				if reply, err := claimScript.run(t.Context(), o.client, q.keys, q.numberArg, q.rules, 10, "0123", "1", "", 1000000, ""); err != nil || reply != "gone" {
+					return fmt.Sprintf("handed out: %v, %v", reply, err)
+				}
+				if _, err := o.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 2, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10}); posthaste.CodeOf(err) != posthaste.NotFound {
+					return fmt.Sprintf("claiming: %v", err)
+				}
+			case "settle":
+				results, err := o.Settle(t.Context(), held)
+				if err != nil || len(results) != 500 || slices.ContainsFunc(results, func(r posthaste.SettleResult) bool { return r.Settled }) {
+					return fmt.Sprintf("settled: %d, %v", len(results), err)
+				}
+			case "rescue":
+				if err := o.client.ZAdd(t.Context(), o.keys.of(jobs, "leases"), goredis.Z{Score: 1, Member: w.String()}).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if reply, err := rescueScript.run(t.Context(), o.client, q.keys, q.numberArg, q.rules, rescueMost); err != nil || reply != "gone" {
+					return fmt.Sprintf("rescued: %v, %v", reply, err)
+				}
+				if lost, err := o.Rescue(t.Context()); err != nil || lost != 0 {
+					return fmt.Sprintf("rescued: %d, %v", lost, err)
+				}
+			case "beat":
+				reply, err := beatScript.run(t.Context(), o.client, q.keys, q.numberArg, w.String(), 1000000, "", "")
+				if err != nil || reply != "gone" {
+					return fmt.Sprintf("kept a lease: %v, %v", reply, err)
+				}
+			case "bury":
+				if were, err := o.Replay(t.Context(), "ada", dead...); err != nil || len(were) != 0 {
+					return fmt.Sprintf("replayed were %d, %v", len(were), err)
+				}
+			case "withdraw":
+				for _, id := range waits { // of some the contents are still there
+					reply, _, err := o.tryQueue(t.Context(), jobs, func(q *queue) (any, error) {
+						return withdrawScript.run(t.Context(), o.client, q.keys, q.numberArg, q.rules, "cancel", place(int64(id)), 0)
+					})
+					if err != nil || reply != int64(0) {
+						return fmt.Sprintf("cancelled: %v, %v", reply, err)
+					}
+				}
+			}
+			if _, err := e.Maintain(t.Context()); err != nil {
+				return err.Error()
+			}
+			if got := receive(t, e, second, 1000); len(got) != 500 || done(t, e, got...) != 500 {
+				return fmt.Sprintf("the other got %d of 500", len(got))
+			}
+			for _, what := range []string{"msg", "holders", "st", "run", "due", "dead", "leases"} {
+				if n := e.client.Exists(t.Context(), e.keys.of(jobs, what)).Val(); n != 0 {
+					return what + " is left"
+				}
+			}
+			return ""
+		}
+	}
+	for what, p := range map[string]patch{
+		"claim":    {&claimScript, " or own[4] then return 'gone'", " then return 'gone'"},
+		"settle":   {&settleScript, " or own[2] then return 'gone'", " then return 'gone'"},
+		"rescue":   {&rescueScript, " or own[2] then return 'gone'", " then return 'gone'"},
+		"beat":     {&beatScript, " or own[3] then return 'gone'", " then return 'gone'"},
+		"bury":     {&buryScript, "if call('HGET', TALLY, 'first') then return were end", ""},
+		"withdraw": {&withdrawScript, "if call('HGET', TALLY, 'first') then return 0 end", ""},
+	} {
+		t.Run(what, func(t *testing.T) { rule(t, holds(what), p) })
+	}
+}
