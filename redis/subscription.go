@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,22 +228,22 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription stri
 	if has != string(options) {
 		return conflict
 	}
-	if before != "" {
-		if _, err := e.cancelAside(ctx, name); err != nil { // a purge that was cut short
+	if made { // also should what follows be cut short, which whoever claims goes on with
+		details, err := json.Marshal(detailsOf(subscription, o))
+		if err != nil {
 			return err
 		}
-		if err := e.fill(ctx, posthaste.QueueRef{Queue: name, Subscription: subscription}); err != nil {
-			return err
+		if err := e.record(ctx, record{By: by, Action: "subscribe", Queue: name, Details: details}); err != nil {
+			return writeError(err)
 		}
 	}
-	if !made {
+	if before == "" {
 		return nil
 	}
-	details, err := json.Marshal(detailsOf(subscription, o))
-	if err != nil {
+	if _, err := e.cancelAside(ctx, name); err != nil { // a purge that was cut short
 		return err
 	}
-	return writeError(e.record(ctx, record{By: by, Action: "subscribe", Queue: name, Details: details}))
+	return e.fill(ctx, posthaste.QueueRef{Queue: name, Subscription: subscription})
 }
 
 // subscribe makes a subscription unless there is one of its name, and returns whether it
@@ -278,7 +279,10 @@ func (e *Engine) subscribe(ctx context.Context, name, subscription, options, bef
 		case "late":
 			err = e.strike(ctx, field, is)
 		case "leaving":
-			err = e.leaveAll(ctx, name)
+			var all map[string]*queue
+			if all, err = e.queues(ctx); err == nil && all[name] != nil {
+				_, err = e.leaveAll(ctx, all[name], math.MaxInt)
+			}
 		case "full":
 			_ = e.strike(ctx, field, is)
 			err = &posthaste.Error{Code: posthaste.TooLarge, Field: "subscription", Message: fmt.Sprintf("queue %s has %d further subscriptions, and no more are possible", name, maxSubscriptions), Hint: "end some"}
@@ -328,7 +332,7 @@ func (e *Engine) strike(ctx context.Context, field, is string) error {
 // fill gives a subscription what was sent before it was made, if it is to get that and
 // has not got it yet. Should that end before it is done, whoever claims from it goes on.
 func (e *Engine) fill(ctx context.Context, ref posthaste.QueueRef) error {
-	for cursor := "0"; ; {
+	for {
 		reply, _, err := e.try(ctx, ref, func(q *queue) (any, error) {
 			if q.born == nil {
 				return "", nil
@@ -347,17 +351,17 @@ func (e *Engine) fill(ctx context.Context, ref posthaste.QueueRef) error {
 			if q.wanted.Scheduled {
 				scheduled = "1"
 			}
-			return fillScript.run(ctx, e.client, names, q.numberArg, q.rules, cursor, wanted, scheduled, letters)
+			return fillScript.run(ctx, e.client, names, q.numberArg, q.rules, wanted, scheduled, letters)
 		})
 		if err != nil {
 			return writeError(err)
 		}
-		next, ok := reply.(string)
-		if !ok {
-			return unexpected("fill", reply)
-		}
-		if cursor = next; cursor == "" {
+		switch reply {
+		case "":
 			return nil
+		case "more":
+		default:
+			return unexpected("fill", reply)
 		}
 	}
 }
@@ -378,7 +382,8 @@ func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription st
 	if err != nil {
 		return err
 	}
-	if err := e.leave(ctx, s); err != nil {
+	more, err := e.leave(ctx, s, 1)
+	if err != nil {
 		return writeError(err)
 	}
 	if _, err := e.queues(ctx); err != nil {
@@ -388,50 +393,59 @@ func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription st
 	if err != nil {
 		return err
 	}
-	return writeError(e.record(ctx, record{By: by, Action: "unsubscribe", Queue: name, Details: details}))
+	if err := e.record(ctx, record{By: by, Action: "unsubscribe", Queue: name, Details: details}); err != nil {
+		return writeError(err)
+	}
+	if more {
+		_, err = e.leave(ctx, s, math.MaxInt)
+	}
+	return writeError(err)
 }
 
-// leave ends a subscription, or goes on with that.
-func (e *Engine) leave(ctx context.Context, s *queue) error {
+// leaveMost is how many steps of an end a round of upkeep does for a subscription: what is
+// lost elsewhere is to be rescued soon.
+const leaveMost = 20
+
+// leave ends a subscription, or goes on with that, by most steps at most. It returns
+// whether more are to do.
+func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err error) {
 	queue, number := s.numberArg, "@"
 	if s.born != nil {
 		queue, number = s.born.numberArg, s.numberArg
 	}
-	for cursor := "0"; ; {
-		reply, err := leaveScript.run(ctx, e.client, s.keys, queue, s.rules, number, cursor)
+	for range most {
+		reply, err := leaveScript.run(ctx, e.client, s.keys, queue, s.rules, number)
 		if err != nil {
-			return err
+			return true, err
 		}
 		switch reply {
+		case "more":
 		case "gone": // its queue was dropped
-			return nil
+			return false, nil
 		case "only":
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + s.name, Hint: "subscribe another one first, or drop the queue"}
+			return false, &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + s.name, Hint: "subscribe another one first, or drop the queue"}
 		case "none", "":
 			if s.born == nil {
-				return nil
+				return false, nil
 			}
-			return e.strike(ctx, enrolled(s.name, s.subscription), fmt.Sprintf("%s %d {}", s.numberArg, s.enrolled))
+			return false, e.strike(ctx, enrolled(s.name, s.subscription), fmt.Sprintf("%s %d {}", s.numberArg, s.enrolled))
+		default:
+			return false, unexpected("leave", reply)
 		}
-		cursor = str(reply)
 	}
+	return true, nil
 }
 
-// leaveAll goes on with what others began and did not come to the end of.
-func (e *Engine) leaveAll(ctx context.Context, name string) error {
-	all, err := e.queues(ctx)
-	if err != nil || all[name] == nil {
-		return err
+// leaveAll goes on with what others began to end and did not come to the end of, by most
+// steps each.
+func (e *Engine) leaveAll(ctx context.Context, q *queue, most int) (more bool, err error) {
+	ending := q.leaving
+	if q.first == "leaving" {
+		ending = append([]*queue{q}, ending...)
 	}
-	if q := all[name]; q.first == "leaving" {
-		if err := e.leave(ctx, q); err != nil {
-			return err
-		}
+	for _, s := range ending {
+		further, fault := e.leave(ctx, s, most)
+		more, err = more || further, errors.Join(err, fault)
 	}
-	for _, s := range all[name].leaving {
-		if err := e.leave(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return more, err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -19,7 +20,7 @@ func leaveABit(t *testing.T, e *Engine) {
 		t.Fatal(err)
 	}
 	q := all[jobs]
-	if reply, err := leaveScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, "@", "0"); err != nil || reply == "" {
+	if reply, err := leaveScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, "@"); err != nil || reply != "more" {
 		t.Fatalf("it was to let go of a part: %v, %v", reply, err)
 	}
 }
@@ -118,5 +119,81 @@ func TestShutWhileItEnds(t *testing.T) {
 		"withdraw": {&withdrawScript, "if call('HGET', TALLY, 'first') then return 0 end", ""},
 	} {
 		t.Run(what, func(t *testing.T) { rule(t, holds(what), p) })
+	}
+}
+
+// Who made a subscription is noted also where giving it what is older is cut short; whoever
+// claims goes on with that.
+func TestSubscribeCutShort(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	send(t, e, 3)
+	msg := e.keys.of(jobs, "msg")
+	if err := e.client.HSet(t.Context(), msg, "1", "").Err(); err != nil { // nobody can read it
+		t.Fatal(err)
+	}
+	if err := e.QueueSubscribe(t.Context(), "ada", jobs, second, posthaste.SubscriptionOptions{From: posthaste.FromOldest}); err == nil {
+		t.Fatal("it was not cut short")
+	}
+	actions, err := e.Actions(t.Context(), posthaste.ActionFilter{})
+	if err != nil || len(actions) != 1 || actions[0].Action != "subscribe" || actions[0].By != "ada" {
+		t.Errorf("noted are %+v, %v", actions, err)
+	}
+	if err := e.client.HDel(t.Context(), msg, "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, e, second, 10); len(got) != 3 {
+		t.Errorf("it got %d of 3", len(got))
+	}
+}
+
+// Upkeep goes on with ends bit by bit; one that cannot go on keeps nothing else from being
+// rescued or ended.
+func TestUpkeepOfEnds(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	const other = "other"
+	for _, name := range []string{jobs, other} {
+		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.QueueSubscribe(t.Context(), "ada", name, second, posthaste.SubscriptionOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		send(t, e, 500)
+	}
+	all, err := e.queues(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more, err := e.leave(t.Context(), all[jobs].subs[0], 1); err != nil || !more {
+		t.Fatalf("one step ended it: %v", err)
+	}
+	if err := e.client.Set(t.Context(), e.keys.of(other, "holders"), "broken", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.leave(t.Context(), all[other].subs[0], 1); err == nil {
+		t.Fatal("what is broken was ended")
+	}
+	if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Microsecond}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := e.Maintain(t.Context()); err == nil || reply.Rescued != 1 {
+		t.Errorf("%d were rescued, and the error is %v", reply.Rescued, err)
+	}
+	if all, err = e.queues(t.Context()); err != nil || len(all[jobs].leaving) != 0 || len(all[other].leaving) != 1 {
+		t.Errorf("%d and %d are ending, %v", len(all[jobs].leaving), len(all[other].leaving), err)
+	}
+	if err := e.client.Del(t.Context(), e.keys.of(other, "holders")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Maintain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if all, err = e.queues(t.Context()); err != nil || len(all[other].leaving) != 0 {
+		t.Errorf("it is ending still, %v", err)
 	}
 }

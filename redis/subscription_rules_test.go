@@ -65,7 +65,7 @@ func TestClaimsKnowTheSubscription(t *testing.T) {
 			return fmt.Sprintf("of %+v %d were settled", reply.Deliveries, n)
 		}
 		return ""
-	}, patch{&claimScript, "if own[1] ~= ARGV[1] then return 'gone' end", ""}, patch{&beatScript, "if own[1] ~= ARGV[1] then return 'gone' end", ""})
+	}, patch{&claimScript, "if own[1] ~= ARGV[1] or own[4] then return 'gone' end", ""}, patch{&beatScript, "if own[1] ~= ARGV[1] or own[3] then return 'gone' end", ""})
 }
 
 // Nothing is handed out before all that is older is there: whoever claims goes on where
@@ -99,10 +99,14 @@ func TestFilledOnce(t *testing.T) {
 		ref := posthaste.QueueRef{Queue: jobs, Subscription: second}
 		reply, _, err := e.try(t.Context(), ref, func(q *queue) (any, error) {
 			names := append(append([]string{}, q.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
-			return fillScript.run(t.Context(), e.client, names, q.numberArg, q.rules, "0", "", "", "@")
+			return fillScript.run(t.Context(), e.client, names, q.numberArg, q.rules, "", "", "@")
 		})
-		if err != nil || reply == "" {
-			t.Fatalf("a part was to be filled, and where to go on is %q: %v", reply, err)
+		if err != nil || reply != "more" {
+			t.Fatalf("a part was to be filled, and the answer is %q: %v", reply, err)
+		}
+		// As after a restart, which begins anew.
+		if n, err := e.client.HDel(t.Context(), e.keys.own(jobs, second, "tally"), "filled").Result(); err != nil || n != 1 {
+			t.Fatal(n, err)
 		}
 		if err := e.fill(t.Context(), ref); err != nil {
 			t.Fatal(err)
@@ -112,6 +116,46 @@ func TestFilledOnce(t *testing.T) {
 		}
 		return ""
 	}, patch{&fillScript, "or string.find(who, me, 1, true) ", ""})
+}
+
+// All who fill, one after the other, share one walk, which comes to its end; and so do all
+// who go on with an end.
+func TestWalksGoOn(t *testing.T) {
+	steps := func(what string, step func() (any, error)) string {
+		for range 20 {
+			switch reply, err := step(); {
+			case err != nil:
+				return err.Error()
+			case reply == "":
+				return ""
+			}
+		}
+		return what + " comes to no end"
+	}
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		for range 5 {
+			send(t, e, 500)
+		}
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
+			t.Fatal(err)
+		}
+		all, err := e.queues(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, s := all[jobs], all[jobs].subs[0]
+		names := append(append([]string{}, s.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
+		broken := steps("filling", func() (any, error) {
+			return fillScript.run(t.Context(), e.client, names, s.numberArg, s.rules, "", "", "@")
+		})
+		if n := infoOf(t, e, second).Depth; n != 2500 {
+			broken += fmt.Sprintf(" it has %d", n)
+		}
+		return broken + steps("the end", func() (any, error) {
+			return leaveScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, "@")
+		})
+	}, patch{&fillScript, "resumed('filled')", "'0'"}, patch{&leaveScript, "resumed('left')", "'0'"})
 }
 
 // A walk that goes on at another server begins anew: that one has another order.
@@ -124,15 +168,11 @@ func TestFilledAtAnotherServer(t *testing.T) {
 		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
 			t.Fatal(err)
 		}
-		for where := "1@abc"; where != ""; {
-			reply, _, err := e.try(t.Context(), posthaste.QueueRef{Queue: jobs, Subscription: second}, func(q *queue) (any, error) {
-				names := append(append([]string{}, q.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
-				return fillScript.run(t.Context(), e.client, names, q.numberArg, q.rules, where, "", "", "@")
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			where = str(reply)
+		if err := e.client.HSet(t.Context(), e.keys.own(jobs, second, "tally"), "filled", "1@abc").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.fill(t.Context(), posthaste.QueueRef{Queue: jobs, Subscription: second}); err != nil {
+			t.Fatal(err)
 		}
 		if s := infoOf(t, e, second); s.Depth != 1500 {
 			return fmt.Sprintf("%+v", s)

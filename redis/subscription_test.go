@@ -146,8 +146,8 @@ func TestUnsubscribeCutShort(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := all[jobs].subs[0]
-			reply, err := leaveScript.run(t.Context(), e.client, s.keys, all[jobs].numberArg, s.rules, s.numberArg, "0")
-			if err != nil || reply == "" {
+			reply, err := leaveScript.run(t.Context(), e.client, s.keys, all[jobs].numberArg, s.rules, s.numberArg)
+			if err != nil || reply != "more" {
 				t.Fatal(reply, err)
 			}
 			if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Minute}); posthaste.CodeOf(err) != posthaste.NotFound {

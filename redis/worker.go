@@ -3,6 +3,8 @@ package redis
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -209,27 +211,23 @@ func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
 	// Most have nothing to rescue, which one look tells of many.
 	queues := allOf(all)
 	looks, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", "", "", ""} })
-	if err != nil {
+	if err != nil && !answered(err) {
 		return 0, readError(err)
 	}
-	for i := range looks {
-		if look, ok := looks[i].([]any); ok && len(look) >= 3 && str(look[2]) == "" {
-			continue
+	err = nil // one of them cannot be looked at: each is rescued by itself
+	for i, q := range queues {
+		if looks != nil {
+			if look, ok := looks[i].([]any); ok && len(look) >= 3 && str(look[2]) == "" {
+				continue
+			}
 		}
-		n, err := e.rescueQueue(ctx, queues[i].ref())
-		if err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
-			return lost, readError(err)
+		n, fault := e.rescueQueue(ctx, q.ref())
+		if fault != nil && posthaste.CodeOf(fault) != posthaste.NotFound {
+			err = errors.Join(err, readError(fault)) // the others are rescued none the less
 		}
 		lost += n
 	}
-	for _, queue := range all {
-		if queue.first == "leaving" || len(queue.leaving) > 0 {
-			if err := e.leaveAll(ctx, queue.name); err != nil {
-				return lost, readError(err)
-			}
-		}
-	}
-	return lost, nil
+	return lost, err
 }
 
 // rescueMost bounds one script, as claimMost.
@@ -242,10 +240,19 @@ func (e *Engine) rescueQueue(ctx context.Context, ref posthaste.QueueRef) (lost 
 }
 
 // Maintain implements [posthaste.Engine]. Upkeep goes with what is settled; what is
-// left is to rescue.
+// left is to rescue, and to go on with the ends of subscriptions that were cut short.
 func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
 	reply.Rescued, err = e.Rescue(ctx)
 	reply.More = reply.Rescued > 0
+	all, fault := e.queues(ctx)
+	err = errors.Join(err, fault)
+	for _, q := range all {
+		more, fault := e.leaveAll(ctx, q, leaveMost)
+		if fault != nil {
+			err = errors.Join(err, fmt.Errorf("ending a subscription of queue %s: %w", q.name, readError(fault)))
+		}
+		reply.More = reply.More || more
+	}
 	return reply, err
 }
 

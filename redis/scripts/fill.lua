@@ -3,17 +3,17 @@
 -- done, it hands out nothing: so nothing comes twice, and keys keep their order.
 -- keys: of the subscription; then, of each other one of the queue, what it has of states
 --       and of what is due
--- args: 1 the subscription's number; 2 its rules (rules.lua); 3 where to go on (walk.lua),
---       "0" to begin; 4 its filter, packed (k kinds, h headers), or ""; 5 "1" if it gets only what
---       falls due later; 6 the letters of the others (holders.lua)
--- returns: "gone", or where to go on, "" at the end
+-- args: 1 the subscription's number; 2 its rules (rules.lua); 3 its filter, packed (k
+--       kinds, h headers), or ""; 4 "1" if it gets only what falls due later; 5 the
+--       letters of the others (holders.lua)
+-- returns: "gone", "more" (the next call goes on, whoever makes it), or "" at the end
 -- cost: per message of the queue three commands and two per other subscription; at most
---       some 1,000 messages or 500 kB a call
+--       some 1,000 messages or 500 kB a call, fewer messages beside several others
 -- includes: keys, rules, current, keyed, words, holders, walk
 local last = tonumber(call('HGET', TALLY, 'fill') or nil)
 if not last then return '' end
-local filter = ARGV[4] ~= '' and unpacked(ARGV[4])
-local base = #KEYS - 2 * #ARGV[6]
+local filter = ARGV[3] ~= '' and unpacked(ARGV[3])
+local base = #KEYS - 2 * #ARGV[5]
 
 local function has(words, word)
   for _, w in ipairs(words) do
@@ -49,8 +49,8 @@ end
 -- wait for that; nil if it was cancelled or erased.
 local function standing(id, held, member)
   local wanted, soon, due = false, false, nil
-  for i = 1, #ARGV[6] do
-    local mark, before = markOf(held, string.sub(ARGV[6], i, i)), call('HGET', KEYS[base + 2 * i - 1], id)
+  for i = 1, #ARGV[5] do
+    local mark, before = markOf(held, string.sub(ARGV[5], i, i)), call('HGET', KEYS[base + 2 * i - 1], id)
     local st = before and unpacked(before)
     if st and (st.z == 'cancelled' or st.e) then return nil end
     if mark then
@@ -67,14 +67,14 @@ local function standing(id, held, member)
 end
 
 local held, due, known, wait, names, found = {}, {}, {}, {}, {}, {}
-local looked, cursor = 0, resumed(ARGV[3])
+local looked, cursor = 0, resumed('filled')
 local function consider(id, content)
-  local who = call('HGET', HOLDERS, id) or string.find(ARGV[6], '@', 1, true) and '@+'
+  local who = call('HGET', HOLDERS, id) or string.find(ARGV[5], '@', 1, true) and '@+'
   if not who then return end -- the one that the queue was born with has ended, and lets go of it
   if tonumber(id) > last or string.find(who, me, 1, true) or held[id] or not passes(content) then return end
   local member = string.sub(content, 1, 1) .. ':' .. id
   local wanted, at = standing(id, who, member)
-  if wanted == nil or not (wanted or rules.p) or ARGV[5] == '1' and not at then return end
+  if wanted == nil or not (wanted or rules.p) or ARGV[4] == '1' and not at then return end
   held[id] = who .. me .. '+'
   known[#known + 1] = id
   if rules.y and not at then
@@ -92,11 +92,12 @@ local function consider(id, content)
   end
 end
 repeat
-  local page = call('HSCAN', MSG, cursor, 'COUNT', 4)
+  local page = call('HSCAN', MSG, cursor, 'COUNT', 1) -- which returns the contents, too
   cursor = page[1]
+  looked = looked + 50
   for i = 1, #page[2], 2 do
     consider(page[2][i], page[2][i + 1])
-    looked = looked + 500 + #page[2][i + 1]
+    looked = looked + 250 * (1 + #ARGV[5]) + #page[2][i + 1]
   end
 until cursor == '0' or looked > 500000
 local holders = {}
@@ -113,7 +114,7 @@ if rules.y then
   line(TURN, names)
 end
 if #known > 0 then call('HINCRBY', TALLY, 'sent', #known) end
-if cursor ~= '0' then return cursor .. '@' .. server end
-call('HDEL', TALLY, 'fill')
+if cursor ~= '0' then return paused('filled', cursor) end
+call('HDEL', TALLY, 'fill', 'filled')
 ring()
 return ''

@@ -3,10 +3,9 @@
 -- it lets go of bit by bit, and then its keys go.
 -- keys: of the subscription
 -- args: 1 the queue's number; 2 the subscription's rules (rules.lua); 3 its number, or "@"
---       for the one that the queue was born with; 4 where to go on (walk.lua), "0"
---       to begin
--- returns: "gone"; "none": it has ended; "only": there is no other; or where to go on, ""
---       at the end
+--       for the one that the queue was born with
+-- returns: "gone"; "none": it has ended; "only": there is no other; "more" (the next call
+--       goes on, whoever makes it); or "" at the end
 -- cost: as much as some 1,000 messages or 500 kB, and two commands each, a call
 -- includes: keys, rules, holders, walk
 local meta = call('HMGET', META, 'no', 'readers', 'subs', 'ended', 'first')
@@ -30,17 +29,18 @@ if not this.g then
   end
   call('HSET', META, 'readers', text(math.max(now, tonumber(meta[2]) + 1)))
 end
-local ids, cursor, looked = {}, resumed(ARGV[4]), 0
+local ids, cursor, looked = {}, resumed('left'), 0
 repeat -- what is not in HOLDERS is of the one that the queue was born with alone
-  local page = call('HSCAN', place and HOLDERS or MSG, cursor, 'COUNT', 4)
+  local page = call('HSCAN', place and HOLDERS or MSG, cursor, 'COUNT', place and 20 or 1)
   cursor = page[1]
+  looked = looked + 50
   for i = 1, #page[2], 2 do
     ids[#ids + 1] = page[2][i]
     looked = looked + 500 + #page[2][i + 1]
   end
 until cursor == '0' or looked > 500000
 passed(ids, false)
-if cursor ~= '0' then return cursor .. '@' .. server end
+if cursor ~= '0' then return paused('left', cursor) end
 local shared, own = {[META] = true, [MSG] = true, [ASLEEP] = true, [HOLDERS] = true, [BELL] = true, [KEYS[40] or ''] = true}, {}
 for _, key in ipairs(KEYS) do
   if not shared[key] then own[#own + 1] = key end
@@ -48,6 +48,7 @@ end
 call('UNLINK', unpack(own))
 if not place then
   call('HSET', META, 'first', 'ended')
+  call('HDEL', META, 'left')
 elseif #all == 1 then
   call('HDEL', META, 'subs', 'readers')
 else
