@@ -17,6 +17,8 @@ PACKAGES  ?= ./...
 # How long `make chaos` takes, and what repeats a run's faults (0: a new one).
 CHAOS_DURATION ?= 40s
 CHAOS_SEED     ?= 0
+# The engine that it runs on, postgres or redis.
+CHAOS_ENGINE   ?= postgres
 CHAOS_FLAGS    ?=
 
 LAUNCH = .cache/launch
@@ -82,7 +84,7 @@ golden: $(LAUNCH)
 
 # See docs/chaos.md.
 chaos: bin/posthaste $(CHAOS)
-	$(CHAOS) -program bin/posthaste -duration $(CHAOS_DURATION) -seed $(CHAOS_SEED) $(CHAOS_FLAGS)
+	$(CHAOS) -engine $(CHAOS_ENGINE) -program bin/posthaste -duration $(CHAOS_DURATION) -seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
 $(CHAOS):
 	$(GO) build -o $@ ./internal/chaos/run
@@ -92,7 +94,7 @@ $(CHAOS):
 nightly: bin/posthaste $(CHAOS)
 	scripts/clock-off 60 $(CHAOS)-ahead ./internal/chaos/run
 	scripts/clock-off -60 $(CHAOS)-behind ./internal/chaos/run
-	$(CHAOS) -program bin/posthaste -duration 1h -seed $(CHAOS_SEED) -clocks $(CHAOS)-ahead,$(CHAOS)-behind $(CHAOS_FLAGS)
+	$(CHAOS) -engine $(CHAOS_ENGINE) -program bin/posthaste -duration 1h -seed $(CHAOS_SEED) -clocks $(CHAOS)-ahead,$(CHAOS)-behind $(CHAOS_FLAGS)
 
 # Static programs for Linux with units, container file and checksums.
 release:

@@ -16,43 +16,74 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 )
 
-// cluster starts one of three masters.
-func cluster(t *testing.T) (addresses []string) {
+// node is a server of a cluster, with a client of its own.
+type node struct {
+	*devbroker.Redis
+	client *goredis.Client
+	id     string
+}
+
+// nodes starts n servers of a cluster. The first three are masters, which share the
+// slots, and each further one is a replica of the next of them.
+func nodes(t *testing.T, n int, args ...string) (all []*node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var clients []*goredis.Client
-	for range 3 {
-		r, err := devbroker.StartRedisNode(ctx, t.TempDir())
+	for i := range n {
+		r, err := devbroker.StartRedisNode(ctx, t.TempDir(), args...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(r.Stop)
 		c := goredis.NewClient(&goredis.Options{Addr: r.Address()})
 		t.Cleanup(func() { c.Close() })
-		addresses, clients = append(addresses, r.Address()), append(clients, c)
-		from := (len(clients) - 1) * 5461
-		to := min(from+5460, 16383)
-		if len(clients) == 3 {
-			to = 16383
-		}
-		if err := c.ClusterAddSlotsRange(ctx, from, to).Err(); err != nil {
+		id, err := c.Do(ctx, "cluster", "myid").Text()
+		if err != nil {
 			t.Fatal(err)
 		}
-		host, port, _ := net.SplitHostPort(r.Address())
-		if err := clients[0].Do(ctx, "cluster", "meet", host, port, r.BusPort()).Err(); err != nil {
+		all = append(all, &node{r, c, id})
+		if i < 3 {
+			err = c.ClusterAddSlotsRange(ctx, i*16384/3, (i+1)*16384/3-1).Err()
+		}
+		if host, port, _ := net.SplitHostPort(r.Address()); err == nil {
+			err = all[0].client.Do(ctx, "cluster", "meet", host, port, r.BusPort()).Err()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	until(t, "the cluster serves", func() bool {
-		for _, c := range clients {
-			info, err := c.ClusterInfo(ctx).Result()
-			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") || !strings.Contains(info, "cluster_size:3") {
+		for _, m := range all {
+			info, err := m.client.ClusterInfo(ctx).Result()
+			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", n)) || !strings.Contains(info, "cluster_size:3") {
 				return false
 			}
 		}
 		return true
 	})
+	for i, m := range all[3:] {
+		until(t, "a replica knows its master", func() bool { return m.client.ClusterReplicate(ctx, all[i].id).Err() == nil })
+	}
+	for _, m := range all[3:] {
+		until(t, "a replica has what its master has", m.follows)
+	}
+	return all
+}
+
+// follows says that the node is a replica that has all, also in its append-only file,
+// and gets what comes.
+func (m *node) follows() bool {
+	is, err := about(context.Background(), m.client)
+	return err == nil && is["role"] == "slave" && is["master_link_status"] == "up" && is["loading"] == "0" &&
+		is["aof_rewrite_in_progress"] == "0" && is["aof_rewrite_scheduled"] == "0"
+}
+
+// cluster starts one of three masters.
+func cluster(t *testing.T) (addresses []string) {
+	t.Helper()
+	for _, m := range nodes(t, 3) {
+		addresses = append(addresses, m.Address())
+	}
 	return addresses
 }
 

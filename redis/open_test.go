@@ -195,6 +195,17 @@ func TestOutOfMemory(t *testing.T) {
 	if err := e.QueueResume(t.Context(), "ada", jobs); err != nil { // maybe the pause came last
 		t.Error(err)
 	}
+	// A program that starts now, to empty it, finds its queue.
+	other, err := New(t.Context(), e.client, WithPrefix(e.keys.prefix))
+	if err == nil {
+		err = other.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{})
+	}
+	if err == nil {
+		_, err = other.Register(t.Context(), posthaste.WorkerInfo{Name: "helper", Lease: time.Minute})
+	}
+	if err != nil {
+		t.Errorf("a program that starts: %v", err)
+	}
 	memory("8mb")
 	infos, err := e.Queues(t.Context(), jobs)
 	if err != nil || infos[0].Subscriptions[0].Depth != int64(sent) {

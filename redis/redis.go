@@ -136,19 +136,20 @@ func (e *Engine) begin(ctx context.Context, c goredis.Cmdable) error {
 	if err := check(ctx, c); err != nil {
 		return err
 	}
-	set, err := c.SetNX(ctx, e.keys.layout(), layoutVersion, 0).Result()
+	// It is read first: a Redis that is out of memory refuses to set even what is there,
+	// and workers that start then are what empties it.
+	have, err := c.Get(ctx, e.keys.layout()).Result()
+	if errors.Is(err, goredis.Nil) {
+		if err = c.SetNX(ctx, e.keys.layout(), layoutVersion, 0).Err(); err == nil {
+			have, err = c.Get(ctx, e.keys.layout()).Result()
+		}
+	}
 	if err != nil {
 		return readError(err)
 	}
-	if !set {
-		have, err := c.Get(ctx, e.keys.layout()).Result()
-		if err != nil {
-			return readError(err)
-		}
-		if have != layoutVersion {
-			return &posthaste.Error{Code: posthaste.SchemaNew, Message: fmt.Sprintf("the keys below %q have the layout %.20q, and this program knows %s", e.keys.prefix, have, layoutVersion),
-				Hint: "use a program of the version that made them, or another prefix"}
-		}
+	if have != layoutVersion {
+		return &posthaste.Error{Code: posthaste.SchemaNew, Message: fmt.Sprintf("the keys below %q have the layout %.20q, and this program knows %s", e.keys.prefix, have, layoutVersion),
+			Hint: "use a program of the version that made them, or another prefix"}
 	}
 	e.begun.Store(true)
 	return nil

@@ -5,9 +5,11 @@ import (
 	"crypto/sha1" //nolint:gosec // by which Redis names scripts
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -115,6 +117,7 @@ func eval(ctx context.Context, client goredis.UniversalClient, name, script stri
 	cmd := once{goredis.NewCmd(ctx, append(all, args...)...)}
 	cmd.SetFirstKeyPos(3)
 	_ = client.Process(ctx, cmd)
+	lookAgain(client, cmd.Err())
 	return cmd.Result()
 }
 
@@ -126,12 +129,22 @@ const severalMost = 50
 // their own. An idle process gives hardly more commands for many queues than for one.
 func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args func(*queue) []any) (replies []any, err error) {
 	if e.cluster || len(queues) == 1 {
-		for _, q := range queues {
-			reply, err := s.run(ctx, e.client, q.keys, args(q)...)
+		replies = make([]any, len(queues))
+		errs := make([]error, len(queues))
+		// All of them, and none waits for another: a server that is away must cost no other
+		// queue its leases.
+		for from := 0; from < len(queues); from += severalMost {
+			var some sync.WaitGroup
+			for i := from; i < min(from+severalMost, len(queues)); i++ {
+				q := queues[i]
+				some.Go(func() { replies[i], errs[i] = s.run(ctx, e.client, q.keys, args(q)...) })
+			}
+			some.Wait()
+		}
+		for _, err := range errs {
 			if err != nil {
 				return nil, err
 			}
-			replies = append(replies, reply)
 		}
 		return replies, nil
 	}
@@ -155,6 +168,15 @@ func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args fu
 		replies = append(replies, each...)
 	}
 	return replies, nil
+}
+
+// lookAgain has a cluster's client ask who serves which slot when a server could not be
+// reached, for it may have failed over. By itself the client does that once a minute, and
+// else only for commands that it repeats.
+func lookAgain(client goredis.UniversalClient, err error) {
+	if c, ok := client.(*goredis.ClusterClient); ok && err != nil && !answered(err) && !errors.Is(err, context.Canceled) {
+		c.ReloadState(context.Background()) // beside, and not more often than five times a second
+	}
 }
 
 // unexpected is what cannot be: an answer that is none of the script's.

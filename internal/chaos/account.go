@@ -32,6 +32,7 @@ func (s span) within(o span) time.Duration {
 // send is one transaction of a sender.
 type send struct {
 	token, queue, key, process string
+	delay                      time.Duration
 	span                       // from the intent to the answer; to is never without one
 	answer                     history.Kind
 	ids                        []posthaste.MessageID
@@ -129,7 +130,7 @@ func read(events []history.Event) (*account, error) {
 			if a.sends[e.Token] != nil {
 				return nil, fmt.Errorf("%s sends token %s again", e.Process, e.Token)
 			}
-			s := &send{token: e.Token, queue: e.Queue, key: e.Key, process: e.Process, span: span{e.At, never}, messages: make([]message, e.Count)}
+			s := &send{token: e.Token, queue: e.Queue, key: e.Key, process: e.Process, delay: e.Took, span: span{e.At, never}, messages: make([]message, e.Count)}
 			for i := range s.messages {
 				s.messages[i] = message{send: s, part: i}
 			}
@@ -280,7 +281,7 @@ func (a *account) paused(s span) (sum time.Duration) {
 
 // silences are the times in which a process could not reach the database, those
 // close to each other as one: it needs time for a heartbeat in between. A worker's
-// lease starts anew with the database, so that of outages only the time counts
+// lease starts anew with a PostgreSQL, so that of outages only the time counts
 // that it needs to come back.
 func (a *account) silences(p *process) (merged []span) {
 	var all []span
@@ -288,7 +289,7 @@ func (a *account) silences(p *process) (merged []span) {
 		n := natures[f.kind]
 		switch {
 		case n != silence && n != outage && n != crash, !a.concerns(f, p.name), !f.touches(p.span):
-		case n != silence && p.role == roleWorker:
+		case n != silence && p.role == roleWorker && !leasesRunOn(f.kind):
 			all = append(all, span{f.to, f.to + resume})
 		default:
 			all = append(all, f.span)

@@ -24,6 +24,7 @@ const (
 	Attempts    Rule = "attempts"     // run again under an attempt that had run
 	TooMany     Rule = "too many"     // more run again, or lost, than can have been in flight
 	Order       Rule = "order"        // of a key, started before its turn
+	Early       Rule = "early"        // handed out before its time
 	Together    Rule = "together"     // of a key, run at the same time
 	NotOnce     Rule = "not once"     // an exactly-once effect happened never or more than once
 	NotMailed   Rule = "not mailed"   // a mail or relayed message arrived less often than calls say, or oftener than there were any
@@ -49,6 +50,8 @@ func (v Violation) Error() string { return string(v.Rule) + ": " + v.Text }
 const (
 	// resume is within what everything flows again when the database is back.
 	resume = 5 * time.Second
+	// skew is by how much two clocks may differ in a second that both have measured.
+	skew = 10 * time.Millisecond
 	// rescue is within what after its lease a dead worker's messages run again.
 	rescue = 3 * time.Second
 )
@@ -149,6 +152,9 @@ func (c *checker) message(m *message) {
 	for _, call := range m.calls {
 		if m.answer == history.Sent && call.id != m.ids[m.part] || call.id != m.calls[0].id {
 			c.broken(Mistaken, "%s came as message %s", call, call.id)
+		}
+		if call.from < m.from+m.delay-skew {
+			c.broken(Early, "%s, which was sent at %s, to be held back for %s", call, clock(m.from), m.delay)
 		}
 	}
 }

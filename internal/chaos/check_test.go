@@ -212,6 +212,44 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.strikes(70, 13_000, LongPause, "w1")
 			s.runs(11_000, 1, "w2", "t", 0, 2, history.Handled)
 		}},
+		"run again after Redis was killed, which loses nothing": {want: Twice, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 1000, KillRedis, "")
+			s.runs(1080, 1, "w2", "t", 0, 2, history.Handled)
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"the same attempt again after Redis was killed": {want: Attempts, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 1000, KillRedis, "")
+			s.runs(1080, 1, "w2", "t", 0, 1, history.Handled)
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"run again after Redis was away for most of a lease, which runs on": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 7000, ShutRedis, "")
+			s.runs(10_080, 1, "w2", "t", 0, 2, history.Handled)
+			s.sends(7100, "after", Plain, 1, history.Sent)
+			s.runs(7110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"Redis out of memory explains nothing": {want: Twice, plant: func(s *script) {
+			s.strikes(15, 4000, FullMemory, "")
+			s.runs(4100, 5, "w2", "p", 0, 2, history.Handled)
+		}},
+		"held back, and handed out in time": {plant: func(s *script) {
+			s.sends(50, "d", Plain, 1, history.Sent)
+			s.events[len(s.events)-2].Took = time.Second
+			s.runs(1051, 1, "w1", "d", 0, 1, history.Handled)
+		}},
+		"held back, and handed out before": {want: Early, plant: func(s *script) {
+			s.sends(50, "d", Plain, 1, history.Sent)
+			s.events[len(s.events)-2].Took = time.Second
+			s.runs(1030, 1, "w1", "d", 0, 1, history.Handled)
+		}},
 		"out of order": {want: Order, plant: func(s *script) {
 			s.sends(50, "o1", Ordered, 1, history.Sent)
 			s.sends(60, "o2", Ordered, 1, history.Sent)

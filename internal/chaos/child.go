@@ -27,7 +27,8 @@ type task struct {
 	Role   string
 	Name   string // of its history, and of its connections
 	Dir    string // of the histories
-	URL    string // of the database, through the proxy
+	Engine string
+	URL    string // of the store, through the proxy
 	Server string // of the HTTP API
 	Mail   string // the address of the mail server
 	Broker string // the URL of the broker, through its proxy

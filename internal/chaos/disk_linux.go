@@ -18,8 +18,8 @@ const smallSize = "3g"
 
 // makeSmall makes a file system for the data, which only root can, if the disk
 // is to be filled.
-func (r *rig) makeSmall(dir string) error {
-	if !slices.Contains(r.Kinds, DiskFull) {
+func (s *postgresStore) makeSmall(dir string) error {
+	if !slices.Contains(s.Kinds, DiskFull) {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -28,30 +28,30 @@ func (r *rig) makeSmall(dir string) error {
 	if err := unix.Mount("posthaste-chaos", dir, "tmpfs", 0, "mode=711,size="+smallSize); err != nil {
 		return fmt.Errorf("a small file system cannot be mounted: %w", err)
 	}
-	r.small = dir
+	s.small = dir
 	return nil
 }
 
-func (r *rig) dropSmall() error {
-	if r.small == "" {
+func (s *postgresStore) dropSmall() error {
+	if s.small == "" {
 		return nil
 	}
-	return unix.Unmount(r.small, unix.MNT_DETACH)
+	return unix.Unmount(s.small, unix.MNT_DETACH)
 }
 
 // fillDisk leaves PostgreSQL no space for a while. It may end itself then.
-func (r *rig) fillDisk() func(context.Context) error {
-	long := time.Second + time.Duration(r.random.Int64N(int64(2*time.Second)))
+func (s *postgresStore) fillDisk() func(context.Context) error {
+	long := time.Second + time.Duration(s.random.Int64N(int64(2*time.Second)))
 	return func(ctx context.Context) error {
-		return r.during(DiskFull, "", func() error {
-			filler := filepath.Join(r.small, "filler")
+		return s.during(DiskFull, "", func() error {
+			filler := filepath.Join(s.small, "filler")
 			defer os.Remove(filler)
 			if err := fill(ctx, filler, long); err != nil {
 				return err
 			}
 			select {
-			case <-r.server.Done():
-				return r.server.Restart(context.WithoutCancel(ctx))
+			case <-s.server.Done():
+				return s.server.Restart(context.WithoutCancel(ctx))
 			case <-time.After(500 * time.Millisecond):
 				return nil
 			}

@@ -10,15 +10,15 @@ import (
 
 var errNoDisk = errors.New("only Linux can mount a small file system for it")
 
-func (r *rig) makeSmall(string) error {
-	if slices.Contains(r.Kinds, DiskFull) {
+func (s *postgresStore) makeSmall(string) error {
+	if slices.Contains(s.Kinds, DiskFull) {
 		return errNoDisk
 	}
 	return nil
 }
 
-func (r *rig) dropSmall() error { return nil }
+func (s *postgresStore) dropSmall() error { return nil }
 
-func (r *rig) fillDisk() func(context.Context) error {
+func (s *postgresStore) fillDisk() func(context.Context) error {
 	return func(context.Context) error { return errNoDisk }
 }

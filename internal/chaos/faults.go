@@ -10,12 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
@@ -34,7 +31,7 @@ func (r *rig) strikeAll(ctx, loaded context.Context) {
 		}
 		kind := r.Kinds[turn[0]]
 		turn = turn[1:]
-		strike := strikes[kind](r)
+		strike := r.can[kind]()
 		pause := 500*time.Millisecond + time.Duration(r.random.Int64N(int64(2500*time.Millisecond)))
 		bring := func() {
 			if err := strike(loaded); err != nil && loaded.Err() == nil {
@@ -72,62 +69,40 @@ func (r *rig) during(kind Fault, whom string, do func() error) error {
 	return err
 }
 
-// strikes draw what a fault of each kind will be, and return what brings it about.
-var strikes = map[Fault]func(r *rig) func(ctx context.Context) error{
-	KillWorker: func(r *rig) func(context.Context) error {
-		return r.kill(KillWorker, r.some(roleWorker, roleSQLReceiver, roleHTTPReceiver))
-	},
-	KillSender: func(r *rig) func(context.Context) error {
-		return r.kill(KillSender, r.some(roleSender, roleSQLSender, roleHTTPSender))
-	},
-	KillServer: func(r *rig) func(context.Context) error { return r.kill(KillServer, r.some(roleServer)) },
-	KillPostgres: func(r *rig) func(context.Context) error {
-		return r.outage(KillPostgres, func() error { return r.server.Kill() })
-	},
-	Immediate: func(r *rig) func(context.Context) error {
-		return r.outage(Immediate, func() error { return r.signalServer(syscall.SIGQUIT) })
-	},
-	Fast: func(r *rig) func(context.Context) error {
-		return r.outage(Fast, func() error { return r.signalServer(syscall.SIGINT) })
-	},
-	DiskFull: (*rig).fillDisk,
-	Pause: func(r *rig) func(context.Context) error {
-		most := (r.Lease - beat(r.Lease) - time.Second) * 4 / 5
-		return r.pause(Pause, most/4, most)
-	},
-	LongPause:    func(r *rig) func(context.Context) error { return r.pause(LongPause, r.Lease*5/4, r.Lease*3/2) },
-	Cut:          (*rig).cut,
-	CutStatement: func(r *rig) func(context.Context) error { return r.sever(CutStatement, severStatement) },
-	CutAnswer:    func(r *rig) func(context.Context) error { return r.sever(CutAnswer, severAnswer) },
-	HalfOpen:     (*rig).halfOpen,
-	Slow:         (*rig).slow,
-	Terminate: func(r *rig) func(context.Context) error {
-		return r.terminate(Terminate, "application_name = $1 and random() < 0.5", r.some(databaseRoles...))
-	},
-	Listener: func(r *rig) func(context.Context) error {
-		return r.terminate(Listener, "application_name = $1 || ' doorbell'", r.some(roleWorker))
-	},
-	Heartbeat: func(r *rig) func(context.Context) error {
-		return r.terminate(Heartbeat, "application_name = $1 and query like '%worker_heartbeat%'", r.some(roleWorker))
-	},
-	Snapshot: func(r *rig) func(context.Context) error {
-		return r.transaction(Snapshot, 15*time.Second, "select count(*) from posthaste.queue_settings")
-	},
-	Backup: func(r *rig) func(context.Context) error {
-		return r.transaction(Backup, 8*time.Second, `do $$ declare t text; begin
-			for t in select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'posthaste' loop
-				execute 'lock table ' || t || ' in access share mode'; end loop; end $$`)
-	},
-	Migrate:     (*rig).migrate,
-	Replace:     (*rig).replace,
-	KillBroker:  (*rig).killBroker,
-	CutBroker:   (*rig).cutBroker,
-	CutConfirm:  (*rig).cutConfirm,
-	BrokerAlarm: (*rig).alarm,
+// strike draws what a fault will be, and returns what brings it about.
+type strike func() func(ctx context.Context) error
+
+// strikes are the faults that every engine has.
+func (r *rig) strikes() map[Fault]strike {
+	return map[Fault]strike{
+		KillWorker: func() func(context.Context) error {
+			return r.kill(KillWorker, r.some(roleWorker, roleSQLReceiver, roleHTTPReceiver))
+		},
+		KillSender: func() func(context.Context) error {
+			return r.kill(KillSender, r.some(roleSender, roleSQLSender, roleHTTPSender))
+		},
+		KillServer: func() func(context.Context) error { return r.kill(KillServer, r.some(roleServer)) },
+		Pause: func() func(context.Context) error {
+			most := (r.Lease - beat(r.Lease) - time.Second) * 4 / 5
+			return r.pause(Pause, most/4, most)
+		},
+		LongPause:    func() func(context.Context) error { return r.pause(LongPause, r.Lease*5/4, r.Lease*3/2) },
+		Cut:          r.cut,
+		CutStatement: func() func(context.Context) error { return r.sever(CutStatement, severStatement) },
+		CutAnswer:    func() func(context.Context) error { return r.sever(CutAnswer, severAnswer) },
+		CutReply:     func() func(context.Context) error { return r.sever(CutReply, severReply) },
+		HalfOpen:     r.halfOpen,
+		Slow:         r.slow,
+		Replace:      r.replace,
+		KillBroker:   r.killBroker,
+		CutBroker:    r.cutBroker,
+		CutConfirm:   r.cutConfirm,
+		BrokerAlarm:  r.alarm,
+	}
 }
 
-// databaseRoles are those that connect to the database.
-var databaseRoles = []string{roleServer, roleSender, roleSQLSender, roleWorker, roleSQLReceiver}
+// storeRoles are those that connect to the store.
+var storeRoles = []string{roleServer, roleSender, roleSQLSender, roleWorker, roleSQLReceiver}
 
 // kill kills a process in the middle of something, and waits for its end.
 func (r *rig) kill(kind Fault, place int) func(context.Context) error {
@@ -146,7 +121,7 @@ func (r *rig) kill(kind Fault, place int) func(context.Context) error {
 }
 
 // freeze stops a process in the middle of something, once it is seen to be, and
-// returns what lets it go on. While the database is away that takes its time.
+// returns what lets it go on. While the store is away that takes its time.
 func (r *rig) freeze(p *running) (thaw func()) {
 	thaw = func() { p.signal(syscall.SIGCONT) }
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
@@ -166,7 +141,7 @@ func (r *rig) witnesses(p *running) (names []string) {
 	if p.role != roleServer {
 		return []string{p.name}
 	}
-	for place, role := range cast {
+	for place, role := range r.cast {
 		if role == roleHTTPSender || role == roleHTTPReceiver {
 			names = append(names, r.at(place).name)
 		}
@@ -188,37 +163,18 @@ func (r *rig) inFlight(name string) bool {
 	return open > 0
 }
 
-// outage ends PostgreSQL in some way, and starts it again after a moment.
-func (r *rig) outage(kind Fault, end func() error) func(context.Context) error {
+// outage ends the store in some way, and starts it again after a moment.
+func (r *rig) outage(kind Fault, end, start func(context.Context) error) func(context.Context) error {
 	away := time.Duration(r.random.Int64N(int64(1500 * time.Millisecond)))
 	return func(ctx context.Context) error {
 		return r.during(kind, "", func() error {
-			if err := end(); err != nil {
+			if err := end(ctx); err != nil {
 				return err
 			}
 			hold(ctx, away)
-			return r.server.Restart(context.WithoutCancel(ctx))
+			return start(context.WithoutCancel(ctx))
 		})
 	}
-}
-
-// signalServer signals the postmaster of the rig's own cluster, and waits until
-// it has ended.
-func (r *rig) signalServer(s syscall.Signal) error {
-	raw, err := os.ReadFile(filepath.Join(r.server.DataDir(), "postmaster.pid"))
-	if err != nil {
-		return err
-	}
-	first, _, _ := strings.Cut(string(raw), "\n")
-	pid, err := strconv.Atoi(first)
-	if err != nil || pid <= 1 {
-		return fmt.Errorf("%q is no process", first)
-	}
-	if err := syscall.Kill(pid, s); err != nil {
-		return err
-	}
-	<-r.server.Done()
-	return nil
 }
 
 func (r *rig) pause(kind Fault, least, most time.Duration) func(context.Context) error {
@@ -239,7 +195,7 @@ func (r *rig) pause(kind Fault, least, most time.Duration) func(context.Context)
 }
 
 func (r *rig) cut() func(context.Context) error {
-	place := r.some(databaseRoles...)
+	place := r.some(storeRoles...)
 	return func(ctx context.Context) error {
 		p := r.at(place)
 		defer r.freeze(p)()
@@ -255,7 +211,7 @@ func (r *rig) cut() func(context.Context) error {
 // sever cuts the connections of a process each at the next occasion of a kind,
 // some of them at once.
 func (r *rig) sever(kind Fault, when int32) func(context.Context) error {
-	place, most := r.some(databaseRoles...), 1+r.random.IntN(3)
+	place, most := r.some(storeRoles...), 1+r.random.IntN(3)
 	return func(ctx context.Context) error {
 		p := r.at(place)
 		return r.during(kind, p.name, func() error {
@@ -273,7 +229,7 @@ func (r *rig) sever(kind Fault, when int32) func(context.Context) error {
 }
 
 func (r *rig) halfOpen() func(context.Context) error {
-	place, long := r.some(databaseRoles...), time.Second+time.Duration(r.random.Int64N(int64(r.Lease)))
+	place, long := r.some(storeRoles...), time.Second+time.Duration(r.random.Int64N(int64(r.Lease)))
 	return func(ctx context.Context) error {
 		p := r.at(place)
 		return r.during(HalfOpen, p.name, func() error {
@@ -291,7 +247,7 @@ func (r *rig) halfOpen() func(context.Context) error {
 }
 
 func (r *rig) slow() func(context.Context) error {
-	place := r.some(databaseRoles...)
+	place := r.some(storeRoles...)
 	long := time.Second + time.Duration(r.random.Int64N(int64(4*time.Second)))
 	delay := 5*time.Millisecond + time.Duration(r.random.Int64N(int64(100*time.Millisecond)))
 	return func(ctx context.Context) error {
@@ -310,67 +266,11 @@ func (r *rig) slow() func(context.Context) error {
 	}
 }
 
-// terminate ends backends of a process, as an administrator does.
-func (r *rig) terminate(kind Fault, which string, place int) func(context.Context) error {
-	return func(ctx context.Context) error {
-		p := r.at(place)
-		return r.connected(ctx, func(conn *pgx.Conn) error {
-			return r.during(kind, p.name, func() error {
-				_, err := conn.Exec(ctx, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and "+which, p.name)
-				return err
-			})
-		})
-	}
-}
-
-// transaction keeps a transaction open for a while, after a statement.
-func (r *rig) transaction(kind Fault, most time.Duration, statement string) func(context.Context) error {
-	long := most/2 + time.Duration(r.random.Int64N(int64(most/2)))
-	return func(ctx context.Context) error {
-		return r.connected(ctx, func(conn *pgx.Conn) error {
-			return r.during(kind, "", func() error {
-				tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-				if err != nil {
-					return err
-				}
-				defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-				if _, err := tx.Exec(ctx, statement); err != nil {
-					return err
-				}
-				hold(ctx, long)
-				return nil
-			})
-		})
-	}
-}
-
-// migrate installs the schema again, from two processes at once.
-func (r *rig) migrate() func(context.Context) error {
-	return func(ctx context.Context) error {
-		return r.during(Migrate, "", func() error {
-			var both sync.WaitGroup
-			errs := make([]error, 2)
-			for i := range errs {
-				both.Go(func() {
-					if out, err := r.program(ctx, "migrate", "up").CombinedOutput(); err != nil {
-						errs[i] = fmt.Errorf("%w: %s", err, out)
-					}
-				})
-			}
-			both.Wait()
-			if errs[0] != nil {
-				return errs[0]
-			}
-			return errs[1]
-		})
-	}
-}
-
 // replace asks one worker after the other to end; another takes its place.
 func (r *rig) replace() func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.during(Replace, "", func() error {
-			for place, role := range cast {
+			for place, role := range r.cast {
 				if role != roleWorker || ctx.Err() != nil {
 					continue
 				}

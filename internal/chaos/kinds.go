@@ -6,7 +6,7 @@ import "github.com/posthaste-mq/posthaste/internal/history"
 // receivers write, and history.Sent, which bears the ids of a whole token.
 const (
 	// Of senders. An Intent without an answer is as good as Unsure.
-	Intent     history.Kind = "intent"      // about to send Count messages as Token to Queue, with Key
+	Intent     history.Kind = "intent"      // about to send Count messages as Token to Queue, with Key, held back for Took
 	Refused    history.Kind = "refused"     // the answer says that nothing was stored
 	RolledBack history.Kind = "rolled back" // the sender rolled its transaction back
 	Unsure     history.Kind = "unsure"      // the answer was lost
@@ -41,7 +41,7 @@ const (
 	harmless nature = iota // nothing that a receiver may notice
 	death                  // what the process had in flight runs again elsewhere
 	silence                // so it does if this lasts for about the lease
-	outage                 // silence of the database, for everybody
+	outage                 // silence of the store, for everybody
 	crash                  // an outage that claims which were not flushed do not survive
 )
 
@@ -57,11 +57,15 @@ const (
 	Immediate    Fault = "PostgreSQL shut down at once"
 	Fast         Fault = "PostgreSQL shut down in order"
 	DiskFull     Fault = "disk full"
+	KillRedis    Fault = "Redis killed"
+	ShutRedis    Fault = "Redis shut down in order"
+	FullMemory   Fault = "Redis out of memory"
 	Pause        Fault = "process stopped for a while"
 	LongPause    Fault = "process stopped for longer than its lease"
 	Cut          Fault = "connections cut"
 	CutStatement Fault = "cut in the middle of a statement"
 	CutAnswer    Fault = "cut between a commit and its answer"
+	CutReply     Fault = "cut in the middle of an answer"
 	HalfOpen     Fault = "connections half open"
 	Slow         Fault = "connections slowed"
 	Terminate    Fault = "backends terminated"
@@ -70,6 +74,7 @@ const (
 	Snapshot     Fault = "long open snapshot"
 	Backup       Fault = "locks of a backup"
 	Migrate      Fault = "migrations run again"
+	Rewrite      Fault = "append-only file rewritten"
 	Replace      Fault = "workers replaced in turn"
 	Clock        Fault = "client's clock a minute off"
 	KillBroker   Fault = "broker killed"
@@ -82,10 +87,12 @@ const (
 var natures = map[Fault]nature{
 	KillWorker: death, KillSender: death, KillServer: harmless,
 	KillPostgres: crash, Immediate: crash, Fast: outage, DiskFull: crash,
+	// What appendonly promises: what Redis has written outlives its process.
+	KillRedis: outage, ShutRedis: outage, FullMemory: harmless,
 	Pause: silence, LongPause: silence,
-	Cut: harmless, CutStatement: harmless, CutAnswer: harmless, HalfOpen: silence, Slow: silence,
+	Cut: harmless, CutStatement: harmless, CutAnswer: harmless, CutReply: harmless, HalfOpen: silence, Slow: silence,
 	Terminate: harmless, Listener: harmless, Heartbeat: harmless,
-	Snapshot: harmless, Backup: harmless, Migrate: harmless, Replace: harmless, Clock: harmless,
+	Snapshot: harmless, Backup: harmless, Migrate: harmless, Rewrite: harmless, Replace: harmless, Clock: harmless,
 	KillBroker: harmless, CutBroker: harmless, CutConfirm: harmless, BrokerAlarm: harmless,
 }
 
@@ -97,11 +104,14 @@ func ofBroker(f Fault) bool {
 // unnoticed says that a kind of fault costs nobody an attempt but what is relayed.
 func unnoticed(f Fault) bool {
 	switch f {
-	case Snapshot, Backup, Migrate, Replace, Clock:
+	case FullMemory, Snapshot, Backup, Migrate, Rewrite, Replace, Clock:
 		return true
 	}
 	return ofBroker(f)
 }
+
+// leasesRunOn says that a worker's lease does not begin anew when an outage is over.
+func leasesRunOn(f Fault) bool { return f == KillRedis || f == ShutRedis }
 
 // The queues of a run, one for each promise.
 const (
@@ -126,7 +136,7 @@ const (
 
 // AllFaults are all kinds, in the order of reports.
 func AllFaults() []Fault {
-	return []Fault{KillWorker, KillSender, KillServer, KillPostgres, Immediate, Fast, DiskFull, Pause, LongPause,
-		Cut, CutStatement, CutAnswer, HalfOpen, Slow, Terminate, Listener, Heartbeat,
-		Snapshot, Backup, Migrate, Replace, Clock, KillBroker, CutBroker, CutConfirm, BrokerAlarm}
+	return []Fault{KillWorker, KillSender, KillServer, KillPostgres, Immediate, Fast, DiskFull, KillRedis, ShutRedis, FullMemory, Pause, LongPause,
+		Cut, CutStatement, CutAnswer, CutReply, HalfOpen, Slow, Terminate, Listener, Heartbeat,
+		Snapshot, Backup, Migrate, Rewrite, Replace, Clock, KillBroker, CutBroker, CutConfirm, BrokerAlarm}
 }

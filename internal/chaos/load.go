@@ -53,7 +53,8 @@ func parse(payload []byte) (c content, fault string) {
 type plan struct {
 	token, queue, key string
 	payloads          []json.RawMessage
-	rollBack          bool // in the end, if it has a transaction
+	delay             time.Duration // for which it is held back
+	rollBack          bool          // in the end, if it has a transaction
 }
 
 // planner makes the plans of one line of sends, which follow each other. It is
@@ -67,11 +68,13 @@ type planner struct {
 	keys   [4]int // how often each key was changed
 	last   int    // the key of the plan before
 	rate   float64
+	delays bool // whether some are held back
 }
 
 func newPlanner(t task, r *history.Recorder, line int) *planner {
 	name := fmt.Sprintf("%s/%d", t.Name, line)
-	return &planner{r: r, name: name, random: rand.New(rand.NewPCG(t.Seed, hash(name, line))), queues: t.Queues, rate: t.Rate}
+	return &planner{r: r, name: name, random: rand.New(rand.NewPCG(t.Seed, hash(name, line))), queues: t.Queues, rate: t.Rate,
+		delays: t.Role != roleSQLSender}
 }
 
 // next makes a plan and records it as an intent.
@@ -81,6 +84,9 @@ func (p *planner) next(most int) plan {
 	if d.queue == Ordered {
 		p.last = p.random.IntN(len(p.keys))
 		d.key = fmt.Sprintf("%s.%d.%d", p.name, p.last, p.keys[p.last])
+	}
+	if d.queue == Plain && p.delays && p.random.IntN(10) == 0 {
+		d.delay = time.Duration(p.random.IntN(1500)) * time.Millisecond
 	}
 	n := 1
 	if p.random.IntN(3) == 0 {
@@ -99,7 +105,7 @@ func (p *planner) next(most int) plan {
 		}
 		d.payloads = append(d.payloads, payload)
 	}
-	p.r.Record(history.Event{Kind: Intent, Token: d.token, Queue: d.queue, Key: d.key, Count: n})
+	p.r.Record(history.Event{Kind: Intent, Token: d.token, Queue: d.queue, Key: d.key, Took: d.delay, Count: n})
 	return d
 }
 
@@ -135,4 +141,10 @@ func work(c content, long bool) time.Duration {
 // fails reports whether a handler fails on purpose.
 func fails(c content, attempt int) bool {
 	return attempt == 1 && hash(c.Token, c.Part)/11%50 == 0
+}
+
+// dies reports whether a handler fails for good on purpose, in the queues where what
+// is dead is replayed.
+func dies(queue string, c content, attempt int) bool {
+	return queue == Plain && attempt == 1 && hash(c.Token, c.Part)/13%100 == 0
 }

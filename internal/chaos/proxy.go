@@ -3,9 +3,6 @@
 package chaos
 
 import (
-	"bytes"
-	"encoding/binary"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -13,60 +10,78 @@ import (
 	"time"
 )
 
-// proxy stands between all processes and PostgreSQL, and disturbs the
-// connections of some. It knows them by the application_name in their first
-// message, and of the protocol just that messages have a type and a length.
+// proxy stands between all processes and the store, and disturbs the connections
+// of some. Each process has an address of its own, by which it is known.
 type proxy struct {
-	listener net.Listener
-	server   string
+	server string
+	// tellsEnd reports whether what the server sent says that something was done.
+	tellsEnd func(sent []byte) bool
 	mu       sync.Mutex
+	doors    map[string]net.Listener // by process
 	links    map[*link]bool
 	closed   bool
 	all      sync.WaitGroup
 }
 
-// link is one connection of a client.
+// link is one connection of a process.
 type link struct {
 	client, server net.Conn
-	hello          []byte
+	process        string
+	tellsEnd       func([]byte) bool
 	deaf           atomic.Bool
 	delay          atomic.Int64 // nanoseconds before anything is passed on
 	// sever cuts it at the next occasion: see the constants.
-	sever   atomic.Int32
-	severed chan struct{} // closed when it was
-	once    sync.Once
+	sever atomic.Int32
 }
 
 // When a link is cut.
 const (
 	severStatement int32 = iota + 1 // a statement was passed on in part
-	severAnswer                     // the server has committed, and the client was not told
+	severAnswer                     // the server has done what was asked, and the client was not told
+	severReply                      // the client was told in part
 )
 
-func newProxy(server string) (*proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func newProxy(server string, tellsEnd func(sent []byte) bool) *proxy {
+	return &proxy{server: server, tellsEnd: tellsEnd, doors: map[string]net.Listener{}, links: map[*link]bool{}}
+}
+
+// open gives a process an address.
+func (p *proxy) open(process string) (address string, err error) {
+	door, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	p := &proxy{listener: listener, server: server, links: map[*link]bool{}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doors[process] = door
 	p.all.Go(func() {
 		for {
-			client, err := listener.Accept()
+			client, err := door.Accept()
 			if err != nil {
 				return
 			}
-			p.all.Go(func() { p.serve(client) })
+			p.all.Go(func() { p.serve(client, process) })
 		}
 	})
-	return p, nil
+	return door.Addr().String(), nil
 }
 
-func (p *proxy) address() string { return p.listener.Addr().String() }
+// forget takes the address of a process that is gone away.
+func (p *proxy) forget(process string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if door := p.doors[process]; door != nil {
+		door.Close()
+		delete(p.doors, process)
+	}
+}
 
 func (p *proxy) close() {
-	p.listener.Close()
 	p.mu.Lock()
 	p.closed = true
+	for _, door := range p.doors {
+		door.Close()
+	}
 	for l := range p.links {
 		l.cut()
 	}
@@ -75,30 +90,25 @@ func (p *proxy) close() {
 }
 
 // of returns the links of a process that are there now.
-func (p *proxy) of(name string) (links []*link) {
+func (p *proxy) of(process string) (links []*link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		// The name ends with the text, or goes on with " doorbell".
-		if bytes.Contains(l.hello, []byte(name+"\x00")) || bytes.Contains(l.hello, []byte(name+" doorbell\x00")) {
+		if l.process == process {
 			links = append(links, l)
 		}
 	}
 	return links
 }
 
-func (p *proxy) serve(client net.Conn) {
+func (p *proxy) serve(client net.Conn, process string) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp", p.server, 5*time.Second)
 	if err != nil {
 		return
 	}
 	defer server.Close()
-	hello, err := firstMessage(client)
-	if err != nil {
-		return
-	}
-	l := &link{client: client, server: server, hello: hello, severed: make(chan struct{})}
+	l := &link{client: client, server: server, process: process, tellsEnd: p.tellsEnd}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -111,33 +121,14 @@ func (p *proxy) serve(client net.Conn) {
 		delete(p.links, l)
 		p.mu.Unlock()
 	}()
-	if _, err := server.Write(hello); err != nil {
-		return
-	}
 	var both sync.WaitGroup
 	both.Go(func() { l.copy(server, client, l.forward) })
 	both.Go(func() { l.copy(client, server, l.back) })
 	both.Wait()
 }
 
-// firstMessage is the only one without a type. Encryption is not asked for.
-func firstMessage(client net.Conn) ([]byte, error) {
-	length := make([]byte, 4)
-	if _, err := io.ReadFull(client, length); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(length)
-	if n < 8 || n > 10_000 {
-		return nil, io.ErrUnexpectedEOF
-	}
-	rest := make([]byte, n-4)
-	_, err := io.ReadFull(client, rest)
-	return append(length, rest...), err
-}
-
 // cut ends both sides at once.
 func (l *link) cut() {
-	l.once.Do(func() { close(l.severed) })
 	for _, c := range []net.Conn{l.client, l.server} {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // a reset, and what is on its way is gone
@@ -190,12 +181,13 @@ func (l *link) forward(b []byte) (int, bool) {
 	return len(b), false
 }
 
-// back passes the server's answers on. An answer that says that the server is
-// ready, and in no transaction, comes after the commit of what was asked.
+// back passes the server's answers on.
 func (l *link) back(b []byte) (int, bool) {
-	// Type, length and "idle" together make it certain enough.
-	if l.sever.Load() == severAnswer && bytes.Contains(b, []byte("Z\x00\x00\x00\x05I")) {
+	switch when := l.sever.Load(); {
+	case when == severAnswer && l.tellsEnd(b):
 		return 0, true
+	case when == severReply && len(b) > 1:
+		return len(b) / 2, true
 	}
 	return len(b), false
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -237,7 +236,7 @@ func committed(ids []string, err error) history.Event {
 func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	db := &sessions{url: t.URL}
 	defer db.end()
-	queues := slices.DeleteFunc(slices.Compact(slices.Clone(t.Queues)), func(q string) bool { return q != Plain && q != Ordered })
+	queues := withoutWorkers(t.Queues)
 	for turn := 0; ctx.Err() == nil; turn++ {
 		queue := queues[turn%len(queues)]
 		rows, err := db.ask(fmt.Sprintf("select delivery_id, message_id, attempt, convert_from(payload, 'UTF8') from posthaste.receive(%s, 5, '%d ms')",

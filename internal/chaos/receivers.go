@@ -82,7 +82,7 @@ var (
 // workerRole handles the messages of every queue with the runtime.
 func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	engine, err := postgres.Open(ctx, t.URL, postgres.Logger(log), postgres.Lazily())
+	engine, err := t.open(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -94,11 +94,6 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	pool, err := pgxpool.New(ctx, t.URL)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
 	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: concurrency, Lease: t.Lease, Logger: log})
 	plain := func(_ context.Context, d posthaste.RawDelivery) error {
 		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
@@ -107,34 +102,24 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 		}
 		time.Sleep(work(s.content, true))
 		var err error
-		if fails(s.content, d.Attempt) && !d.AtMostOnce {
+		switch {
+		case dies(d.Queue, s.content, d.Attempt):
+			err = posthaste.Permanent(errOnPurpose)
+		case fails(s.content, d.Attempt) && !d.AtMostOnce:
 			err = errOnPurpose
 		}
-		s.left(r, err)
-		return err
-	}
-	effects := func(ctx context.Context, d posthaste.RawDelivery) error {
-		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
-		if !whole {
-			return posthaste.Permanent(errDamaged)
-		}
-		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "insert into chaos_effects values ($1, $2, $3)", s.Token, s.Part, t.Name); err != nil {
-				return err
-			}
-			time.Sleep(work(s.content, true))
-			if fails(s.content, d.Attempt) {
-				return errOnPurpose
-			}
-			return postgres.In(tx).Ack(ctx, d.ID)
-		})
 		s.left(r, err)
 		return err
 	}
 	for _, queue := range slices.Compact(slices.Clone(t.Queues)) {
 		switch queue {
 		case Effects:
-			worker.HandleRaw(w, queue, effects, worker.Transactional())
+			pool, err := pgxpool.New(ctx, t.URL)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			worker.HandleRaw(w, queue, effects(pool, t.Name, r), worker.Transactional())
 		case Mails:
 			sink, err := smtp.New(smtp.Config{URL: "smtp://" + t.Mail + "?tls=none", Connections: concurrency})
 			if err != nil {
@@ -157,11 +142,39 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 	return w.Run(ctx)
 }
 
+// withoutWorkers are the queues that receivers by lease take from.
+func withoutWorkers(queues []string) []string {
+	return slices.DeleteFunc(slices.Compact(slices.Clone(queues)), func(q string) bool { return q != Plain && q != Ordered })
+}
+
+// effects is a handler that leaves a row behind, in the transaction that acknowledges.
+func effects(pool *pgxpool.Pool, process string, r *history.Recorder) func(context.Context, posthaste.RawDelivery) error {
+	return func(ctx context.Context, d posthaste.RawDelivery) error {
+		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
+		if !whole {
+			return posthaste.Permanent(errDamaged)
+		}
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "insert into chaos_effects values ($1, $2, $3)", s.Token, s.Part, process); err != nil {
+				return err
+			}
+			time.Sleep(work(s.content, true))
+			if fails(s.content, d.Attempt) {
+				return errOnPurpose
+			}
+			return postgres.In(tx).Ack(ctx, d.ID)
+		})
+		s.left(r, err)
+		return err
+	}
+}
+
 // httpReceiver receives and acknowledges over HTTP.
 func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	client := &http.Client{Timeout: 30 * time.Second}
 	always := context.WithoutCancel(ctx) // what is begun is ended
-	for ctx.Err() == nil {
+	queues := withoutWorkers(t.Queues)
+	for turn := 0; ctx.Err() == nil; turn++ {
 		var got []struct {
 			ID        string               `json:"id"`
 			MessageID posthaste.MessageID  `json:"message_id"`
@@ -169,7 +182,7 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			Payload   json.RawMessage      `json:"payload"`
 			Delivery  posthaste.DeliveryID `json:"delivery_id"`
 		}
-		url := fmt.Sprintf("%s/v1/queues/%s/receive?max=5&lease=%s&wait=1s", t.Server, Plain, t.Lease)
+		url := fmt.Sprintf("%s/v1/queues/%s/receive?max=5&lease=%s&wait=200ms", t.Server, queues[turn%len(queues)], t.Lease)
 		status, body, err := callHTTP(always, client, url, nil)
 		if err == nil && status == http.StatusOK {
 			err = json.Unmarshal(body, &got)

@@ -55,7 +55,9 @@ func (v *Verdict) Report(to io.Writer) {
 	line("worst rescue", v.WorstRescue.Round(time.Millisecond))
 	line("worst until it flows again", v.WorstFlow.Round(time.Millisecond))
 	line("worst gap", v.WorstGap.Round(time.Millisecond))
-	line("turns of the ring", v.account.turns)
+	if v.account.turns > 0 { // only PostgreSQL has one
+		line("turns of the ring", v.account.turns)
+	}
 	var stalled time.Duration
 	for _, s := range v.account.stalls {
 		stalled += s.length()

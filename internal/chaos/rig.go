@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,20 +21,19 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/history"
-	"github.com/posthaste-mq/posthaste/postgres"
 )
 
 // Config says how a rig runs.
 type Config struct {
 	// Program is the shipped program, bin/posthaste.
 	Program string
-	// Dir is where the histories, the processes' words and PostgreSQL's data lie.
+	// Engine is OnPostgres, the default, or OnRedis.
+	Engine string
+	// Dir is where the histories, the processes' words and the store's data lie.
 	// It must be empty.
 	Dir string
 	// Duration is the time for faults and draining together.
@@ -48,48 +47,52 @@ type Config struct {
 	Lease time.Duration
 	// Rate is how many messages a second all senders send together. Default 250.
 	Rate float64
-	// Postgres configures the server. DataDir is chosen by the rig.
+	// Postgres configures the server, if it is one. DataDir is chosen by the rig.
 	Postgres devpg.Config
+	// Fsync is when a Redis flushes its append-only file: everysec, the default, or always.
+	Fsync string
 	// Slack is added to the checker's bounds of time, and to Duration where it
 	// takes longer to drain.
 	Slack time.Duration
-	// Queues are those to run with: Plain and any others. Default all.
+	// Queues are those to run with: Plain and any others. Default all that the engine has.
 	Queues []string
+	// Children is the program that plays the senders and receivers. Default this very one.
+	Children string
 	// Clocks are builds of this very program whose clocks are off. If there are
 	// any, some workers and senders are of these.
 	Clocks []string
 	// Sabotage is SQL that breaks the ledger once it is installed, to see whether
-	// that is found.
+	// that is found. What the Redis engine does is in the programs: build broken ones.
 	Sabotage string
 	// Log gets what the rig does.
 	Log *slog.Logger
 }
 
-// The four faults that matter most.
-var mostImportant = []Fault{KillWorker, KillSender, KillPostgres, Cut}
-
-func (c Config) withDefaults() Config {
+func (c Config) withDefaults() (_ Config, err error) {
+	if c.Engine == "" {
+		c.Engine = OnPostgres
+	}
+	if c.Fsync == "" {
+		c.Fsync = fsyncEverySecond
+	}
+	if c.Fsync != fsyncEverySecond && c.Fsync != fsyncAlways {
+		return c, fmt.Errorf("appendfsync must be %s or %s, and is %q", fsyncEverySecond, fsyncAlways, c.Fsync)
+	}
+	if c.Children == "" {
+		if c.Children, err = os.Executable(); err != nil {
+			return c, err
+		}
+	}
 	if c.Lease == 0 {
 		c.Lease = 10 * time.Second
 	}
 	if c.Rate == 0 {
 		c.Rate = 250
 	}
-	if len(c.Queues) == 0 {
-		c.Queues = []string{Plain, Ordered, Effects, Once, Mails, Relayed}
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if len(c.Kinds) == 0 {
-		c.Kinds = mostImportant
-		if c.Duration >= 2*time.Minute {
-			c.Kinds = slices.DeleteFunc(AllFaults(), func(f Fault) bool {
-				return strikes[f] == nil || ofBroker(f) && !slices.Contains(c.Queues, Relayed)
-			})
-		}
-	}
-	return c
+	return c, nil
 }
 
 // rig is a run.
@@ -98,9 +101,11 @@ type rig struct {
 	random *rand.Rand
 	record *history.Recorder
 	words  *os.File // of all processes
-	server *devpg.Server
+	store  store
+	cast   []string // the places of the run, by role
+	can    map[Fault]strike
 	proxy  *proxy
-	engine *postgres.Engine // straight to the server
+	engine posthaste.Engine // straight to the store
 	api    string           // the HTTP server's address
 	mail   *catcher.Catcher // what mails are delivered to
 	broker *broker          // what messages are relayed to; nil without that queue
@@ -111,18 +116,18 @@ type rig struct {
 	born    int
 	faults  int
 	all     sync.WaitGroup // of all processes
-	small   string         // the file system of the data, if it is one of its own
 }
-
-// cast are the places of a run, by role.
-var cast = []string{roleServer, roleSender, roleSender, roleSQLSender, roleHTTPSender,
-	roleWorker, roleWorker, roleWorker, roleSQLReceiver, roleHTTPReceiver}
 
 // Run runs a rig, and returns what the checker finds in its histories, which
 // stay in c.Dir. The error says that there was no run.
 func Run(ctx context.Context, c Config) (v *Verdict, err error) {
-	c = c.withDefaults()
-	r := &rig{Config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), places: make([]*running, len(cast)), stopped: map[int]bool{}}
+	if c, err = c.withDefaults(); err != nil {
+		return nil, err
+	}
+	r := &rig{Config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), stopped: map[int]bool{}}
+	if err := r.choose(); err != nil {
+		return nil, err
+	}
 	if r.record, err = history.Open(c.Dir, "rig"); err != nil {
 		return nil, err
 	}
@@ -147,7 +152,7 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if c.Duration >= 5*time.Minute {
 		bounds.Kinds = r.Kinds
 	} else {
-		bounds.Kinds = intersection(mostImportant, c.Kinds)
+		bounds.Kinds = intersection(r.mostImportant(), r.Kinds)
 	}
 	return Check(events, bounds)
 }
@@ -161,49 +166,71 @@ func intersection(a, b []Fault) (both []Fault) {
 	return both
 }
 
-// prepare starts PostgreSQL and everybody else.
-func (r *rig) prepare(ctx context.Context) (err error) {
-	pg := r.Postgres
-	pg.DataDir = filepath.Join(r.Dir, "data")
-	if err := r.makeSmall(pg.DataDir); err != nil {
-		r.Log.Info("the disk cannot be filled", "error", err)
-		r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(f Fault) bool { return f == DiskFull })
+// choose decides what depends on the engine: queues, processes and kinds of faults.
+func (r *rig) choose() (err error) {
+	if r.store, err = r.newStore(); err != nil {
+		return err
 	}
-	serverLog, err := os.Create(filepath.Join(r.Dir, "postgres.log"))
+	if r.Engine == OnRedis && r.Sabotage != "" {
+		return errors.New("SQL breaks no Redis: build a broken program, and have it play the children as well")
+	}
+	r.cast = r.store.cast()
+	r.places = make([]*running, len(r.cast))
+	if len(r.Queues) == 0 {
+		r.Queues = r.store.queues()
+	}
+	for _, queue := range r.Queues {
+		if !slices.Contains(r.store.queues(), queue) {
+			return fmt.Errorf("a run on %s has no queue %q, but %s", r.Engine, queue, strings.Join(r.store.queues(), ", "))
+		}
+	}
+	r.can = r.strikes()
+	maps.Copy(r.can, r.store.strikes())
+	if len(r.Kinds) == 0 {
+		r.Kinds = r.mostImportant()
+		if r.Duration >= 2*time.Minute {
+			r.Kinds = slices.DeleteFunc(AllFaults(), func(f Fault) bool {
+				return r.can[f] == nil || ofBroker(f) && !slices.Contains(r.Queues, Relayed)
+			})
+		}
+	}
+	for _, f := range r.Kinds {
+		if r.can[f] == nil {
+			return fmt.Errorf("a run on %s has no fault %q", r.Engine, f)
+		}
+	}
+	return nil
+}
+
+// mostImportant are the four faults that matter most.
+func (r *rig) mostImportant() []Fault {
+	return []Fault{KillWorker, KillSender, r.store.deadliest(), Cut}
+}
+
+// leaveOut leaves out a kind of fault that cannot be brought about here.
+func (r *rig) leaveOut(kind Fault) {
+	r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(f Fault) bool { return f == kind })
+}
+
+// prepare starts the store and everybody else.
+func (r *rig) prepare(ctx context.Context) error {
+	engine, err := r.store.start(ctx)
 	if err != nil {
 		return err
 	}
-	pg.Log = serverLog
-	if r.server, err = devpg.Start(ctx, pg); err != nil {
-		return err
-	}
-	if out, err := r.program(ctx, "migrate", "up").CombinedOutput(); err != nil {
-		return fmt.Errorf("posthaste migrate up: %w: %s", err, out)
-	}
-	if r.engine, err = postgres.Open(ctx, r.server.URL(), postgres.WithPoolSize(4), postgres.Logger(r.Log)); err != nil {
-		return err
-	}
+	r.engine = engine // not before: an interface may hold nothing
 	options := map[string]posthaste.QueueOptions{Plain: {Lanes: 2}, Ordered: {Ordered: true, Lanes: 4}, Once: {Mode: posthaste.AtMostOnce}}
 	for _, queue := range r.Queues {
-		if queue == Mails {
-			continue // migrations made it
-		}
 		o := options[queue]
 		if o.Mode != posthaste.AtMostOnce {
 			o.MaxAttempts, o.BackoffBase, o.BackoffMax = 1000, 100*time.Millisecond, time.Second
 		}
-		if err := r.engine.QueueCreate(ctx, queue, o); err != nil {
+		// Migrations have made that of mails.
+		if err := r.engine.QueueCreate(ctx, queue, o); err != nil && (queue != Mails || posthaste.CodeOf(err) != posthaste.Conflict) {
 			return err
 		}
 	}
-	// Slots are left after few positions, so that the ring goes on many times.
-	err = r.sql(ctx, effectsTable, "update posthaste.settings set slot_rows = 4096", r.Sabotage)
-	if err != nil {
-		return err
-	}
-	if r.proxy, err = newProxy(fmt.Sprintf("127.0.0.1:%d", r.server.Port())); err != nil {
-		return err
-	}
+	r.proxy = newProxy(r.store.address(), r.store.tellsEnd)
 	if r.mail, err = mailServer(); err != nil {
 		return err
 	}
@@ -221,7 +248,7 @@ func (r *rig) prepare(ctx context.Context) (err error) {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	for place := range cast {
+	for place := range r.cast {
 		if err := r.spawn(place); err != nil {
 			return err
 		}
@@ -229,45 +256,11 @@ func (r *rig) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// program is a call of the shipped program, straight to the server.
-func (r *rig) program(ctx context.Context, args ...string) *exec.Cmd {
+// program is a call of the shipped program with a store's URL.
+func (r *rig) program(ctx context.Context, url string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, r.Program, args...)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+r.server.URL())
+	cmd.Env = append(os.Environ(), "DATABASE_URL=", "REDIS_URL=", r.store.variable()+"="+url)
 	return cmd
-}
-
-// sql runs statements as the superuser, past the proxy. Empty ones are left out.
-func (r *rig) sql(ctx context.Context, statements ...string) error {
-	return r.connected(ctx, func(conn *pgx.Conn) error {
-		for _, s := range statements {
-			if _, err := conn.Exec(ctx, s); err != nil {
-				return fmt.Errorf("%.80s: %w", s, err)
-			}
-		}
-		return nil
-	})
-}
-
-func (r *rig) connected(ctx context.Context, f func(conn *pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, r.server.URL())
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	return f(conn)
-}
-
-// urlFor is the database's address through the proxy, for a process by name.
-func (r *rig) urlFor(name string) (string, error) {
-	u, err := url.Parse(r.server.URL())
-	if err != nil {
-		return "", err
-	}
-	u.Host = r.proxy.address()
-	q := u.Query()
-	q.Set("application_name", name)
-	u.RawQuery = q.Encode()
-	return u.String(), nil
 }
 
 // spawn starts a new process at a place, and again whenever it ends before it
@@ -278,10 +271,14 @@ func (r *rig) spawn(place int) error {
 	if r.stopped[place] {
 		return nil
 	}
-	role := cast[place]
+	role := r.cast[place]
 	r.born++
 	name := fmt.Sprintf("%s-%d", role, r.born)
-	u, err := r.urlFor(name)
+	address, err := r.proxy.open(name)
+	if err != nil {
+		return err
+	}
+	u, err := r.store.urlAt(address, name)
 	if err != nil {
 		return err
 	}
@@ -294,8 +291,7 @@ func (r *rig) spawn(place int) error {
 	r.record.Record(e)
 	var p *running
 	if role == roleServer {
-		cmd := r.program(context.Background(), "serve", "--listen", r.api)
-		cmd.Env = append(cmd.Env, "DATABASE_URL="+u)
+		cmd := r.program(context.Background(), u, "serve", "--listen", r.api)
 		p, err = start(name, role, cmd, r.words, nil)
 	} else {
 		// The rate is shared by lines of sends.
@@ -308,16 +304,12 @@ func (r *rig) spawn(place int) error {
 		if r.broker != nil {
 			relayTo = r.broker.url()
 		}
-		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, URL: u, Server: "http://" + r.api, Mail: r.mail.Addr(), Broker: relayTo,
+		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, Engine: r.Engine, URL: u, Server: "http://" + r.api, Mail: r.mail.Addr(), Broker: relayTo,
 			Queues: r.mix(), Seed: r.Seed, Lease: r.Lease, Rate: rate})
 		if err != nil {
 			return err
 		}
-		var exe string
-		if exe, err = r.executable(place, name); err != nil {
-			return err
-		}
-		cmd := exec.Command(exe)
+		cmd := exec.Command(r.executable(place, name))
 		cmd.Env = append(os.Environ(), childEnv+"=1")
 		p, err = start(name, role, cmd, r.words, append(input, '\n'))
 	}
@@ -327,6 +319,7 @@ func (r *rig) spawn(place int) error {
 	r.places[place] = p
 	r.all.Go(func() {
 		<-p.ended
+		r.proxy.forget(p.name)
 		r.mu.Lock()
 		how := Failed
 		switch {
@@ -356,15 +349,15 @@ func (r *rig) mix() (mix []string) {
 	return mix
 }
 
-// executable is what a place's processes run: this program, or at every other
-// place one of those whose clocks are off, which is a fault that lasts.
-func (r *rig) executable(place int, name string) (string, error) {
+// executable is what a place's processes run: at every other place one of the programs
+// whose clocks are off, if there are any, which is a fault that lasts.
+func (r *rig) executable(place int, name string) string {
 	if len(r.Clocks) == 0 || place%2 == 0 {
-		return os.Executable()
+		return r.Children
 	}
 	r.faults++
 	r.record.Record(history.Event{Kind: Struck, Token: strconv.Itoa(r.faults), Note: string(Clock), Whom: name})
-	return r.Clocks[place/2%len(r.Clocks)], nil
+	return r.Clocks[place/2%len(r.Clocks)]
 }
 
 // at is the process at a place.
@@ -377,7 +370,7 @@ func (r *rig) at(place int) *running {
 // some is a place of one of the roles.
 func (r *rig) some(roles ...string) int {
 	var places []int
-	for i, role := range cast {
+	for i, role := range r.cast {
 		if slices.Contains(roles, role) {
 			places = append(places, i)
 		}
@@ -385,9 +378,9 @@ func (r *rig) some(roles ...string) int {
 	return places[r.random.IntN(len(places))]
 }
 
-// end ends everybody, and PostgreSQL.
+// end ends everybody, and the store.
 func (r *rig) end() error {
-	r.stop(slices.Collect(allPlaces)...)
+	r.stop(r.everywhere()...)
 	r.all.Wait()
 	if r.engine != nil {
 		r.engine.Close()
@@ -402,20 +395,16 @@ func (r *rig) end() error {
 	if r.broker != nil {
 		r.broker.close()
 	}
-	if r.server != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		err = errors.Join(err, r.server.Stop(ctx))
-	}
-	return errors.Join(err, r.dropSmall())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return errors.Join(err, r.store.stop(ctx))
 }
 
-func allPlaces(yield func(int) bool) {
-	for i := range cast {
-		if !yield(i) {
-			return
-		}
+func (r *rig) everywhere() (places []int) {
+	for i := range r.cast {
+		places = append(places, i)
 	}
+	return places
 }
 
 // stop ends the processes at some places for good: in order, and if that takes
@@ -442,144 +431,4 @@ func (r *rig) stop(places ...int) {
 			<-p.ended
 		}
 	}
-}
-
-// drainTime is what is kept of a run's duration for draining: what was in flight
-// when the last fault struck must be rescued, and of a long run more may wait.
-func (r *rig) drainTime() time.Duration {
-	return min(r.Duration/2, max(r.Lease+10*time.Second, r.Duration/20))
-}
-
-// play brings faults about until it is time to drain, and drains.
-func (r *rig) play(ctx context.Context) {
-	begun := time.Now()
-	loaded, cancel := context.WithDeadline(ctx, begun.Add(r.Duration-r.drainTime()))
-	defer cancel()
-	stop := r.watchStalls()
-	defer stop()
-	r.strikeAll(ctx, loaded)
-	// Senders end, and everything has to come to rest.
-	var senders []int
-	for i, role := range cast {
-		if strings.HasSuffix(role, roleSender) {
-			senders = append(senders, i)
-		}
-	}
-	r.stop(senders...)
-	r.record.Record(history.Event{Kind: Calm})
-	r.Log.Info("draining", "after", time.Since(begun).Round(time.Millisecond))
-	until, cancel := context.WithDeadline(context.WithoutCancel(ctx), begun.Add(r.Duration+r.Slack))
-	defer cancel()
-	if r.drain(until) {
-		r.record.Record(history.Event{Kind: Drained})
-	}
-	r.Log.Info("drained", "after", time.Since(begun).Round(time.Millisecond))
-}
-
-// drain waits until no queue has anything left.
-func (r *rig) drain(ctx context.Context) bool {
-	var rest int64
-	var where string
-	for {
-		begun := time.Now()
-		_, err := r.engine.Maintain(ctx) // counts, too
-		if err == nil {
-			var infos []posthaste.QueueInfo
-			infos, err = r.engine.Queues(ctx, r.Queues...)
-			rest, where = 0, ""
-			for _, q := range infos {
-				s := q.Subscriptions[0]
-				if rest += s.Depth + s.InFlight; s.Depth+s.InFlight > 0 {
-					where += fmt.Sprintf("%s: %d waiting, %d in flight; ", q.Name, s.Depth, s.InFlight)
-				}
-				if s.CountedAt.Before(begun) {
-					rest++
-				}
-			}
-			if err == nil && rest == 0 {
-				return true
-			}
-		}
-		select {
-		case <-ctx.Done():
-			r.Log.Error("not drained", "left", where, "error", err)
-			return false
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// watchStalls records when the machine stands still: a process that wants to run
-// every 20 ms does not.
-func (r *rig) watchStalls() (stop func()) {
-	const tick, much = 20 * time.Millisecond, 300 * time.Millisecond
-	done := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		before := history.Now()
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(tick):
-			}
-			now := history.Now()
-			if now-before > much {
-				r.record.Record(history.Event{Kind: Stalled, Took: now - before})
-			}
-			before = history.Now()
-		}
-	})
-	return func() {
-		close(done)
-		watching.Wait()
-	}
-}
-
-// look records what is in the ledger at the end, and the effects.
-func (r *rig) look(ctx context.Context) error {
-	// Workers leave in order first: what they hold until then is nobody's.
-	r.stop(slices.Collect(allPlaces)...)
-	mailed(r.mail, r.record)
-	if r.broker != nil {
-		if err := r.broker.relayed(r.record); err != nil {
-			return fmt.Errorf("what was relayed cannot be read: %w", err)
-		}
-	}
-	return r.connected(ctx, func(conn *pgx.Conn) error {
-		for what, query := range map[string]string{
-			"open claims":                          "select count(*) from posthaste.claims c where posthaste.claim_open(c)",
-			"parked messages":                      "select count(*) from posthaste.parked",
-			"dead letters":                         "select count(*) from posthaste.dead_letters",
-			"slots kept by claims or transactions": `select count(*) from posthaste.oldest_slot() where blocker not like 'subscription %'`,
-			// Not the server's settings: a throw-away one may run without fsync, which
-			// outlives what only kills processes.
-			"faults that doctor finds": `select count(*) from posthaste.doctor() d where d.level = 'fault' and d."check" <> 'settings'`,
-		} {
-			var n int
-			if err := conn.QueryRow(ctx, query).Scan(&n); err != nil {
-				return fmt.Errorf("%s: %w", what, err)
-			}
-			if n > 0 {
-				r.record.Record(history.Event{Kind: Left, Note: what, Count: n})
-			}
-		}
-		var turns int
-		if err := conn.QueryRow(ctx, "select max(epoch)::int from posthaste.slots").Scan(&turns); err != nil {
-			return err
-		}
-		r.record.Record(history.Event{Kind: Turned, Count: turns})
-		rows, err := conn.Query(ctx, "select token, part from chaos_effects")
-		if err != nil {
-			return err
-		}
-		effects, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
-			Token string
-			Part  int
-		}])
-		for _, e := range effects {
-			r.record.Record(history.Event{Kind: Effect, Token: e.Token, Part: e.Part})
-		}
-		return err
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -28,19 +29,21 @@ import (
 const lines = 4
 
 // engineSender sends as Go programs do: by a client, which gathers, in batches,
-// and in transactions of its own, some of which it rolls back.
+// and, where there are any, in transactions of its own, some of which it rolls back.
 func engineSender(ctx context.Context, t task, r *history.Recorder) error {
-	engine, err := postgres.Open(ctx, t.URL, postgres.Lazily())
+	engine, err := t.open(ctx, slog.Default())
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
 	client := posthaste.NewClient(engine)
-	pool, err := pgxpool.New(ctx, t.URL)
-	if err != nil {
-		return err
+	var pool *pgxpool.Pool // nil without transactions
+	if t.Engine == OnPostgres {
+		if pool, err = pgxpool.New(ctx, t.URL); err != nil {
+			return err
+		}
+		defer pool.Close()
 	}
-	defer pool.Close()
 	var all sync.WaitGroup
 	for line := range lines {
 		all.Go(func() {
@@ -48,7 +51,7 @@ func engineSender(ctx context.Context, t task, r *history.Recorder) error {
 			for ctx.Err() == nil {
 				d := p.next(20)
 				limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-				if d.rollBack || p.random.IntN(3) == 0 {
+				if pool != nil && (d.rollBack || p.random.IntN(3) == 0) {
 					p.answered(ctx, d, inTransaction(limited, pool, d))
 				} else {
 					ids, err := client.Send(limited, d.messages()...)
@@ -65,7 +68,7 @@ func engineSender(ctx context.Context, t task, r *history.Recorder) error {
 func (d plan) messages() []posthaste.Message {
 	messages := make([]posthaste.Message, len(d.payloads))
 	for i, payload := range d.payloads {
-		messages[i] = posthaste.Message{Queue: d.queue, Key: d.key, Payload: payload}
+		messages[i] = posthaste.Message{Queue: d.queue, Key: d.key, Delay: d.delay, Payload: payload}
 	}
 	return messages
 }
@@ -136,10 +139,15 @@ func post(ctx context.Context, client *http.Client, server string, d plan) histo
 	type message struct {
 		Payload json.RawMessage `json:"payload"`
 		Key     string          `json:"key,omitempty"`
+		Delay   string          `json:"delay,omitempty"`
+	}
+	var delay string
+	if d.delay > 0 {
+		delay = d.delay.String()
 	}
 	messages := make([]message, len(d.payloads))
 	for i, payload := range d.payloads {
-		messages[i] = message{payload, d.key}
+		messages[i] = message{payload, d.key, delay}
 	}
 	status, body, err := callHTTP(ctx, client, server+"/v1/queues/"+d.queue+"/messages", messages)
 	var dial *net.OpError

@@ -52,11 +52,14 @@ func StartRedisNode(ctx context.Context, dir string, further ...string) (*Redis,
 }
 
 // Start starts it again after Kill or Shutdown, with the data that it had.
-func (r *Redis) Start(ctx context.Context) (err error) {
-	r.process, err = start(ctx, "Redis", exec.CommandContext(context.WithoutCancel(ctx), r.path, r.args...), func() bool {
+func (r *Redis) Start(ctx context.Context) error {
+	p, err := start(ctx, "Redis", exec.CommandContext(context.WithoutCancel(ctx), r.path, r.args...), func() bool {
 		// Also one that asks for a password serves.
 		return answers(ctx, r.Address(), "PING\r\n", "+PONG") || answers(ctx, r.Address(), "PING\r\n", "-NOAU")
 	})
+	if err == nil { // else the one before, which has ended
+		r.process = p
+	}
 	return err
 }
 

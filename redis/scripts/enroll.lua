@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Makes a queue known, or a further subscription of one. Its number becomes the low
 -- bits of its ids (ids.go).
 -- keys: 1 the registry of queues

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Makes what a queue needs in its own slot, once: the registry (enroll.lua) is
 -- what says that there is such a queue. Who comes late leaves a later queue of its name
 -- alone.

@@ -1,0 +1,144 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// drainTime is what is kept of a run's duration for draining: what was in flight
+// when the last fault struck must be rescued, and of a long run more may wait.
+func (r *rig) drainTime() time.Duration {
+	return min(r.Duration/2, max(r.Lease+10*time.Second, r.Duration/20))
+}
+
+// play brings faults about until it is time to drain, and drains.
+func (r *rig) play(ctx context.Context) {
+	begun := time.Now()
+	loaded, cancel := context.WithDeadline(ctx, begun.Add(r.Duration-r.drainTime()))
+	defer cancel()
+	stop := r.watchStalls()
+	defer stop()
+	r.strikeAll(ctx, loaded)
+	// Senders end, and everything has to come to rest.
+	var senders []int
+	for i, role := range r.cast {
+		if strings.HasSuffix(role, roleSender) {
+			senders = append(senders, i)
+		}
+	}
+	r.stop(senders...)
+	r.record.Record(history.Event{Kind: Calm})
+	r.Log.Info("draining", "after", time.Since(begun).Round(time.Millisecond))
+	until, cancel := context.WithDeadline(context.WithoutCancel(ctx), begun.Add(r.Duration+r.Slack))
+	defer cancel()
+	if r.drain(until) {
+		r.record.Record(history.Event{Kind: Drained})
+	}
+	r.Log.Info("drained", "after", time.Since(begun).Round(time.Millisecond))
+}
+
+// drain waits until no queue has anything left, and replays what is dead.
+func (r *rig) drain(ctx context.Context) bool {
+	var rest int64
+	var where string
+	for {
+		begun := time.Now()
+		_, err := r.engine.Maintain(ctx) // counts, too
+		if err == nil {
+			err = r.replay(ctx)
+		}
+		if err == nil {
+			var infos []posthaste.QueueInfo
+			infos, err = r.engine.Queues(ctx, r.Queues...)
+			rest, where = 0, ""
+			for _, q := range infos {
+				s := q.Subscriptions[0]
+				if n := s.Depth + s.InFlight + s.Dead; n > 0 {
+					rest += n
+					where += fmt.Sprintf("%s: %d waiting, %d in flight, %d dead; ", q.Name, s.Depth, s.InFlight, s.Dead)
+				}
+				if s.CountedAt.Before(begun) {
+					rest++
+				}
+			}
+			if err == nil && rest == 0 {
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			r.Log.Error("not drained", "left", where, "error", err)
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// replay gives what is dead another chance, as an operator does.
+func (r *rig) replay(ctx context.Context) error {
+	dead, _, err := r.engine.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: Plain, Limit: 1000})
+	if err != nil || len(dead) == 0 {
+		return err
+	}
+	ids := make([]posthaste.MessageID, len(dead))
+	for i := range dead {
+		ids[i] = dead[i].ID
+	}
+	_, err = r.engine.Replay(ctx, "rig", ids...)
+	return err
+}
+
+// watchStalls records when the machine stands still: a process that wants to run
+// every 20 ms does not.
+func (r *rig) watchStalls() (stop func()) {
+	const tick, much = 20 * time.Millisecond, 300 * time.Millisecond
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		before := history.Now()
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(tick):
+			}
+			now := history.Now()
+			if now-before > much {
+				r.record.Record(history.Event{Kind: Stalled, Took: now - before})
+			}
+			before = history.Now()
+		}
+	})
+	return func() {
+		close(done)
+		watching.Wait()
+	}
+}
+
+// look records what is in the store at the end, and what arrived elsewhere.
+func (r *rig) look(ctx context.Context) error {
+	// Workers leave in order first: what they hold until then is nobody's.
+	r.stop(r.everywhere()...)
+	mailed(r.mail, r.record)
+	if r.broker != nil {
+		if err := r.broker.relayed(r.record); err != nil {
+			return fmt.Errorf("what was relayed cannot be read: %w", err)
+		}
+	}
+	return r.store.look(ctx)
+}
+
+// leftBehind records that n of something are left, if there are any.
+func (r *rig) leftBehind(what string, n int) {
+	if n > 0 {
+		r.record.Record(history.Event{Kind: Left, Note: what, Count: n})
+	}
+}

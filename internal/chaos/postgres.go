@@ -1,0 +1,269 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devpg"
+	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// postgresStore is a PostgreSQL with a ledger.
+type postgresStore struct {
+	*rig
+	server *devpg.Server
+	small  string // the file system of the data, if it is one of its own
+}
+
+func (s *postgresStore) cast() []string {
+	return []string{roleServer, roleSender, roleSender, roleSQLSender, roleHTTPSender,
+		roleWorker, roleWorker, roleWorker, roleSQLReceiver, roleHTTPReceiver}
+}
+
+func (s *postgresStore) queues() []string {
+	return []string{Plain, Ordered, Effects, Once, Mails, Relayed}
+}
+
+func (s *postgresStore) deadliest() Fault { return KillPostgres }
+
+func (s *postgresStore) variable() string { return "DATABASE_URL" }
+
+func (s *postgresStore) address() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.server.Port()))
+}
+
+func (s *postgresStore) urlAt(address, process string) (string, error) {
+	u, err := url.Parse(s.server.URL())
+	if err != nil {
+		return "", err
+	}
+	u.Host = address
+	q := u.Query()
+	q.Set("application_name", process)
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// tellsEnd looks for the message that says that the server is ready, and in no
+// transaction, which comes after the commit of what was asked. Type, length and "idle"
+// together make it certain enough.
+func (s *postgresStore) tellsEnd(sent []byte) bool {
+	return bytes.Contains(sent, []byte("Z\x00\x00\x00\x05I"))
+}
+
+func (s *postgresStore) start(ctx context.Context) (posthaste.Engine, error) {
+	pg := s.Postgres
+	pg.DataDir = filepath.Join(s.Dir, "data")
+	if err := s.makeSmall(pg.DataDir); err != nil {
+		s.Log.Info("the disk cannot be filled", "error", err)
+		s.leaveOut(DiskFull)
+	}
+	log, err := os.Create(filepath.Join(s.Dir, "postgres.log"))
+	if err != nil {
+		return nil, err
+	}
+	pg.Log = log
+	if s.server, err = devpg.Start(ctx, pg); err != nil {
+		return nil, err
+	}
+	if out, err := s.program(ctx, s.server.URL(), "migrate", "up").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("posthaste migrate up: %w: %s", err, out)
+	}
+	// Slots are left after few positions, so that the ring goes on many times.
+	if err := s.sql(ctx, effectsTable, "update posthaste.settings set slot_rows = 4096", s.Sabotage); err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, s.server.URL(), postgres.WithPoolSize(4), postgres.Logger(s.Log))
+}
+
+func (s *postgresStore) stop(ctx context.Context) error {
+	var err error
+	if s.server != nil {
+		err = s.server.Stop(ctx)
+	}
+	return errors.Join(err, s.dropSmall())
+}
+
+// sql runs statements as the superuser, past the proxy. Empty ones are left out.
+func (s *postgresStore) sql(ctx context.Context, statements ...string) error {
+	return s.connected(ctx, func(conn *pgx.Conn) error {
+		for _, s := range statements {
+			if _, err := conn.Exec(ctx, s); err != nil {
+				return fmt.Errorf("%.80s: %w", s, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *postgresStore) connected(ctx context.Context, f func(conn *pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, s.server.URL())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return f(conn)
+}
+
+// look records what is in the ledger at the end, and the effects.
+func (s *postgresStore) look(ctx context.Context) error {
+	return s.connected(ctx, func(conn *pgx.Conn) error {
+		for what, query := range map[string]string{
+			"open claims":                          "select count(*) from posthaste.claims c where posthaste.claim_open(c)",
+			"parked messages":                      "select count(*) from posthaste.parked",
+			"dead letters":                         "select count(*) from posthaste.dead_letters",
+			"slots kept by claims or transactions": `select count(*) from posthaste.oldest_slot() where blocker not like 'subscription %'`,
+			// Not the server's settings: a throw-away one may run without fsync, which
+			// outlives what only kills processes.
+			"faults that doctor finds": `select count(*) from posthaste.doctor() d where d.level = 'fault' and d."check" <> 'settings'`,
+		} {
+			var n int
+			if err := conn.QueryRow(ctx, query).Scan(&n); err != nil {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+			s.leftBehind(what, n)
+		}
+		var turns int
+		if err := conn.QueryRow(ctx, "select max(epoch)::int from posthaste.slots").Scan(&turns); err != nil {
+			return err
+		}
+		s.record.Record(history.Event{Kind: Turned, Count: turns})
+		rows, err := conn.Query(ctx, "select token, part from chaos_effects")
+		if err != nil {
+			return err
+		}
+		effects, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
+			Token string
+			Part  int
+		}])
+		for _, e := range effects {
+			s.record.Record(history.Event{Kind: Effect, Token: e.Token, Part: e.Part})
+		}
+		return err
+	})
+}
+
+func (s *postgresStore) strikes() map[Fault]strike {
+	return map[Fault]strike{
+		KillPostgres: func() func(context.Context) error {
+			return s.outage(KillPostgres, func(context.Context) error { return s.server.Kill() }, s.server.Restart)
+		},
+		Immediate: func() func(context.Context) error {
+			return s.outage(Immediate, func(context.Context) error { return s.signalServer(syscall.SIGQUIT) }, s.server.Restart)
+		},
+		Fast: func() func(context.Context) error {
+			return s.outage(Fast, func(context.Context) error { return s.signalServer(syscall.SIGINT) }, s.server.Restart)
+		},
+		DiskFull: s.fillDisk,
+		Terminate: func() func(context.Context) error {
+			return s.terminate(Terminate, "application_name = $1 and random() < 0.5", s.some(storeRoles...))
+		},
+		Listener: func() func(context.Context) error {
+			return s.terminate(Listener, "application_name = $1 || ' doorbell'", s.some(roleWorker))
+		},
+		Heartbeat: func() func(context.Context) error {
+			return s.terminate(Heartbeat, "application_name = $1 and query like '%worker_heartbeat%'", s.some(roleWorker))
+		},
+		Snapshot: func() func(context.Context) error {
+			return s.transaction(Snapshot, 15*time.Second, "select count(*) from posthaste.queue_settings")
+		},
+		Backup: func() func(context.Context) error {
+			return s.transaction(Backup, 8*time.Second, `do $$ declare t text; begin
+				for t in select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'posthaste' loop
+					execute 'lock table ' || t || ' in access share mode'; end loop; end $$`)
+		},
+		Migrate: s.migrate,
+	}
+}
+
+// signalServer signals the postmaster of the rig's own cluster, and waits until
+// it has ended.
+func (s *postgresStore) signalServer(sig syscall.Signal) error {
+	raw, err := os.ReadFile(filepath.Join(s.server.DataDir(), "postmaster.pid"))
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(raw), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil || pid <= 1 {
+		return fmt.Errorf("%q is no process", first)
+	}
+	if err := syscall.Kill(pid, sig); err != nil {
+		return err
+	}
+	<-s.server.Done()
+	return nil
+}
+
+// terminate ends backends of a process, as an administrator does.
+func (s *postgresStore) terminate(kind Fault, which string, place int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		p := s.at(place)
+		return s.connected(ctx, func(conn *pgx.Conn) error {
+			return s.during(kind, p.name, func() error {
+				_, err := conn.Exec(ctx, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and "+which, p.name)
+				return err
+			})
+		})
+	}
+}
+
+// transaction keeps a transaction open for a while, after a statement.
+func (s *postgresStore) transaction(kind Fault, most time.Duration, statement string) func(context.Context) error {
+	long := most/2 + time.Duration(s.random.Int64N(int64(most/2)))
+	return func(ctx context.Context) error {
+		return s.connected(ctx, func(conn *pgx.Conn) error {
+			return s.during(kind, "", func() error {
+				tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+				if err != nil {
+					return err
+				}
+				defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+				if _, err := tx.Exec(ctx, statement); err != nil {
+					return err
+				}
+				hold(ctx, long)
+				return nil
+			})
+		})
+	}
+}
+
+// migrate installs the schema again, from two processes at once.
+func (s *postgresStore) migrate() func(context.Context) error {
+	return func(ctx context.Context) error {
+		return s.during(Migrate, "", func() error {
+			var both sync.WaitGroup
+			errs := make([]error, 2)
+			for i := range errs {
+				both.Go(func() {
+					if out, err := s.program(ctx, s.server.URL(), "migrate", "up").CombinedOutput(); err != nil {
+						errs[i] = fmt.Errorf("%w: %s", err, out)
+					}
+				})
+			}
+			both.Wait()
+			if errs[0] != nil {
+				return errs[0]
+			}
+			return errs[1]
+		})
+	}
+}

@@ -1,0 +1,119 @@
+//go:build unix
+
+package chaos
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+)
+
+// shortOnRedis is [short] on a Redis.
+func shortOnRedis(t *testing.T) Config {
+	t.Helper()
+	if testdb.Version(t) != "18" {
+		t.Skip("the same with any PostgreSQL")
+	}
+	c := short(t)
+	c.Engine = OnRedis
+	return c
+}
+
+// A worker, a sender and Redis are killed, in the middle of something, Redis runs out
+// of memory, and connections are cut, also when a script has run and its reply is lost
+// or comes in part; every promise is kept.
+func TestRE_Chaos(t *testing.T) {
+	t.Parallel()
+	c := shortOnRedis(t)
+	c.Kinds = []Fault{KillWorker, KillSender, KillRedis, FullMemory, Cut, CutStatement, CutAnswer, CutReply}
+	for _, broken := range run(t, c).Violations {
+		t.Error(broken)
+	}
+}
+
+// brokenOnRedis builds the program that plays the children with scripts that are
+// broken.
+func brokenOnRedis(t *testing.T, patches ...patch) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for _, p := range patches {
+		shipped, err := filepath.Abs(filepath.Join("..", "..", "redis", "scripts", p.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := shipped
+		if replace[shipped] != "" {
+			read = replace[shipped]
+		}
+		text, err := os.ReadFile(read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), p.from) {
+			t.Fatalf("%s does not hold %q: move the patch to where that is now", p.file, p.from)
+		}
+		replace[shipped] = filepath.Join(dir, p.file)
+		if err := os.WriteFile(replace[shipped], []byte(strings.ReplaceAll(string(text), p.from, p.to)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(dir, "children")
+	if out, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./run").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// Senders and workers whose scripts are broken are found within a minute, as
+// [TestBrokenBuildsAreFound] has it.
+func TestRE_BrokenBuildsAreFound(t *testing.T) {
+	t.Parallel()
+	for name, build := range map[string]struct {
+		patches []patch
+		rules   []Rule
+	}{
+		"nobody knows what a killed worker held, attempts are not counted, and keys run backwards": {
+			[]patch{
+				{"hand.lua", "call('ZADD', CLAIMS, worker, tag)", ""},
+				{"ended.lua", "if outcome ~= 'released' then st.a = st.a + 1 end", ""},
+				{"keyed.lua", `'ZRANGEBYLEX', WAIT, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, n`, `'ZREVRANGEBYLEX', WAIT, '(' .. key .. '\1', '[' .. key .. '\0', 'LIMIT', 0, n`},
+			},
+			[]Rule{Lost, Attempts, Order},
+		},
+		"living workers are taken for dead": {
+			// A heartbeat comes after three tenths of a lease, which is 5 s.
+			[]patch{
+				{"rescue.lua", "LEASES, '-inf', '(' .. text(now)", "LEASES, '-inf', '(' .. text(now + 4000000)"},
+				{"beat.lua", "if first and first < now then", "if first and first < now + 4000000 then"},
+			},
+			[]Rule{Twice},
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			c := shortOnRedis(t)
+			c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
+			c.Slack = 0 // what is lost need not be waited for
+			c.Children = brokenOnRedis(t, build.patches...)
+			v := run(t, c)
+			for _, rule := range build.rules {
+				if !v.Broke(rule) {
+					t.Errorf("nothing was %s: found %v", rule, v.Violations)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,386 @@
+package redis
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// onCluster opens an engine on a cluster.
+func onCluster(t *testing.T, all []*node) *Engine {
+	t.Helper()
+	var addresses []string
+	for _, m := range all {
+		addresses = append(addresses, m.Address())
+	}
+	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses})
+	t.Cleanup(func() { client.Close() })
+	e, err := New(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// slotOf is the slot of a key.
+func slotOf(t *testing.T, all []*node, key string) int {
+	t.Helper()
+	slot, err := all[0].client.ClusterKeySlot(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(slot)
+}
+
+// owner is the node that serves a slot as one of them sees it; nil: nobody.
+func owner(t *testing.T, all []*node, sees *node, slot int) *node {
+	t.Helper()
+	text, err := sees.client.ClusterNodes(t.Context()).Result()
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line) // id, address, flags, ..., and from the ninth on the slots of a master
+		for _, slots := range fields[min(8, len(fields)):] {
+			from, to, ranged := strings.Cut(slots, "-")
+			if !ranged {
+				to = from
+			}
+			first, err1 := strconv.Atoi(from)
+			last, err2 := strconv.Atoi(to)
+			if err1 != nil || err2 != nil || slot < first || slot > last { // one that is moving is told in brackets
+				continue
+			}
+			for _, m := range all {
+				if m.id == fields[0] {
+					return m
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// replicated reports whether a replica of the node has all that was written to it.
+func (m *node) replicated(key string) bool {
+	conn := m.client.Conn() // for WAIT looks at what its own connection has written
+	defer conn.Close()
+	ctx := context.Background()
+	if conn.Set(ctx, key, 1, 0).Err() != nil {
+		return false
+	}
+	n, err := conn.Wait(ctx, 1, 500*time.Millisecond).Result()
+	return err == nil && n >= 1
+}
+
+// stream sends one message after the other, until it is stopped.
+type stream struct {
+	mu      sync.Mutex
+	ids     []posthaste.MessageID // that were acknowledged, in order
+	refused map[posthaste.Code]int
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+func startStream(t *testing.T, e *Engine) *stream {
+	s := &stream{refused: map[posthaste.Code]int{}, stop: make(chan struct{}), stopped: make(chan struct{})}
+	go func() {
+		defer close(s.stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-s.stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			ids, err := e.Send(context.Background(), posthaste.Message{Queue: jobs, Payload: i})
+			s.mu.Lock()
+			s.ids = append(s.ids, ids...)
+			if err != nil {
+				s.refused[posthaste.CodeOf(err)]++
+			}
+			s.mu.Unlock()
+		}
+	}()
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *stream) sent() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ids)
+}
+
+func (s *stream) refusals() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, times := range s.refused {
+		n += times
+	}
+	return n
+}
+
+// end stops it. It may be called again.
+func (s *stream) end() {
+	s.mu.Lock()
+	select {
+	case <-s.stop:
+	default:
+		close(s.stop)
+	}
+	s.mu.Unlock()
+	<-s.stopped
+}
+
+func (h *handledBy) count(id posthaste.MessageID) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.times[id]
+}
+
+// impatient are settings with which masters fail over as soon as it is safe on a machine that
+// does other things, and that a replica does so however old what it has.
+var impatient = []string{"--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+
+// A master is killed while messages flow, and its replica takes its place: what is lost
+// was not replicated yet, nothing is settled that was not handled, and workers and
+// senders go on by themselves. Then the next is killed, whose replica has missed
+// something: that and nothing else is lost, and what was settled meanwhile runs again.
+func TestRE_Failover(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	all := nodes(t, 6, impatient...)
+	e := onCluster(t, all)
+	create(t, e, posthaste.QueueOptions{Retention: time.Hour}) // so that each is known
+	const held = -1
+	begun, end := make(chan struct{}, 10), make(chan struct{})
+	h := work(t, e, worker.Config{Lease: time.Minute}, func(d posthaste.RawDelivery) error {
+		if string(d.Payload) == "-1" {
+			begun <- struct{}{}
+			<-end
+		}
+		return nil
+	})
+	release := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(release)
+	slot, probe := slotOf(t, all, e.keys.of(jobs, "meta")), e.keys.of(jobs, "probe")
+	var first *node
+	until(t, "somebody serves the queue", func() bool { first = owner(t, all, all[0], slot); return first != nil })
+	witness := all[0]
+	if first == witness {
+		witness = all[1]
+	}
+
+	s := startStream(t, e)
+	safe := 0
+	until(t, "replicas have some", func() bool {
+		if n := s.sent(); n > safe && first.replicated(probe) {
+			safe = n
+		}
+		return safe >= 300
+	})
+	first.Kill()
+	atDeath := s.sent()
+	var second *node
+	until(t, "its replica takes its place", func() bool {
+		second = owner(t, all, witness, slot)
+		return second != nil && second != first
+	})
+	served := time.Now()
+	until(t, "senders go on", func() bool { return s.sent() > atDeath })
+	if took := time.Since(served); took > 30*time.Second { // a client asks by itself once a minute
+		t.Errorf("it took %s until they found who serves the queue", took)
+	}
+	until(t, "more is sent", func() bool { return s.sent() > atDeath+300 })
+	s.end()
+	until(t, "all are settled", settledAll(t, e))
+	lost := 0
+	for i, id := range s.ids {
+		m, err := e.Message(ctx, id)
+		switch {
+		case err != nil && posthaste.CodeOf(err) != posthaste.NotFound:
+			t.Fatal(err)
+		case h.count(id) == 0 && err == nil:
+			t.Fatalf("message %d is told as %s, and nobody has handled it", id, m.Subscriptions[0].State)
+		case h.count(id) == 0:
+			if lost++; i < safe || i >= atDeath {
+				t.Errorf("message %d, the %dth, is lost: a replica had the first %d, and %d were sent before the death", id, i, safe, atDeath)
+			}
+		}
+	}
+	t.Logf("%d sent, %d of them at the death, %d lost, %d handled twice, refused %v", len(s.ids), atDeath, lost, h.twice(), s.refused)
+
+	// What was killed comes back as the replica, and misses something.
+	if err := first.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is a replica now", first.follows)
+	again := sendUntil(t, e, posthaste.Message{Queue: jobs, Payload: held})
+	<-begun
+	until(t, "the replica knows that it is handed out", func() bool { return second.replicated(probe) })
+	first.Shutdown()
+	release()
+	until(t, "it is settled where the replica does not know", settledAll(t, e))
+	var missed []posthaste.MessageID
+	for range 20 {
+		missed = append(missed, sendUntil(t, e, posthaste.Message{Queue: jobs, Payload: 1, Delay: time.Hour}))
+	}
+	second.Kill()
+	if err := first.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the old replica takes its place", func() bool { return owner(t, all, witness, slot) == first })
+	next := sendUntil(t, e, posthaste.Message{Queue: jobs, Payload: 2})
+	if next <= missed[len(missed)-1] {
+		t.Errorf("the id %d is given after %d, which is lost", next, missed[len(missed)-1])
+	}
+	until(t, "what is sent then is handled", func() bool { return h.count(next) > 0 })
+	until(t, "what was settled and forgotten runs again", func() bool { return h.count(again) >= 2 })
+	until(t, "all are settled", settledAll(t, e))
+	for _, id := range missed {
+		if _, err := e.Message(ctx, id); posthaste.CodeOf(err) != posthaste.NotFound {
+			t.Errorf("message %d, which no replica had: %v", id, err)
+		}
+	}
+}
+
+// sendUntil sends until it is acknowledged.
+func sendUntil(t *testing.T, e *Engine, m posthaste.Message) (id posthaste.MessageID) {
+	t.Helper()
+	until(t, "it is sent", func() bool {
+		ids, err := e.Send(context.Background(), m)
+		if err == nil {
+			id = ids[0]
+		}
+		return err == nil
+	})
+	return id
+}
+
+// move moves a slot, as an operator does who reshards.
+func move(t *testing.T, all []*node, slot int, from, to *node, half func()) {
+	t.Helper()
+	ctx := t.Context()
+	host, port, err := net.SplitHostPort(to.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(m *node, args ...any) {
+		t.Helper()
+		if err := m.client.Do(ctx, args...).Err(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	must(to, "cluster", "setslot", slot, "importing", from.id)
+	must(from, "cluster", "setslot", slot, "migrating", to.id)
+	for n := 0; ; n++ {
+		keys, err := from.client.ClusterGetKeysInSlot(ctx, slot, 2).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		args := []any{"migrate", host, port, "", 0, 5000, "keys"}
+		for _, k := range keys {
+			args = append(args, k)
+		}
+		must(from, args...)
+		if n == 0 {
+			half()
+		}
+	}
+	must(to, "cluster", "setslot", slot, "node", to.id)
+	must(from, "cluster", "setslot", slot, "node", to.id)
+	for _, m := range all {
+		if m != from && m != to {
+			must(m, "cluster", "setslot", slot, "node", to.id)
+		}
+	}
+}
+
+// The slots of a queue and of the registry move while messages flow: meanwhile calls are
+// refused, and nothing is lost, done by half, or handled twice.
+func TestRE_SlotsMove(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3)
+	e := onCluster(t, all)
+	create(t, e, posthaste.QueueOptions{})
+	// Somebody who has a lease of this queue and of others.
+	w := register(t, e)
+	claim(t, e, w, 1, 1)
+	others := map[string]float64{"a": 0, "b": 0, "c": 0, "d": 0} // to when their leases ended
+	for name := range others {
+		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: name}, Max: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() {
+		t.Helper()
+		if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); posthaste.CodeOf(err) != posthaste.Unavailable {
+			t.Errorf("a heartbeat while a queue cannot be reached: %v", err)
+		}
+		for name, before := range others {
+			ends, err := e.client.ZScore(t.Context(), e.keys.of(name, "leases"), w.String()).Result()
+			if others[name] = ends; err != nil || ends <= before {
+				t.Errorf("the lease of queue %s was not kept: %v", name, err)
+			}
+		}
+	}
+	h := work(t, e, worker.Config{Lease: 5 * time.Minute, Heartbeat: 200 * time.Millisecond}, nil)
+	s := startStream(t, e)
+	queue, registry := slotOf(t, all, e.keys.of(jobs, "meta")), slotOf(t, all, e.keys.queues())
+	for i := range 3 {
+		sent := s.sent()
+		until(t, "messages flow", func() bool { return s.sent() > sent+50 })
+		for slot, half := range map[int]func(){
+			queue: func() { // some of its keys are there, and some here
+				refused := s.refusals()
+				until(t, "sending is refused", func() bool { return s.refusals() > refused+2 })
+				kept()
+			},
+			registry: func() {},
+		} {
+			from := owner(t, all, all[0], slot)
+			if from == nil {
+				t.Fatalf("nobody serves slot %d", slot)
+			}
+			to := all[i]
+			if to == from {
+				to = all[(i+1)%3]
+			}
+			move(t, all, slot, from, to, half)
+		}
+	}
+	sent := s.sent()
+	until(t, "messages flow again", func() bool { return s.sent() > sent+50 })
+	s.end()
+	until(t, "all are handled", func() bool { return h.all(s.ids) })
+	until(t, "all are settled", settledAll(t, e))
+	if h.twice() > 0 {
+		t.Errorf("%d were handled twice", h.twice())
+	}
+	for code, n := range s.refused {
+		if code != posthaste.Unavailable {
+			t.Errorf("%d were answered %s", n, code)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.times) != len(s.ids) {
+		t.Errorf("%d messages were handled, and %d were acknowledged", len(h.times), len(s.ids))
+	}
+	t.Logf("%d sent, refused %v", len(s.ids), s.refused)
+}
