@@ -108,7 +108,7 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, wanted posthas
 	if q.looks == 0 && (l.KeyConcurrency > 0 || l.KeyRate != nil) {
 		return &posthaste.Error{Code: posthaste.Unsupported, Field: "limits", Message: "queue " + name + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
 	}
-	if err = e.each(ctx, limitScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, l.packed()} }, func(*queue, any) error { return nil }); err != nil {
+	if _, _, err = e.together(ctx, limitScript, name, l.packed()); err != nil {
 		return writeError(err)
 	}
 	is := map[string]any{}
@@ -154,12 +154,8 @@ func (e *Engine) pauseKey(ctx context.Context, by, name, key, action, paused str
 		return &posthaste.Error{Code: posthaste.Unsupported, Field: "key", Message: "queue " + name + " does not look at keys, so none can be paused",
 			Hint: "pause the queue, or make one that is ordered, fair, or has a limit for each key"}
 	}
-	changed := false
-	err = e.each(ctx, keyScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, key, paused} }, func(_ *queue, reply any) error {
-		changed = changed || reply == int64(1)
-		return nil
-	})
-	if err != nil || !changed {
+	reply, _, err := e.together(ctx, keyScript, name, key, paused)
+	if err != nil || reply != int64(1) {
 		return writeError(err)
 	}
 	details, err := json.Marshal(map[string]string{"key": key})

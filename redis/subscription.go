@@ -180,6 +180,19 @@ func (e *Engine) each(ctx context.Context, s script, name string, args func(*que
 	return nil
 }
 
+// together runs a script once for all subscriptions of a queue, so that nothing comes
+// between them.
+func (e *Engine) together(ctx context.Context, s script, name string, args ...any) (any, *queue, error) {
+	return e.tryQueue(ctx, name, func(q *queue) (any, error) {
+		all := q.all()
+		var names []string
+		for _, one := range all {
+			names = append(names, one.keys...)
+		}
+		return s.run(ctx, e.client, names, append([]any{all[0].numberArg, q.rules}, args...)...)
+	})
+}
+
 // QueueSubscribe implements [posthaste.Subscriptions]. From the oldest means what some
 // subscription still has to deliver, dead letters included, and, where the queue retains
 // payloads, what it keeps. MaxLag is told and nothing is ever skipped.

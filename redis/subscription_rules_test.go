@@ -272,3 +272,47 @@ func TestErasedWhenAllAreThrough(t *testing.T) {
 		return ""
 	}, patch{&eraseScript, "if content and markOf(held, s[1]) and", "if content and s[1] == '@' and"})
 }
+
+// A key that is resumed, and limits that are lifted, are so for all subscriptions at once.
+func TestResumedForAllSubscriptions(t *testing.T) {
+	holds := func(limited posthaste.QueueLimits) func(t *testing.T, e *Engine) string {
+		return func(t *testing.T, e *Engine) string {
+			create(t, e, posthaste.QueueOptions{Limits: limited, Fair: true})
+			subscribe(t, e, second, posthaste.SubscriptionOptions{})
+			if limited == (posthaste.QueueLimits{}) {
+				if err := e.KeyPause(t.Context(), "ada", jobs, "a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sendKeys(t, e, "a", "a", "a")
+			had := map[string]int{}
+			for range 2 { // a key that may not have anything goes out of the line
+				for _, of := range []string{"", second} {
+					had[of] += len(receive(t, e, of, 10))
+				}
+			}
+			if had[""] != had[second] || had[""] > 1 {
+				t.Fatalf("%v came before", had)
+			}
+			if limited == (posthaste.QueueLimits{}) {
+				if err := e.KeyResume(t.Context(), "ada", jobs, "a"); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := e.QueueLimit(t.Context(), "ada", jobs, posthaste.QueueLimits{KeyConcurrency: 5}); err != nil {
+				t.Fatal(err)
+			}
+			for _, of := range []string{"", second} {
+				if had[of] += len(receive(t, e, of, 10)); had[of] != 3 {
+					return fmt.Sprintf("%q got %d of 3", of, had[of])
+				}
+			}
+			return ""
+		}
+	}
+	t.Run("key", func(t *testing.T) {
+		rule(t, holds(posthaste.QueueLimits{}), patch{&keyScript, "for at = 0, #KEYS - 1, 41", "for at = 0, 0"})
+	})
+	t.Run("limits", func(t *testing.T) {
+		rule(t, holds(posthaste.QueueLimits{KeyConcurrency: 1}), patch{&limitScript, "for at = 0, #KEYS - 1,", "for at = 0, 0,"})
+	})
+}

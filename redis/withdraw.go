@@ -101,14 +101,7 @@ func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []post
 		if put == int64(1) {
 			break
 		}
-		put, q, err = e.tryQueue(ctx, name, func(q *queue) (any, error) {
-			var names []string
-			for _, s := range q.all() {
-				names = append(names, s.keys...)
-			}
-			return asideScript.run(ctx, e.client, names, q.all()[0].numberArg, q.rules)
-		})
-		if err != nil {
+		if put, q, err = e.together(ctx, asideScript, name); err != nil {
 			return nil, writeError(err)
 		}
 	}
