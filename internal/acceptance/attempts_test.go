@@ -21,12 +21,11 @@ import (
 )
 
 // impatient are options of a queue whose retries come at once.
-func impatient(attempts int, of ...posthaste.QueueOptions) (o posthaste.QueueOptions) {
-	if len(of) > 0 {
-		o = of[0]
-	}
-	o.MaxAttempts, o.BackoffBase, o.BackoffMax = attempts, time.Millisecond, 2*time.Millisecond
-	return o
+func impatient(attempts int) posthaste.QueueOptions { return kind{}.impatient(attempts).QueueOptions }
+
+func (k kind) impatient(attempts int) kind {
+	k.MaxAttempts, k.BackoffBase, k.BackoffMax = attempts, time.Millisecond, 2*time.Millisecond
+	return k
 }
 
 // runs counts how often each message started.
@@ -52,12 +51,12 @@ func (s *stage) letters(queue string) []posthaste.DeadLetter {
 // then the message is dead, listed, replayable, removable.
 func TestDS5_MaxAttempts(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		for _, n := range []int{1, 2, 5} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t)
-				q := s.queue(impatient(n, o))
+				q := s.queueOf(k.impatient(n))
 				s.failing()
 				r := s.recorder()
 				s.work(q, r, worker.Config{}, func(_ context.Context, d posthaste.RawDelivery) error {
@@ -106,21 +105,23 @@ func TestDS5_MaxAttempts(t *testing.T) {
 // A permanent error runs once.
 func TestDS5_PermanentErrorRunsOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	q := s.queue(impatient(10))
-	s.failing()
-	r := s.recorder()
-	s.work(q, r, worker.Config{}, func(context.Context, posthaste.RawDelivery) error {
-		return posthaste.Permanent(errors.New("no such customer"))
-	})
-	ids := s.send(q, 20)
-	s.until("all are dead", func() bool { return len(s.letters(q)) == len(ids) })
-	s.settled(q)
-	for id, n := range s.runs() {
-		if n != 1 {
-			t.Errorf("message %s ran %d times", id, n)
+	kinds(t, func(t *testing.T, k kind) {
+		s := newStage(t)
+		q := s.queueOf(k.impatient(10))
+		s.failing()
+		r := s.recorder()
+		s.work(q, r, worker.Config{}, func(context.Context, posthaste.RawDelivery) error {
+			return posthaste.Permanent(errors.New("no such customer"))
+		})
+		ids := s.send(q, 20)
+		s.until("all are dead", func() bool { return len(s.letters(q)) == len(ids) })
+		s.settled(q)
+		for id, n := range s.runs() {
+			if n != 1 {
+				t.Errorf("message %s ran %d times", id, n)
+			}
 		}
-	}
+	})
 }
 
 // Attempts are counted per message: of one batch each fails as often as it
@@ -151,32 +152,34 @@ func TestDS5_AttemptsPerMessageOfABatch(t *testing.T) {
 			s.Errorf("%d dead letters", n)
 		}
 	}
-	t.Run("handler", func(t *testing.T) {
-		t.Parallel()
-		s := newStage(t)
-		q := s.queue(impatient(attempts))
-		s.failing()
-		ids := s.send(q, 100)
-		r := s.recorder()
-		s.work(q, r, worker.Config{}, func(_ context.Context, d posthaste.RawDelivery) error { return fails(d) })
-		check(s, q, ids)
-	})
-	t.Run("sink", func(t *testing.T) {
-		t.Parallel()
-		s := newStage(t)
-		q := s.queue(impatient(attempts))
-		s.failing()
-		ids := s.send(q, 100)
-		sink := &recordingSink{r: s.recorder(), deliver: func(d posthaste.RawDelivery) posthaste.SinkResult {
-			return posthaste.SinkResult{Err: fails(d)}
-		}}
-		w := worker.New(s.open(), worker.Config{Logger: s.log})
-		worker.HandleSink(w, q, sink)
-		s.run(w)
-		check(s, q, ids)
-		if sink.largest < 10 {
-			t.Errorf("the largest batch was of %d", sink.largest)
-		}
+	kinds(t, func(t *testing.T, k kind) {
+		t.Run("handler", func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			q := s.queueOf(k.impatient(attempts))
+			s.failing()
+			ids := s.send(q, 100)
+			r := s.recorder()
+			s.work(q, r, worker.Config{}, func(_ context.Context, d posthaste.RawDelivery) error { return fails(d) })
+			check(s, q, ids)
+		})
+		t.Run("sink", func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			q := s.queueOf(k.impatient(attempts))
+			s.failing()
+			ids := s.send(q, 100)
+			sink := &recordingSink{r: s.recorder(), deliver: func(d posthaste.RawDelivery) posthaste.SinkResult {
+				return posthaste.SinkResult{Err: fails(d)}
+			}}
+			w := worker.New(s.open(), worker.Config{Logger: s.log})
+			worker.HandleSink(w, q, sink)
+			s.run(w)
+			check(s, q, ids)
+			if sink.largest < 10 {
+				t.Errorf("the largest batch was of %d", sink.largest)
+			}
+		})
 	})
 }
 
@@ -206,7 +209,7 @@ func (k *recordingSink) Close() error { return nil }
 // told; nothing changes.
 func TestDS7_SettledIsSettled(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		outcomes := map[posthaste.Outcome]posthaste.Settlement{
 			posthaste.Done:     {Outcome: posthaste.Done},
 			posthaste.Retried:  {Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour},
@@ -219,7 +222,7 @@ func TestDS7_SettledIsSettled(t *testing.T) {
 				s := newStage(t)
 				api := s.serve(s.engine)
 				conn := s.conn()
-				q := s.queue(o)
+				q := s.queueOf(k)
 				id := s.send(q, 1)[0]
 				reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: time.Hour})
 				got := reply.Deliveries

@@ -27,11 +27,11 @@ import (
 // 1,000 ids were returned and the sender is killed at once: all are delivered.
 func TestDS1_SenderKilled(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
 		const ids, senders = 1000, 8
-		q := s.queue(o)
-		sender := s.spawn(task{Role: "sender", Queue: q, Count: ids, Concurrency: senders, Ordered: o.Ordered})
+		q := s.queueOf(k)
+		sender := s.spawn(task{Role: "sender", Queue: q, Count: ids, Concurrency: senders, Ordered: k.Ordered})
 		select {
 		case <-sender.ended:
 		case <-s.ctx.Done():
@@ -104,10 +104,10 @@ func (b sqlBusiness) end(_ context.Context, commit bool) error {
 // are delivered, by every way into a transaction.
 func TestDS2_HalfRollBack(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
 		pool := s.pool()
-		halfRollBack(s, o, func(ctx context.Context) (business, error) {
+		halfRollBack(s, k, func(ctx context.Context) (business, error) {
 			tx, err := pool.Begin(ctx)
 			return pgxBusiness{tx}, err
 		})
@@ -120,7 +120,7 @@ func TestDS2_HalfRollBack(t *testing.T) {
 			s.must(err)
 			t.Cleanup(func() { _ = db.Close() })
 			db.SetMaxOpenConns(8)
-			halfRollBack(s, posthaste.QueueOptions{}, func(ctx context.Context) (business, error) {
+			halfRollBack(s, kind{}, func(ctx context.Context) (business, error) {
 				tx, err := db.BeginTx(ctx, nil)
 				return sqlBusiness{tx}, err
 			})
@@ -128,9 +128,9 @@ func TestDS2_HalfRollBack(t *testing.T) {
 	}
 }
 
-func halfRollBack(s *stage, o posthaste.QueueOptions, begin func(context.Context) (business, error)) {
+func halfRollBack(s *stage, k kind, begin func(context.Context) (business, error)) {
 	const transactions = 1000
-	q := s.queue(o)
+	q := s.queueOf(k)
 	conn := s.conn()
 	_, err := conn.Exec(s.ctx, "create table orders (id int primary key, message_id bigint not null)")
 	s.must(err)
@@ -148,7 +148,7 @@ func halfRollBack(s *stage, o posthaste.QueueOptions, begin func(context.Context
 			return err
 		}
 		m := posthaste.Message{Queue: q, Payload: map[string]int{"order": i}, Reference: fmt.Sprint(i), Priority: i % 4}
-		if o.Ordered {
+		if k.Ordered {
 			m.Key, m.Priority = s.key(q), 0
 		}
 		if i%5 == 0 {
@@ -194,12 +194,12 @@ func halfRollBack(s *stage, o posthaste.QueueOptions, begin func(context.Context
 // First in first out for one reader.
 func TestDS3_FirstInFirstOut(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
-		q := s.queue(o)
+		q := s.queueOf(k)
 		send := func(n int) []posthaste.MessageID { return s.send(q, n) }
 		many := 1
-		if o.Ordered { // of one key, with many at a time
+		if k.Ordered { // of one key, with many at a time
 			many = 16
 			send = func(n int) []posthaste.MessageID {
 				batch := make([]posthaste.Message, n)
@@ -232,30 +232,35 @@ func TestDS3_FirstInFirstOut(t *testing.T) {
 // not block on what is empty.
 func TestDS3_BatchOfTwoOutOfThree(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	q := s.queue(posthaste.QueueOptions{})
-	ids := s.send(q, 3)
-	conn := s.conn()
-	for _, want := range [][]posthaste.MessageID{ids[:2], ids[2:], {}} {
-		rows, err := conn.Query(s.ctx, "select message_id from posthaste.receive($1, 2, '1 minute')", q)
-		s.must(err)
-		got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id posthaste.MessageID, err error) {
-			return id, row.Scan((*int64)(&id))
-		})
-		s.must(err)
-		if !slices.Equal(got, want) {
-			t.Errorf("received %v instead of %v", got, want)
+	kinds(t, func(t *testing.T, k kind) {
+		s := newStage(t)
+		if k.Ordered {
+			k.Lanes = 1 // whose keys come in the order of sending
 		}
-	}
+		q := s.queueOf(k)
+		ids := s.send(q, 3)
+		conn := s.conn()
+		for _, want := range [][]posthaste.MessageID{ids[:2], ids[2:], {}} {
+			rows, err := conn.Query(s.ctx, "select message_id from posthaste.receive($1, 2, '1 minute')", q)
+			s.must(err)
+			got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id posthaste.MessageID, err error) {
+				return id, row.Scan((*int64)(&id))
+			})
+			s.must(err)
+			if !slices.Equal(got, want) {
+				t.Errorf("received %v instead of %v", got, want)
+			}
+		}
+	})
 }
 
 // A sleeping worker is woken by a message: no look of its own comes for
 // minutes, neither the heartbeat's nor that of a due time.
 func TestDS3_WorkerIsWoken(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
-		q := s.queue(o)
+		q := s.queueOf(k)
 		r := s.recorder()
 		s.work(q, r, worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, nothing)
 		conn := s.conn()
@@ -271,10 +276,10 @@ func TestDS3_WorkerIsWoken(t *testing.T) {
 // by a message.
 func TestDS3_HTTPReceiveWaits(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
 		a := s.http()
-		q := s.queue(o)
+		q := s.queueOf(k)
 		begun := time.Now()
 		if got := a.want(200, "POST", "/v1/queues/"+q+"/receive?wait=1s", ""); string(bytes.TrimSpace(got.body)) != "[]" {
 			t.Errorf("received %s", got.body)

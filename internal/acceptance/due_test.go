@@ -20,12 +20,18 @@ import (
 // may stand still, within 5 s: behind the backlog they would be 10 s late. Not
 // parallel, for it measures times.
 func TestDS10_DueBesideBacklog(t *testing.T) {
+	for _, name := range []string{"plain", "limited"} {
+		t.Run(name, func(t *testing.T) { dueBesideBacklog(t, allKinds[name]) })
+	}
+}
+
+func dueBesideBacklog(t *testing.T, k kind) {
 	s := newStage(t)
 	s.failing()
 	backlog := size(30_000, 300_000)
 	const scheduled, retried = 300, 300
 	most := size(5*time.Second, time.Second)
-	q := s.queue(posthaste.QueueOptions{})
+	q := s.queueOf(k)
 	s.send(q, backlog)
 
 	var mu sync.Mutex

@@ -16,10 +16,10 @@ import (
 // that the others have settled long since included.
 func TestDS8_EachSubscriptionGetsEachMessageOnce(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, o posthaste.QueueOptions) {
+	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
 		half := size(2_000, 50_000)
-		q := s.queue(o)
+		q := s.queueOf(k)
 		s.must(s.engine.QueueSubscribe(s.ctx, "test", q, "second", posthaste.SubscriptionOptions{}))
 		var mu sync.Mutex
 		times := map[string]map[posthaste.MessageID]int{}

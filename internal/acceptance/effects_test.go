@@ -124,15 +124,18 @@ func effectsBySQLRole(ctx context.Context, t task, ready func()) error {
 func TestDS4_ExactlyOnceEffects(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		role    string
-		lease   time.Duration
-		ordered bool
-	}{{"effects", 6 * time.Second, false}, {"effects by SQL", 3 * time.Second, false}, {"effects", 6 * time.Second, true}, {"effects by SQL", 3 * time.Second, true}} {
-		t.Run(c.role+map[bool]string{true: " in order"}[c.ordered], func(t *testing.T) {
+		role  string
+		lease time.Duration
+		kind  string
+	}{{"effects", 6 * time.Second, "plain"}, {"effects by SQL", 3 * time.Second, "plain"}, {"effects", 6 * time.Second, "ordered"}, {"effects by SQL", 3 * time.Second, "ordered"},
+		{"effects", 6 * time.Second, "limited"}, {"effects by SQL", 3 * time.Second, "several"}} {
+		t.Run(c.role+" "+c.kind, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			messages, kills := size(1500, 10_000), size(4, 20)
-			q := s.queue(posthaste.QueueOptions{MaxAttempts: 100, Ordered: c.ordered})
+			k := allKinds[c.kind]
+			k.MaxAttempts = 100
+			q := s.queueOf(k)
 			conn := s.conn()
 			_, err := conn.Exec(s.ctx, effectsTable)
 			s.must(err)

@@ -193,13 +193,13 @@ func TestDS9_ArrivesAsSent(t *testing.T) {
 	receivers := map[string]func(*stage, string, int) map[posthaste.MessageID]parcel{"Go": receiveByGo, "SQL": receiveBySQL, "HTTP": receiveByHTTP}
 	for from, send := range senders {
 		for to, receive := range receivers {
-			check := func(t *testing.T, o posthaste.QueueOptions) {
+			check := func(t *testing.T, k kind) {
 				t.Parallel()
 				s := newStage(t)
-				q := s.queue(o)
+				q := s.queueOf(k)
 				sent := map[posthaste.MessageID]parcel{}
 				for i, p := range random {
-					if o.Ordered {
+					if k.Ordered {
 						p.key = fmt.Sprint("key ", i)
 					}
 					sent[send(s, q, p)] = p
@@ -223,11 +223,12 @@ func TestDS9_ArrivesAsSent(t *testing.T) {
 					}
 				}
 			}
-			t.Run(from+" to "+to, func(t *testing.T) { check(t, posthaste.QueueOptions{}) })
-			// Ordered queues store and read by ways of their own, so each sender
-			// and each receiver once.
-			if from+to == "GoSQL" || from+to == "SQLHTTP" || from+to == "HTTPGo" {
-				t.Run(from+" to "+to+" in order", func(t *testing.T) { check(t, posthaste.QueueOptions{Ordered: true}) })
+			t.Run(from+" to "+to, func(t *testing.T) { check(t, allKinds["plain"]) })
+			// Queues of other kinds store and read by ways of their own: each sender
+			// and each receiver once in order, and the others once.
+			others := map[string][]string{"GoSQL": {"ordered"}, "SQLHTTP": {"ordered", "several"}, "HTTPGo": {"ordered", "limited"}}
+			for _, name := range others[from+to] {
+				t.Run(from+" to "+to+" "+name, func(t *testing.T) { check(t, allKinds[name]) })
 			}
 		}
 	}

@@ -130,6 +130,58 @@ func (s *stage) queue(o posthaste.QueueOptions) string {
 	return name
 }
 
+// kind is a kind of queue.
+type kind struct {
+	posthaste.QueueOptions
+	// several says that another subscription of it is worked off meanwhile.
+	several bool
+}
+
+// allKinds are the kinds of queues that promise the same. Limits that are never
+// reached still let claims come one after the other, and count.
+var allKinds = map[string]kind{
+	"plain":   {},
+	"ordered": {QueueOptions: posthaste.QueueOptions{Ordered: true}},
+	"limited": {QueueOptions: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 100_000, RateLimit: posthaste.Rate{Limit: 1_000_000, Burst: 1_000_000}}}},
+	"several": {several: true},
+}
+
+// queueOf makes a queue of a kind.
+func (s *stage) queueOf(k kind) string {
+	s.Helper()
+	q := s.queue(k.QueueOptions)
+	if k.several {
+		s.beside(q)
+	}
+	return q
+}
+
+// beside gives a queue another subscription with a worker, to which no message may
+// come twice, whatever happens to it in the first; that each comes is what settled
+// waits for.
+func (s *stage) beside(queue string) {
+	s.Helper()
+	const name = "beside"
+	s.must(s.engine.QueueSubscribe(s.ctx, "test", queue, name, posthaste.SubscriptionOptions{}))
+	var mu sync.Mutex
+	times := map[posthaste.MessageID]int{}
+	w := worker.New(s.open(), worker.Config{Logger: s.log})
+	worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		times[d.MessageID]++
+		return nil
+	}, worker.Subscription(name))
+	s.Cleanup(func() { // after the worker's end
+		for id, n := range times {
+			if n != 1 {
+				s.Errorf("subscription %s of %s got message %s %d times", name, queue, id, n)
+			}
+		}
+	})
+	s.run(w)
+}
+
 // key is that of the next message of a queue: none unless it is ordered.
 func (s *stage) key(queue string) string {
 	if _, ordered := s.keyed.Load(queue); !ordered {
@@ -139,11 +191,11 @@ func (s *stage) key(queue string) string {
 }
 
 // kinds runs a test with every kind of queue that keeps the promise.
-func kinds(t *testing.T, test func(t *testing.T, o posthaste.QueueOptions)) {
-	for name, o := range map[string]posthaste.QueueOptions{"plain": {}, "ordered": {Ordered: true}} {
+func kinds(t *testing.T, test func(t *testing.T, k kind)) {
+	for name, k := range allKinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, o)
+			test(t, k)
 		})
 	}
 }
@@ -287,10 +339,16 @@ func (s *stage) state(id posthaste.MessageID) posthaste.MessageState {
 	s.Helper()
 	m, err := s.engine.Message(s.ctx, id)
 	s.must(err)
-	return m.Subscriptions[0]
+	for _, state := range m.Subscriptions {
+		if state.Subscription == posthaste.DefaultSubscription {
+			return state
+		}
+	}
+	s.Fatalf("message %s has no state for the default subscription: %+v", id, m)
+	return posthaste.MessageState{}
 }
 
-// settled waits until no message of the queue waits or runs. Only what follows
+// settled waits until no message of the queue waits or runs, for any subscription. Only what follows
 // from it is checked by the receivers' records, so the store may be asked.
 func (s *stage) settled(queue string) {
 	s.Helper()
@@ -300,12 +358,13 @@ func (s *stage) settled(queue string) {
 		s.must(err)
 		infos, err := s.engine.Queues(s.ctx, queue)
 		s.must(err)
-		n := infos[0].Subscriptions[0]
-		if n.CountedAt.After(begun) && n.Depth == 0 && n.InFlight == 0 {
-			return true
+		for _, n := range infos[0].Subscriptions {
+			if !n.CountedAt.After(begun) || n.Depth > 0 || n.InFlight > 0 {
+				time.Sleep(50 * time.Millisecond)
+				return false
+			}
 		}
-		time.Sleep(50 * time.Millisecond)
-		return false
+		return true
 	})
 }
 
