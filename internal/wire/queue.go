@@ -74,7 +74,7 @@ func rate(o *Object, name string) (r posthaste.Rate) {
 	r.Limit = given.Int("limit", 1, 1_000_000_000)
 	r.Per = positiveDuration(given, "per")
 	r.Burst = given.Int("burst", 1, 1_000_000)
-	if !given.Has("limit") {
+	if r.Limit == 0 {
 		given.Fail("limit", "is missing: how many in that time")
 	}
 	o.keep(given.Finish())

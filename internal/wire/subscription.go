@@ -27,6 +27,9 @@ func ParseSubscriptionOptions(data []byte) (posthaste.SubscriptionOptions, error
 			s.Filter.Headers = map[string][]string{}
 			for _, name := range headers.order {
 				s.Filter.Headers[name] = headers.words(name)
+				if s.Filter.Headers[name] == nil { // null, by which nothing would pass
+					headers.Fail(name, "must hold a word")
+				}
 			}
 			filter.keep(headers.Finish())
 			if len(s.Filter.Headers) == 0 {

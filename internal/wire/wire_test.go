@@ -135,6 +135,101 @@ func FuzzParseQueueOptions(f *testing.F) {
 	})
 }
 
+func TestParseQueueLimits(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]posthaste.QueueLimits{
+		`{}`:                            {},
+		`{"concurrency": 5}`:            {Concurrency: 5},
+		`{"rate_limit": {"limit": 50}}`: {RateLimit: posthaste.Rate{Limit: 50}},
+		`{"key_concurrency": 2, "key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 3}}`: {KeyConcurrency: 2, KeyRateLimit: posthaste.Rate{Limit: 1, Per: time.Hour, Burst: 3}},
+	} {
+		if got, err := ParseQueueLimits([]byte(text)); err != nil || got != want {
+			t.Errorf("%s became %+v, %v", text, got, err)
+		}
+	}
+	for text, field := range map[string]string{
+		`{"rate_limit": {"per": "1s"}}`: "rate_limit.limit", `{"rate_limit": {"limit": 0}}`: "rate_limit.limit", `{"rate_limit": {"limit": null}}`: "rate_limit.limit",
+		`{"rate_limit": {"limit": 1, "per": "0s"}}`: "rate_limit.per", `{"concurrency": 0}`: "concurrency", `{"lanes": 1}`: "lanes",
+	} {
+		var e *posthaste.Error
+		if _, err := ParseQueueLimits([]byte(text)); !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%s ended with %v, want a fault of %s", text, err, field)
+		}
+	}
+}
+
+func FuzzParseQueueLimits(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"concurrency":5,"rate_limit":{"limit":50,"per":"1 second","burst":5}}`, `{"key_concurrency":1,"key_rate_limit":{"limit":1,"per":"1 h"}}`,
+		`{"concurrency":0}`, `{"rate_limit":{"per":"1s"}}`, `{"rate_limit":5}`, `{"rate_limit":{"limit":1,"per":"0s"}}`, `{"rate_limit":{"limit":1e300}}`, `{"lanes":1}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := ParseQueueLimits(data)
+		if err != nil {
+			mustBeClear(t, err)
+			return
+		}
+		for _, n := range []int{l.Concurrency, l.KeyConcurrency} {
+			if n < 0 || n > 100_000 {
+				t.Fatalf("%+v", l)
+			}
+		}
+		for _, r := range []posthaste.Rate{l.RateLimit, l.KeyRateLimit} {
+			if r != (posthaste.Rate{}) && (r.Limit < 1 || r.Per < 0 || r.Burst < 0 || r.Burst > 1_000_000) {
+				t.Fatalf("%+v", l)
+			}
+		}
+	})
+}
+
+func FuzzParseSubscriptionOptions(f *testing.F) {
+	for _, seed := range []string{``, `{}`, `{"from":"oldest"}`, `{"from":"now","scheduled":true,"max_lag":"24 hours"}`, `{"filter":{"kind":"paid"}}`,
+		`{"filter":{"kind":["paid","refunded"],"headers":{"region":["eu","us"],"a":"b"}}}`, `{"filter":{}}`, `{"filter":{"headers":{}}}`, `{"filter":{"kind":[]}}`,
+		`{"filter":{"kind":[1]}}`, `{"filter":[]}`, `{"max_lag":"0s"}`, `{"filter":{"headers":{"a":null}}}`, `{"filter":{"headers":{"a":"b","a":"c"}}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseSubscriptionOptions(data)
+		if err != nil {
+			mustBeClear(t, err)
+			return
+		}
+		if s.MaxLag < 0 || !utf8.ValidString(s.From) {
+			t.Fatalf("%+v", s)
+		}
+		// A filter that lets nothing through, or everything, was not meant.
+		for name, words := range s.Filter.Headers {
+			if len(words) == 0 {
+				t.Fatalf("header %q of the filter has no words: %q", name, data)
+			}
+		}
+		if bytes.Contains(data, []byte(`"filter":{`)) && len(s.Filter.Kinds)+len(s.Filter.Headers) == 0 {
+			t.Fatalf("a filter is lost: %q", data)
+		}
+	})
+}
+
+func FuzzParseSchedule(f *testing.F) {
+	for _, seed := range []string{`{"queue":"q","spec":"@daily"}`, `{"queue":"q","spec":"*/5 * * * *","time_zone":"Europe/Berlin","catch_up":"all","payload":{"a":[1]},"key":"k","kind":"x","headers":{"a":"b"},"priority":3}`,
+		`{}`, `{"queue":"q","spec":"every 1 h","payload":null}`, `{"queue":"q","spec":"x","delay":"1s"}`, `{"queue":"q","spec":"x","content_type":"image/png","payload":"AAEC"}`,
+		`{"queue":"No","spec":"x"}`, `{"queue":"q","spec":1}`, `{"queue":"q","spec":"x","content_type":"application/vnd.a+json","payload":1e999}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseSchedule("name", data)
+		if err != nil {
+			if posthaste.CodeOf(err) != posthaste.TooLarge {
+				mustBeClear(t, err)
+			}
+			return
+		}
+		body, contentType, err := s.Message.Body()
+		if s.Name != "name" || s.Message.Queue == "" || err != nil || !IsJSON(contentType) || !json.Valid(body) {
+			t.Fatalf("%q became %+v with %q, %v", data, s, body, err)
+		}
+	})
+}
+
 func FuzzParseDuration(f *testing.F) {
 	for _, seed := range []string{"30s", "1.5h", "5 minutes", "1 day 02:03:04.5", "-1:00", "2 weeks", "1 month", "µs", "9223372036854775807 us", "1e400 s"} {
 		f.Add(seed)
