@@ -9,7 +9,7 @@
 
 GO        ?= go
 # How long each fuzz target runs. They are found by themselves.
-FUZZTIME  ?= 20s
+FUZZTIME  ?= 15s
 # Further flags and packages of the tests: make test-18 PACKAGES=./worker TESTFLAGS='-race -run DU1 -v'
 TESTFLAGS ?= -race -count=1 -timeout 40m
 PACKAGES  ?= ./...
