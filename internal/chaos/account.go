@@ -35,6 +35,7 @@ type send struct {
 	delay                      time.Duration
 	span                       // from the intent to the answer; to is never without one
 	answer                     history.Kind
+	note                       string // of the answer
 	ids                        []posthaste.MessageID
 	messages                   []message
 }
@@ -75,10 +76,12 @@ func (c *call) String() string {
 // process is one that the rig ran.
 type process struct {
 	name, role string
-	span       // to is never if it was there at the end
+	span                     // to is never if it was there at the end
+	asked      time.Duration // to end in order; never if it was not
 	lease      time.Duration
 	holds      int
 	how        string
+	once       int // messages that go out at most once, as far as it was handed any
 }
 
 // fault is one that the rig brought about.
@@ -86,8 +89,21 @@ type fault struct {
 	kind Fault
 	whom string
 	span
-	hit int // sends and calls that it struck
+	struck  int  // processes, connections or what else it strikes
+	hit     int  // sends and calls that were in flight, if it struck anything
+	crashed bool // the store, which the kind alone does not tell
 }
+
+// nature is what the fault can bring about.
+func (f *fault) nature() nature {
+	if f.kind == DiskFull && !f.crashed {
+		return outage // nobody can write, and that is all
+	}
+	return natures[f.kind]
+}
+
+// away reports whether the store was away.
+func (f *fault) away() bool { return f.nature() == outage || f.nature() == crash }
 
 // account is all that the histories tell, in order.
 type account struct {
@@ -100,6 +116,7 @@ type account struct {
 	left      []history.Event
 	damaged   []history.Event
 	invented  []history.Event
+	leftOut   []history.Event
 	calm      time.Duration
 	drained   time.Duration // never if it was not
 	turns     int
@@ -137,7 +154,7 @@ func read(events []history.Event) (*account, error) {
 			a.sends[e.Token] = s
 			a.list = append(a.list, s)
 		case Born:
-			a.processes[e.Whom] = &process{name: e.Whom, role: e.Note, span: span{e.At, never}, lease: e.Took, holds: e.Count}
+			a.processes[e.Whom] = &process{name: e.Whom, role: e.Note, span: span{e.At, never}, asked: never, lease: e.Took, holds: e.Count}
 		}
 	}
 	for _, e := range events {
@@ -147,7 +164,7 @@ func read(events []history.Event) (*account, error) {
 			if s == nil || s.answer != "" {
 				return nil, fmt.Errorf("%s has an answer to token %s, which it did not send, or another one before", e.Process, e.Token)
 			}
-			s.answer, s.to, s.ids = e.Kind, e.At, e.IDs
+			s.answer, s.note, s.to, s.ids = e.Kind, e.Note, e.At, e.IDs
 			if e.Kind == history.Sent && len(e.IDs) != len(s.messages) {
 				return nil, fmt.Errorf("token %s: %d ids for %d messages", e.Token, len(e.IDs), len(s.messages))
 			}
@@ -183,17 +200,28 @@ func read(events []history.Event) (*account, error) {
 			}
 		case Damaged:
 			a.damaged = append(a.damaged, e)
+		case Asked:
+			if p := a.processes[e.Whom]; p != nil {
+				p.asked = e.At
+			}
 		case Died:
 			if p := a.processes[e.Whom]; p != nil {
 				p.to, p.how = e.At, e.Note
 			}
 		case Struck:
-			f := &fault{kind: Fault(e.Note), whom: e.Whom, span: span{e.At, never}}
+			f := &fault{kind: Fault(e.Note), whom: e.Whom, span: span{e.At, never}, struck: e.Count}
 			a.faults = append(a.faults, f)
 			struck[e.Token] = f
 		case Healed:
 			if f := struck[e.Token]; f != nil {
-				f.to = e.At
+				f.to, f.crashed = e.At, e.Note == Crashed
+				f.struck += e.Count
+			}
+		case LeftOut:
+			a.leftOut = append(a.leftOut, e)
+		case Claimed:
+			if p := a.processes[e.Process]; p != nil && e.Queue == Once {
+				p.once += e.Count
 			}
 		case Stalled:
 			a.stalls = append(a.stalls, span{e.At - e.Took, e.At})
@@ -234,9 +262,12 @@ func (a *account) concerns(f *fault, process string) bool {
 	return whom != nil && p != nil && whom.role == roleServer && (p.role == roleHTTPSender || p.role == roleHTTPReceiver)
 }
 
-// hits counts for each fault what was in flight.
+// hits counts for each fault that struck anything what was in flight.
 func (a *account) hits() {
 	for _, f := range a.faults {
+		if f.struck == 0 {
+			continue
+		}
 		for _, c := range between(a.calls, f.span) {
 			if c.touches(f.span) && a.concerns(f, c.process) && (!ofBroker(f.kind) || c.queue == Relayed) {
 				f.hit++
@@ -272,7 +303,7 @@ func (a *account) paused(s span) (sum time.Duration) {
 		sum += p.within(s)
 	}
 	for _, f := range a.faults {
-		if n := natures[f.kind]; (n == outage || n == crash) && f.touches(s) {
+		if f.away() && f.touches(s) {
 			sum += f.within(s) + resume
 		}
 	}
@@ -286,9 +317,9 @@ func (a *account) paused(s span) (sum time.Duration) {
 func (a *account) silences(p *process) (merged []span) {
 	var all []span
 	for _, f := range a.faults {
-		n := natures[f.kind]
+		n := f.nature()
 		switch {
-		case n != silence && n != outage && n != crash, !a.concerns(f, p.name), !f.touches(p.span):
+		case n != silence && !f.away(), !a.concerns(f, p.name), !f.touches(p.span):
 		case n != silence && p.role == roleWorker && !leasesRunOn(f.kind):
 			all = append(all, span{f.to, f.to + resume})
 		default:

@@ -2,98 +2,12 @@ package chaos
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
-
-// script writes a history by hand. Times are of its own clock.
-type script struct {
-	events []history.Event
-	faults int
-}
-
-// at adds an event in the millisecond told.
-func (s *script) at(ms int, e history.Event) {
-	e.At = time.Duration(ms) * time.Millisecond
-	s.events = append(s.events, e)
-}
-
-func (s *script) born(ms int, role string, names ...string) {
-	for _, name := range names {
-		s.at(ms, history.Event{Kind: Born, Whom: name, Note: role, Took: 10 * time.Second, Count: 4})
-	}
-}
-
-// sends a token of n messages, with the answer 5 ms later.
-func (s *script) sends(ms int, token, queue string, n int, answer history.Kind) {
-	s.at(ms, history.Event{Kind: Intent, Process: "s", Token: token, Queue: queue, Key: "k", Count: n})
-	e := history.Event{Kind: answer, Process: "s", Token: token}
-	if answer == history.Sent {
-		for i := range n {
-			e.IDs = append(e.IDs, s.ids(token)+posthaste.MessageID(i))
-		}
-	}
-	if answer != "" {
-		s.at(ms+5, e)
-	}
-}
-
-// ids of a token begin here.
-func (s *script) ids(token string) (id posthaste.MessageID) {
-	for _, c := range token {
-		id = id*31 + posthaste.MessageID(c)
-	}
-	return id * 100
-}
-
-// runs an attempt at a message for some milliseconds; kind "" means that it does
-// not end.
-func (s *script) runs(ms, took int, process, token string, part, attempt int, kind history.Kind) {
-	e := history.Event{Kind: history.Started, Process: process, Token: token, Part: part, Attempt: attempt, ID: s.ids(token) + posthaste.MessageID(part)}
-	s.at(ms, e)
-	if kind != "" {
-		e.Kind = kind
-		s.at(ms+took, e)
-	}
-}
-
-func (s *script) strikes(from, to int, kind Fault, whom string) {
-	s.faults++
-	token := fmt.Sprint(s.faults)
-	s.at(from, history.Event{Kind: Struck, Token: token, Note: string(kind), Whom: whom})
-	s.at(to, history.Event{Kind: Healed, Token: token})
-	if kind == KillWorker {
-		s.at(from, history.Event{Kind: Died, Whom: whom, Note: Killed})
-	}
-}
-
-// sorted is the history as it is read.
-func (s *script) sorted() []history.Event {
-	slices.SortStableFunc(s.events, func(a, b history.Event) int { return int(a.At - b.At) })
-	return s.events
-}
-
-// begun is a run that everybody takes part in, and ended how it ends well.
-func begun() *script {
-	s := &script{}
-	s.born(0, roleSender, "s")
-	s.born(0, roleWorker, "w1", "w2")
-	s.sends(10, "p", Plain, 2, history.Sent)
-	s.runs(20, 5, "w1", "p", 0, 1, history.Handled)
-	s.runs(20, 5, "w2", "p", 1, 1, history.Handled)
-	return s
-}
-
-func (s *script) ended() *script {
-	s.at(100_000, history.Event{Kind: Calm})
-	s.at(120_000, history.Event{Kind: Drained})
-	return s
-}
 
 // Histories in which faults explain everything hold, and each planted fault is
 // found for what it is.
@@ -107,6 +21,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		want  Rule // "" for none
 		kinds []Fault
 		open  bool // nobody says that it ended well
+		busy  bool // everybody is
 	}{
 		"all is well": {plant: func(s *script) {}},
 		"a lost one":  {want: Lost, plant: func(s *script) { s.sends(50, "l", Plain, 1, history.Sent) }},
@@ -135,8 +50,39 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.runs(60, 1, "w1", "r", 0, 1, history.Handled)
 		}},
 		"refused and handed out": {want: Ghost, plant: func(s *script) {
+			s.strikes(40, 52, Cut, "s")
 			s.sends(50, "r", Plain, 1, Refused)
 			s.runs(60, 1, "w1", "r", 0, 1, history.Handled)
+		}},
+		"refused because the sender was struck": {plant: func(s *script) {
+			s.strikes(40, 52, Cut, "s")
+			s.sends(50, "r", Plain, 1, Refused)
+		}},
+		"refused, and nothing had happened": {want: NoReason, plant: func(s *script) { s.sends(50, "r", Plain, 1, Refused) }},
+		"refused because somebody else was struck": {want: NoReason, plant: func(s *script) {
+			s.strikes(40, 52, Cut, "w1")
+			s.sends(50, "r", Plain, 1, Refused)
+		}},
+		"refused because of what strikes no sender": {want: NoReason, plant: func(s *script) {
+			s.strikes(40, 9000, Backup, "")
+			s.sends(50, "r", Plain, 1, Refused)
+		}},
+		"refused while the server started": {plant: func(s *script) {
+			s.born(0, roleServer, "server")
+			s.born(0, roleHTTPSender, "h")
+			s.sends(50, "r", Plain, 1, Refused)
+			s.events[len(s.events)-1].Process, s.events[len(s.events)-2].Process = "h", "h"
+		}},
+		"refused while the machine stood still": {plant: func(s *script) {
+			s.at(1100, history.Event{Kind: Stalled, Took: time.Second})
+			s.sends(50, "r", Plain, 1, Refused)
+		}},
+		"still refused when the database has been back for long": {want: NoReason, plant: func(s *script) {
+			s.strikes(40, 1000, Fast, "")
+			s.sends(50, "r", Plain, 1, Refused)
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w1", "after", 0, 1, history.Handled)
+			s.sends(6500, "s", Plain, 1, Refused)
 		}},
 		"invented": {want: Invented, plant: func(s *script) { s.runs(60, 1, "w1", "x", 0, 1, history.Handled) }},
 		"under another id": {want: Mistaken, plant: func(s *script) {
@@ -192,6 +138,48 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(50, "t", Plain, 1, history.Sent)
 			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
 			s.strikes(70, 1000, KillPostgres, "")
+			s.runs(1080, 1, "w2", "t", 0, 1, history.Handled)
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"a first attempt that nobody saw, long after the machine stood still": {want: Twice, plant: func(s *script) {
+			s.at(3000, history.Event{Kind: Stalled, Took: time.Second})
+			s.sends(90_000, "t", Plain, 1, history.Sent)
+			s.runs(90_010, 1, "w1", "t", 0, 2, history.Handled)
+		}},
+		"more run again after a crash than can have been unsettled": {want: TooMany, plant: func(s *script) {
+			s.sends(50, "t", Plain, 9, history.Sent)
+			for i := range 9 {
+				s.runs(60, 1, "w1", "t", i, 1, history.Handled)
+				s.runs(1080, 1, "w2", "t", i, 1, history.Handled)
+			}
+			s.strikes(70, 1000, KillPostgres, "")
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"as many run again after a crash as were running": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 9, history.Sent)
+			for i := range 9 {
+				s.runs(60, 100, "w1", "t", i, 1, history.Handled)
+				s.runs(1080, 1, "w2", "t", i, 2, history.Handled)
+			}
+			s.strikes(70, 1000, KillPostgres, "")
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"the same attempt again after the disk was full, which PostgreSQL outlived": {want: Attempts, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 1000, DiskFull, "")
+			s.runs(1080, 1, "w2", "t", 0, 1, history.Handled)
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		}},
+		"the same attempt again after the disk was full, which ended PostgreSQL": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, history.Handled)
+			s.strikes(70, 1000, DiskFull, "")
+			s.events[len(s.events)-1].Note = Crashed
 			s.runs(1080, 1, "w2", "t", 0, 1, history.Handled)
 			s.sends(1100, "after", Plain, 1, history.Sent)
 			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
@@ -371,6 +359,40 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(50, "a", Once, 5, history.Sent)
 			s.strikes(70, 70, KillWorker, "w1")
 		}},
+		"at most once, lost with a claim whose answer was": {plant: func(s *script) {
+			s.sends(50, "a", Once, 3, history.Sent)
+			s.strikes(70, 70, Cut, "w1")
+		}},
+		"at most once, lost with a claim that went on after its worker's death": {plant: func(s *script) {
+			s.strikes(50, 50, KillWorker, "w1")
+			s.sends(60, "a", Once, 3, history.Sent)
+		}},
+		"at most once, half lost, and a worker killed much later": {want: TooMany, plant: func(s *script) {
+			for i := range 8 {
+				token := fmt.Sprint("a", i)
+				s.sends(1000*(i+1), token, Once, 1, history.Sent)
+				if i%2 == 1 {
+					s.runs(1000*(i+1)+10, 1, "w1", token, 0, 1, history.Handled)
+				}
+			}
+			s.strikes(20_000, 20_000, KillWorker, "w2")
+		}},
+		"at most once, handed to a worker and not started when it was killed": {plant: func(s *script) {
+			s.sends(50, "a", Once, 8, history.Sent)
+			s.at(60, history.Event{Kind: Claimed, Process: "w1", Queue: Once, Count: 8})
+			s.runs(70, 1, "w1", "a", 0, 1, history.Handled)
+			s.sends(1000, "b", Once, 1, history.Sent)
+			s.runs(1010, 1, "w2", "b", 0, 1, history.Handled)
+			s.strikes(9000, 9000, KillWorker, "w1")
+		}},
+		"at most once, more lost with a worker than it had been handed": {want: TooMany, plant: func(s *script) {
+			s.sends(50, "a", Once, 8, history.Sent)
+			s.at(60, history.Event{Kind: Claimed, Process: "w1", Queue: Once, Count: 7})
+			s.runs(70, 1, "w1", "a", 0, 1, history.Handled)
+			s.sends(1000, "b", Once, 1, history.Sent)
+			s.runs(1010, 1, "w2", "b", 0, 1, history.Handled)
+			s.strikes(9000, 9000, KillWorker, "w1")
+		}},
 		"a claim left behind": {want: Behind, plant: func(s *script) { s.at(130_000, history.Event{Kind: Left, Note: "open claims", Count: 1}) }},
 		"rescued late": {want: LateRescue, plant: func(s *script) {
 			s.sends(50, "t", Plain, 1, history.Sent)
@@ -397,10 +419,43 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(7000, "m", Plain, 1, history.Sent)
 			s.runs(7200, 1, "w1", "m", 0, 1, history.Handled)
 		}},
-		"a process ends by itself":    {want: Quit, plant: func(s *script) { s.at(60, history.Event{Kind: Died, Whom: "w1", Note: Failed}) }},
-		"it does not end":             {want: NotDrained, open: true, plant: func(s *script) {}},
-		"a fault that strikes nobody": {want: StruckNone, kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(70, 70, KillWorker, "w1") }},
-		"a fault that strikes":        {kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(22, 22, KillWorker, "w1") }},
+		"one queue stands when the database is back": {want: LateFlow, plant: func(s *script) {
+			s.strikes(70, 1000, Fast, "")
+			s.sends(1100, "p2", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w1", "p2", 0, 1, history.Handled)
+			s.sends(1200, "o", Ordered, 1, history.Sent)
+			s.runs(6300, 1, "w1", "o", 0, 1, history.Handled)
+		}},
+		"everybody is busy": {busy: true, plant: func(s *script) { s.everybody(func(int, string) bool { return false }) }},
+		"a worker does nothing when the database is back": {want: LateFlow, busy: true, plant: func(s *script) {
+			s.strikes(20_100, 20_500, Fast, "")
+			s.everybody(func(ms int, who string) bool { return who == "w2" && 20_000 < ms && ms < 26_000 })
+		}},
+		"a worker that was struck does nothing when the database is back": {busy: true, plant: func(s *script) {
+			s.strikes(20_100, 20_500, Fast, "")
+			s.strikes(20_200, 21_500, HalfOpen, "w2")
+			s.everybody(func(ms int, who string) bool { return who == "w2" && 20_000 < ms && ms < 26_000 })
+		}},
+		"a worker hangs": {want: Hung, busy: true, plant: func(s *script) {
+			s.everybody(func(ms int, who string) bool { return who == "w2" && ms > 60_000 })
+		}},
+		"a worker that was killed does nothing": {busy: true, plant: func(s *script) {
+			s.strikes(60_500, 60_500, KillWorker, "w2")
+			s.everybody(func(ms int, who string) bool { return who == "w2" && ms > 60_000 })
+		}},
+		"a worker that was asked to end does nothing": {busy: true, plant: func(s *script) {
+			s.at(60_500, history.Event{Kind: Asked, Whom: "w2"})
+			s.everybody(func(ms int, who string) bool { return who == "w2" && ms > 60_000 })
+		}},
+		"a sender hangs": {want: Hung, busy: true, plant: func(s *script) {
+			s.born(0, roleSender, "s2")
+			s.everybody(func(int, string) bool { return false })
+		}},
+		"a process ends by itself":               {want: Quit, plant: func(s *script) { s.at(60, history.Event{Kind: Died, Whom: "w1", Note: Failed}) }},
+		"it does not end":                        {want: NotDrained, open: true, plant: func(s *script) {}},
+		"a fault that strikes nobody":            {want: StruckNone, kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(70, 70, KillWorker, "w1") }},
+		"a fault that missed what was in flight": {want: StruckNone, kinds: []Fault{Heartbeat}, plant: func(s *script) { s.misses(22, Heartbeat, "w1") }},
+		"a fault that strikes":                   {kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(22, 22, KillWorker, "w1") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -409,7 +464,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			if !c.open {
 				s.ended()
 			}
-			v, err := Check(s.sorted(), Bounds{Kinds: c.kinds})
+			v, err := Check(s.sorted(), Bounds{Kinds: c.kinds, Busy: c.busy})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -101,6 +101,16 @@ func (p *running) signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
+// alive is 1 while the process is there, and 0 then.
+func (p *running) alive() int {
+	select {
+	case <-p.ended:
+		return 0
+	default:
+		return 1
+	}
+}
+
 // terminated reports whether SIGTERM itself ended the dead process.
 func (p *running) terminated() bool {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)

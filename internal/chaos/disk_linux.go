@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,19 +44,39 @@ func (s *postgresStore) dropSmall() error {
 func (s *postgresStore) fillDisk() func(context.Context) error {
 	long := time.Second + time.Duration(s.random.Int64N(int64(2*time.Second)))
 	return func(ctx context.Context) error {
-		return s.during(DiskFull, "", func() error {
-			filler := filepath.Join(s.small, "filler")
-			defer os.Remove(filler)
-			if err := fill(ctx, filler, long); err != nil {
-				return err
-			}
-			select {
-			case <-s.server.Done():
-				return s.server.Restart(context.WithoutCancel(ctx))
-			case <-time.After(500 * time.Millisecond):
-				return nil
-			}
+		// A connection that is there before ends with every backend if one of them
+		// could not go on without space, also where the postmaster stays.
+		return s.connected(ctx, func(witness *pgx.Conn) error {
+			return s.marked(DiskFull, "", func() (int, string, error) {
+				filler := filepath.Join(s.small, "filler")
+				defer os.Remove(filler)
+				if err := fill(ctx, filler, long); err != nil {
+					return 0, "", err
+				}
+				always, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				defer cancel()
+				select {
+				case <-s.server.Done():
+					return 1, Crashed, s.server.Restart(always)
+				case <-time.After(500 * time.Millisecond):
+				}
+				if witness.Ping(always) == nil {
+					return 1, "", nil
+				}
+				return 1, Crashed, s.connectable(always)
+			})
 		})
+	}
+}
+
+// connectable waits until PostgreSQL, which starts anew by itself, takes connections.
+func (s *postgresStore) connectable(ctx context.Context) error {
+	for {
+		err := s.connected(ctx, func(*pgx.Conn) error { return nil })
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		hold(ctx, 20*time.Millisecond)
 	}
 }
 

@@ -56,16 +56,26 @@ func hold(ctx context.Context, d time.Duration) {
 	}
 }
 
-// during does what a fault is, on record.
-func (r *rig) during(kind Fault, whom string, do func() error) error {
+// during does what a fault is, on record. do tells how many it struck, of processes,
+// connections, backends or whatever it is that the kind strikes: one that struck
+// nothing, or failed before it did, proves nothing.
+func (r *rig) during(kind Fault, whom string, do func() (struck int, err error)) error {
+	return r.marked(kind, whom, func() (int, string, error) {
+		struck, err := do()
+		return struck, "", err
+	})
+}
+
+// marked is during, for a fault that also tells what became of it.
+func (r *rig) marked(kind Fault, whom string, do func() (struck int, became string, err error)) error {
 	r.mu.Lock()
 	r.faults++
 	token := strconv.Itoa(r.faults)
 	r.mu.Unlock()
 	r.record.Record(history.Event{Kind: Struck, Token: token, Note: string(kind), Whom: whom})
 	r.Log.Info(string(kind), "whom", whom)
-	err := do()
-	r.record.Record(history.Event{Kind: Healed, Token: token})
+	struck, became, err := do()
+	r.record.Record(history.Event{Kind: Healed, Token: token, Count: struck, Note: became})
 	return err
 }
 
@@ -109,13 +119,14 @@ func (r *rig) kill(kind Fault, place int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		p := r.at(place)
 		defer r.freeze(p)()
-		return r.during(kind, p.name, func() error {
+		return r.during(kind, p.name, func() (int, error) {
+			struck := p.alive()
 			r.mu.Lock()
 			p.killed = true
 			r.mu.Unlock()
 			p.signal(syscall.SIGKILL)
 			<-p.ended
-			return nil
+			return struck, nil
 		})
 	}
 }
@@ -167,12 +178,12 @@ func (r *rig) inFlight(name string) bool {
 func (r *rig) outage(kind Fault, end, start func(context.Context) error) func(context.Context) error {
 	away := time.Duration(r.random.Int64N(int64(1500 * time.Millisecond)))
 	return func(ctx context.Context) error {
-		return r.during(kind, "", func() error {
+		return r.during(kind, "", func() (int, error) {
 			if err := end(ctx); err != nil {
-				return err
+				return 0, err
 			}
 			hold(ctx, away)
-			return start(context.WithoutCancel(ctx))
+			return 1, start(context.WithoutCancel(ctx))
 		})
 	}
 }
@@ -186,10 +197,11 @@ func (r *rig) pause(kind Fault, least, most time.Duration) func(context.Context)
 	return func(ctx context.Context) error {
 		p := r.at(place)
 		defer r.freeze(p)()
-		return r.during(kind, p.name, func() error {
+		return r.during(kind, p.name, func() (int, error) {
+			struck := p.alive()
 			p.signal(syscall.SIGSTOP)
 			hold(ctx, long)
-			return nil
+			return struck, nil
 		})
 	}
 }
@@ -199,31 +211,40 @@ func (r *rig) cut() func(context.Context) error {
 	return func(ctx context.Context) error {
 		p := r.at(place)
 		defer r.freeze(p)()
-		return r.during(Cut, p.name, func() error {
-			for _, l := range r.proxy.of(p.name) {
+		return r.during(Cut, p.name, func() (int, error) {
+			links := r.proxy.of(p.name)
+			for _, l := range links {
 				l.cut()
 			}
-			return nil
+			return len(links), nil
 		})
 	}
 }
 
-// sever cuts the connections of a process each at the next occasion of a kind,
-// some of them at once.
+// sever cuts connections of a process each at the next occasion of a kind, some of
+// them at once. Where none comes it waits for one, for a while.
 func (r *rig) sever(kind Fault, when int32) func(context.Context) error {
 	place, most := r.some(storeRoles...), 1+r.random.IntN(3)
 	return func(ctx context.Context) error {
 		p := r.at(place)
-		return r.during(kind, p.name, func() error {
-			links := r.proxy.of(p.name)
-			for _, l := range links[:min(most, len(links))] {
-				l.sever.Store(when)
+		return r.during(kind, p.name, func() (struck int, err error) {
+			for range 10 {
+				links := r.proxy.of(p.name)
+				links = links[:min(most, len(links))]
+				for _, l := range links {
+					l.sever.Store(when)
+				}
+				hold(ctx, 500*time.Millisecond)
+				for _, l := range links {
+					if !l.sever.CompareAndSwap(when, 0) {
+						struck++
+					}
+				}
+				if struck > 0 || ctx.Err() != nil {
+					break
+				}
 			}
-			hold(ctx, 500*time.Millisecond)
-			for _, l := range links {
-				l.sever.Store(0)
-			}
-			return nil
+			return struck, nil
 		})
 	}
 }
@@ -232,7 +253,7 @@ func (r *rig) halfOpen() func(context.Context) error {
 	place, long := r.some(storeRoles...), time.Second+time.Duration(r.random.Int64N(int64(r.Lease)))
 	return func(ctx context.Context) error {
 		p := r.at(place)
-		return r.during(HalfOpen, p.name, func() error {
+		return r.during(HalfOpen, p.name, func() (int, error) {
 			links := r.proxy.of(p.name)
 			for _, l := range links {
 				l.deaf.Store(true)
@@ -241,7 +262,7 @@ func (r *rig) halfOpen() func(context.Context) error {
 			for _, l := range links {
 				l.cut()
 			}
-			return nil
+			return len(links), nil
 		})
 	}
 }
@@ -252,7 +273,7 @@ func (r *rig) slow() func(context.Context) error {
 	delay := 5*time.Millisecond + time.Duration(r.random.Int64N(int64(100*time.Millisecond)))
 	return func(ctx context.Context) error {
 		p := r.at(place)
-		return r.during(Slow, p.name, func() error {
+		return r.during(Slow, p.name, func() (int, error) {
 			links := r.proxy.of(p.name)
 			for _, l := range links {
 				l.delay.Store(int64(delay))
@@ -261,7 +282,7 @@ func (r *rig) slow() func(context.Context) error {
 			for _, l := range links {
 				l.delay.Store(0)
 			}
-			return nil
+			return len(links), nil
 		})
 	}
 }
@@ -269,7 +290,7 @@ func (r *rig) slow() func(context.Context) error {
 // replace asks one worker after the other to end; another takes its place.
 func (r *rig) replace() func(context.Context) error {
 	return func(ctx context.Context) error {
-		return r.during(Replace, "", func() error {
+		return r.during(Replace, "", func() (struck int, err error) {
 			for place, role := range r.cast {
 				if role != roleWorker || ctx.Err() != nil {
 					continue
@@ -278,13 +299,15 @@ func (r *rig) replace() func(context.Context) error {
 				r.mu.Lock()
 				p.asked = true
 				r.mu.Unlock()
+				r.record.Record(history.Event{Kind: Asked, Whom: p.name})
 				p.signal(syscall.SIGTERM)
 				select {
 				case <-p.ended:
+					struck++
 				case <-ctx.Done():
 				}
 			}
-			return nil
+			return struck, nil
 		})
 	}
 }

@@ -12,19 +12,22 @@ const (
 	Unsure     history.Kind = "unsure"      // the answer was lost
 
 	// Of receivers.
+	Claimed history.Kind = "claimed" // Count messages of Queue were handed to the process, which starts them when it can
 	Damaged history.Kind = "damaged" // a payload is not what was sent
 	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind, or a mail or relayed message that arrived; read at the end
 
 	// Of the rig.
-	Born    history.Kind = "born"    // process Whom starts: Note is its role, Took its lease, Count what it may hold
-	Died    history.Kind = "died"    // process Whom is gone: Note is one of the deaths
-	Struck  history.Kind = "struck"  // the fault Token begins: Note is its kind, Whom whom it strikes, "" is everybody
-	Healed  history.Kind = "healed"  // the fault Token is over
-	Stalled history.Kind = "stalled" // the whole machine stood still for Took
-	Calm    history.Kind = "calm"    // no faults any more, and nobody sends
-	Drained history.Kind = "drained" // nothing waits any more
-	Left    history.Kind = "left"    // Count of Note were left in the ledger at the end
-	Turned  history.Kind = "turned"  // the ring went on Count times
+	Born    history.Kind = "born"     // process Whom starts: Note is its role, Took its lease, Count what it may hold
+	Asked   history.Kind = "asked"    // process Whom is asked to end in order: it takes nothing more
+	Died    history.Kind = "died"     // process Whom is gone: Note is one of the deaths
+	Struck  history.Kind = "struck"   // the fault Token begins: Note is its kind, Whom whom it strikes, "" is everybody
+	Healed  history.Kind = "healed"   // the fault Token is over: it struck Count, and became Note
+	LeftOut history.Kind = "left out" // the fault Note is not brought about in this run, for Key
+	Stalled history.Kind = "stalled"  // the whole machine stood still for Took
+	Calm    history.Kind = "calm"     // no faults any more, and nobody sends
+	Drained history.Kind = "drained"  // nothing waits any more
+	Left    history.Kind = "left"     // Count of Note were left in the ledger at the end
+	Turned  history.Kind = "turned"   // the ring went on Count times
 )
 
 // How a process died.
@@ -33,6 +36,9 @@ const (
 	Ended  = "ended"  // in order, as it was asked to
 	Failed = "failed" // by itself
 )
+
+// Crashed is what became of a store whose disk was full, if it did not survive that.
+const Crashed = "crashed"
 
 // nature is what a kind of fault can bring about.
 type nature int

@@ -72,8 +72,7 @@ func (s *postgresStore) start(ctx context.Context) (posthaste.Engine, error) {
 	pg := s.Postgres
 	pg.DataDir = filepath.Join(s.Dir, "data")
 	if err := s.makeSmall(pg.DataDir); err != nil {
-		s.Log.Info("the disk cannot be filled", "error", err)
-		s.leaveOut(DiskFull)
+		s.leaveOut(DiskFull, err.Error())
 	}
 	log, err := os.Create(filepath.Join(s.Dir, "postgres.log"))
 	if err != nil {
@@ -178,9 +177,7 @@ func (s *postgresStore) strikes() map[Fault]strike {
 		Listener: func() func(context.Context) error {
 			return s.terminate(Listener, "application_name = $1 || ' doorbell'", s.some(roleWorker))
 		},
-		Heartbeat: func() func(context.Context) error {
-			return s.terminate(Heartbeat, "application_name = $1 and query like '%worker_heartbeat%'", s.some(roleWorker))
-		},
+		Heartbeat: s.heartbeat,
 		Snapshot: func() func(context.Context) error {
 			return s.transaction(Snapshot, 15*time.Second, "select count(*) from posthaste.queue_settings")
 		},
@@ -212,35 +209,22 @@ func (s *postgresStore) signalServer(sig syscall.Signal) error {
 	return nil
 }
 
-// terminate ends backends of a process, as an administrator does.
-func (s *postgresStore) terminate(kind Fault, which string, place int) func(context.Context) error {
-	return func(ctx context.Context) error {
-		p := s.at(place)
-		return s.connected(ctx, func(conn *pgx.Conn) error {
-			return s.during(kind, p.name, func() error {
-				_, err := conn.Exec(ctx, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and "+which, p.name)
-				return err
-			})
-		})
-	}
-}
-
 // transaction keeps a transaction open for a while, after a statement.
 func (s *postgresStore) transaction(kind Fault, most time.Duration, statement string) func(context.Context) error {
 	long := most/2 + time.Duration(s.random.Int64N(int64(most/2)))
 	return func(ctx context.Context) error {
 		return s.connected(ctx, func(conn *pgx.Conn) error {
-			return s.during(kind, "", func() error {
+			return s.during(kind, "", func() (int, error) {
 				tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 				if err != nil {
-					return err
+					return 0, err
 				}
 				defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 				if _, err := tx.Exec(ctx, statement); err != nil {
-					return err
+					return 0, err
 				}
 				hold(ctx, long)
-				return nil
+				return 1, nil
 			})
 		})
 	}
@@ -249,7 +233,7 @@ func (s *postgresStore) transaction(kind Fault, most time.Duration, statement st
 // migrate installs the schema again, from two processes at once.
 func (s *postgresStore) migrate() func(context.Context) error {
 	return func(ctx context.Context) error {
-		return s.during(Migrate, "", func() error {
+		return s.during(Migrate, "", func() (struck int, err error) {
 			var both sync.WaitGroup
 			errs := make([]error, 2)
 			for i := range errs {
@@ -260,10 +244,14 @@ func (s *postgresStore) migrate() func(context.Context) error {
 				})
 			}
 			both.Wait()
-			if errs[0] != nil {
-				return errs[0]
+			for _, failed := range errs {
+				if failed == nil {
+					struck++
+				} else {
+					err = failed
+				}
 			}
-			return errs[1]
+			return struck, err
 		})
 	}
 }

@@ -39,6 +39,7 @@ const (
 	severStatement int32 = iota + 1 // a statement was passed on in part
 	severAnswer                     // the server has done what was asked, and the client was not told
 	severReply                      // the client was told in part
+	severed                         // it was
 )
 
 func newProxy(server string, tellsEnd func(sent []byte) bool) *proxy {
@@ -159,6 +160,7 @@ func (l *link) copy(to, from net.Conn, pass func([]byte) (n int, sever bool)) {
 				err = werr
 			}
 			if sever {
+				l.sever.Store(severed)
 				if some > 0 { // what is passed on shall arrive
 					time.Sleep(time.Millisecond)
 				}

@@ -238,7 +238,7 @@ func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	defer db.end()
 	queues := withoutWorkers(t.Queues)
 	for turn := 0; ctx.Err() == nil; turn++ {
-		queue := queues[turn%len(queues)]
+		queue, received := queues[turn%len(queues)], time.Now()
 		rows, err := db.ask(fmt.Sprintf("select delivery_id, message_id, attempt, convert_from(payload, 'UTF8') from posthaste.receive(%s, 5, '%d ms')",
 			quoted(queue), t.Lease.Milliseconds()))
 		if err != nil || len(rows) == 0 {
@@ -246,6 +246,9 @@ func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			continue
 		}
 		for _, row := range rows {
+			if t.over(received) {
+				break
+			}
 			f := strings.SplitN(row, "\t", 4)
 			id, err1 := strconv.ParseInt(f[1], 10, 64)
 			attempt, err2 := strconv.Atoi(f[2])

@@ -94,7 +94,7 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: concurrency, Lease: t.Lease, Logger: log})
+	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: concurrency, Lease: t.Lease, Logger: log, Telemetry: claims{r}})
 	plain := func(_ context.Context, d posthaste.RawDelivery) error {
 		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
 		if !whole {
@@ -142,10 +142,25 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 	return w.Run(ctx)
 }
 
+// claims records what a worker is handed of messages that go out at most once: what it
+// does not start of these is lost with it.
+type claims struct{ r *history.Recorder }
+
+// Event implements [posthaste.Telemetry].
+func (c claims) Event(_ context.Context, e posthaste.Event) {
+	if e.Kind == posthaste.EventClaimed && e.Queue == Once {
+		c.r.Record(history.Event{Kind: Claimed, Queue: e.Queue, Count: e.Count})
+	}
+}
+
 // withoutWorkers are the queues that receivers by lease take from.
 func withoutWorkers(queues []string) []string {
 	return slices.DeleteFunc(slices.Compact(slices.Clone(queues)), func(q string) bool { return q != Plain && q != Ordered })
 }
+
+// over reports whether the lease of what was received at a time ends about now: a
+// receiver that was kept from working leaves it to others.
+func (t task) over(received time.Time) bool { return time.Since(received) > t.Lease-time.Second }
 
 // effects is a handler that leaves a row behind, in the transaction that acknowledges.
 func effects(pool *pgxpool.Pool, process string, r *history.Recorder) func(context.Context, posthaste.RawDelivery) error {
@@ -182,6 +197,7 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			Payload   json.RawMessage      `json:"payload"`
 			Delivery  posthaste.DeliveryID `json:"delivery_id"`
 		}
+		received := time.Now()
 		url := fmt.Sprintf("%s/v1/queues/%s/receive?max=5&lease=%s&wait=200ms", t.Server, queues[turn%len(queues)], t.Lease)
 		status, body, err := callHTTP(always, client, url, nil)
 		if err == nil && status == http.StatusOK {
@@ -192,6 +208,9 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			continue
 		}
 		for _, d := range got {
+			if t.over(received) {
+				break
+			}
 			s, whole := arrived(r, d.MessageID, d.Attempt, false, d.Payload)
 			if !whole {
 				continue

@@ -75,7 +75,12 @@ func (s *redisStore) strikes() map[Fault]strike {
 		FullMemory: s.fillMemory,
 		Rewrite: func() func(context.Context) error {
 			return func(ctx context.Context) error {
-				return s.during(Rewrite, "", func() error { return s.direct.BgRewriteAOF(ctx).Err() })
+				return s.during(Rewrite, "", func() (int, error) {
+					if err := s.direct.BgRewriteAOF(ctx).Err(); err != nil {
+						return 0, err
+					}
+					return 1, nil
+				})
 			}
 		},
 	}
@@ -105,20 +110,22 @@ const (
 func (s *redisStore) fillMemory() func(context.Context) error {
 	long := time.Second + time.Duration(s.random.Int64N(int64(2*time.Second)))
 	return func(ctx context.Context) error {
-		return s.during(FullMemory, "", func() error {
+		return s.during(FullMemory, "", func() (struck int, err error) {
 			always := context.WithoutCancel(ctx)
-			err := s.direct.ConfigSet(always, "maxmemory", "1mb").Err()
+			if err = s.direct.ConfigSet(always, "maxmemory", "1mb").Err(); err == nil {
+				struck = 1
+			}
 			hold(ctx, long)
 			// However it went: a run must not end with it. Redis may be away.
 			for range 300 {
 				last := s.direct.ConfigSet(always, "maxmemory", "0").Err()
 				if last == nil {
-					return err
+					return struck, err
 				}
 				err = fmt.Errorf("memory cannot be given back: %w", last)
 				time.Sleep(100 * time.Millisecond)
 			}
-			return err
+			return struck, err
 		})
 	}
 }

@@ -3,11 +3,13 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -58,6 +60,8 @@ func (s relayer) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []p
 type broker struct {
 	server *devbroker.RabbitMQ
 	proxy  *faultproxy.Proxy
+	// control is held by faults that need the broker, or end it.
+	control sync.Mutex
 }
 
 // startBroker starts it, with the queue that messages are relayed to.
@@ -85,9 +89,13 @@ func startBroker(ctx context.Context, dir string) (b *broker, err error) {
 	if _, err := b.server.Control(ctx, "eval", "mnesia:sync_log()."); err != nil {
 		return nil, err
 	}
-	b.proxy, err = faultproxy.New(b.server.Address(), nil)
+	b.proxy, err = faultproxy.New(b.server.Address(), publishes)
 	return b, err
 }
+
+// publishes reports whether a piece of what a client sends holds a basic.publish: cut
+// after any other piece, a handshake or a heartbeat, the relay would lose no confirm.
+func publishes(piece []byte) bool { return bytes.Contains(piece, []byte{0, 60, 0, 40}) }
 
 func (b *broker) close() {
 	if b.proxy != nil {
@@ -130,12 +138,14 @@ func (b *broker) relayed(r *history.Recorder) error {
 func (r *rig) killBroker() func(context.Context) error {
 	away := time.Duration(r.random.Int64N(int64(time.Second)))
 	return func(ctx context.Context) error {
-		return r.during(KillBroker, "", func() error {
+		r.broker.control.Lock()
+		defer r.broker.control.Unlock()
+		return r.during(KillBroker, "", func() (int, error) {
 			r.broker.server.Kill()
 			hold(ctx, away)
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 			defer cancel()
-			return r.broker.server.Start(ctx)
+			return 1, r.broker.server.Start(ctx)
 		})
 	}
 }
@@ -143,9 +153,10 @@ func (r *rig) killBroker() func(context.Context) error {
 // cutBroker cuts all connections to the broker.
 func (r *rig) cutBroker() func(context.Context) error {
 	return func(context.Context) error {
-		return r.during(CutBroker, "", func() error {
+		return r.during(CutBroker, "", func() (struck int, err error) {
+			struck = r.broker.proxy.Connections()
 			r.broker.proxy.CutAll()
-			return nil
+			return struck, nil
 		})
 	}
 }
@@ -154,12 +165,12 @@ func (r *rig) cutBroker() func(context.Context) error {
 // the relay has not seen that.
 func (r *rig) cutConfirm() func(context.Context) error {
 	return func(ctx context.Context) error {
-		return r.during(CutConfirm, "", func() error {
+		return r.during(CutConfirm, "", func() (int, error) {
 			select {
 			case <-r.broker.proxy.CutAfter():
-				return nil
+				return 1, nil
 			case <-time.After(10 * time.Second):
-				return errors.New("nothing was published")
+				return 0, errors.New("nothing was published")
 			}
 		})
 	}
@@ -169,20 +180,24 @@ func (r *rig) cutConfirm() func(context.Context) error {
 func (r *rig) alarm() func(context.Context) error {
 	long := time.Duration(r.random.Int64N(int64(3 * time.Second)))
 	return func(ctx context.Context) error {
-		return r.during(BrokerAlarm, "", func() error {
+		r.broker.control.Lock()
+		defer r.broker.control.Unlock()
+		return r.during(BrokerAlarm, "", func() (struck int, err error) {
 			always := context.WithoutCancel(ctx)
-			_, err := r.broker.server.Control(always, "set_disk_free_limit", "100000GB")
+			if _, err = r.broker.server.Control(always, "set_disk_free_limit", "100000GB"); err == nil {
+				struck = 1
+			}
 			hold(ctx, long)
 			// However it went: a run must not end with it.
 			for range 10 {
 				_, last := r.broker.server.Control(always, "set_disk_free_limit", "50MB")
 				if last == nil {
-					return err
+					return struck, err
 				}
 				err = fmt.Errorf("the alarm cannot be ended: %w", last)
 				time.Sleep(time.Second)
 			}
-			return err
+			return struck, err
 		})
 	}
 }

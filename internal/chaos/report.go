@@ -30,19 +30,20 @@ type Verdict struct {
 // Report writes what was found, for a person.
 func (v *Verdict) Report(to io.Writer) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "FAULT\tTIMES\tSTRUCK IN FLIGHT")
-	times, hit := map[Fault]int{}, map[Fault]int{}
+	fmt.Fprintln(table, "FAULT\tTIMES\tSTRUCK\tIN FLIGHT")
+	times, struck, hit := map[Fault]int{}, map[Fault]int{}, map[Fault]int{}
 	for _, f := range v.account.faults {
 		times[f.kind]++
+		struck[f.kind] += f.struck
 		hit[f.kind] += f.hit
 	}
 	for _, kind := range AllFaults() {
 		if times[kind] > 0 {
-			fmt.Fprintf(table, "%s\t%d\t%d\n", kind, times[kind], hit[kind])
+			fmt.Fprintf(table, "%s\t%d\t%d\t%d\n", kind, times[kind], struck[kind], hit[kind])
 		}
 	}
-	fmt.Fprintln(table, "\t\t")
-	line := func(what string, n any) { fmt.Fprintf(table, "%s\t%v\t\n", what, n) }
+	fmt.Fprintln(table, "\t\t\t")
+	line := func(what string, n any) { fmt.Fprintf(table, "%s\t%v\t\t\n", what, n) }
 	line("messages", v.Messages)
 	line("acknowledged", v.Acknowledged)
 	line("refused or rolled back", v.NotSent)
@@ -64,6 +65,9 @@ func (v *Verdict) Report(to io.Writer) {
 	}
 	line("the machine stood still", stalled.Round(time.Millisecond))
 	_ = table.Flush()
+	for _, e := range v.account.leftOut {
+		fmt.Fprintf(to, "left out: %s, for %s\n", e.Note, e.Key)
+	}
 	counts := map[Rule]int{}
 	for _, broken := range v.Violations {
 		counts[broken.Rule]++

@@ -104,6 +104,7 @@ type rig struct {
 	store  store
 	cast   []string // the places of the run, by role
 	can    map[Fault]strike
+	cannot map[Fault]string // those left out of the run, and why
 	proxy  *proxy
 	engine posthaste.Engine // straight to the store
 	api    string           // the HTTP server's address
@@ -124,7 +125,7 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if c, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
-	r := &rig{Config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), stopped: map[int]bool{}}
+	r := &rig{Config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), stopped: map[int]bool{}, cannot: map[Fault]string{}}
 	if err := r.choose(); err != nil {
 		return nil, err
 	}
@@ -139,6 +140,11 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, errors.Join(err, r.end())
 	}
+	for _, kind := range AllFaults() {
+		if why := r.cannot[kind]; why != "" {
+			r.record.Record(history.Event{Kind: LeftOut, Note: string(kind), Key: why})
+		}
+	}
 	r.play(ctx)
 	if err := errors.Join(r.look(context.WithoutCancel(ctx)), r.end()); err != nil {
 		return nil, err
@@ -147,7 +153,7 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if err != nil {
 		return nil, err
 	}
-	bounds := Bounds{Slack: c.Slack}
+	bounds := Bounds{Slack: c.Slack, Busy: true}
 	// In a short run only these make sure that something is in flight.
 	if c.Duration >= 5*time.Minute {
 		bounds.Kinds = r.Kinds
@@ -192,6 +198,14 @@ func (r *rig) choose() (err error) {
 			r.Kinds = slices.DeleteFunc(AllFaults(), func(f Fault) bool {
 				return r.can[f] == nil || ofBroker(f) && !slices.Contains(r.Queues, Relayed)
 			})
+			if len(r.Clocks) == 0 {
+				r.leaveOut(Clock, "no programs whose clocks are off were given (-clocks)")
+			}
+			if slices.Contains(r.store.queues(), Relayed) && !slices.Contains(r.Queues, Relayed) {
+				for _, f := range []Fault{KillBroker, CutBroker, CutConfirm, BrokerAlarm} {
+					r.leaveOut(f, "nothing is relayed in this run")
+				}
+			}
 		}
 	}
 	for _, f := range r.Kinds {
@@ -207,8 +221,10 @@ func (r *rig) mostImportant() []Fault {
 	return []Fault{KillWorker, KillSender, r.store.deadliest(), Cut}
 }
 
-// leaveOut leaves out a kind of fault that cannot be brought about here.
-func (r *rig) leaveOut(kind Fault) {
+// leaveOut leaves out a kind of fault that cannot be brought about here, and says so.
+func (r *rig) leaveOut(kind Fault, why string) {
+	r.Log.Warn("a fault is left out", "fault", kind, "why", why)
+	r.cannot[kind] = why
 	r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(f Fault) bool { return f == kind })
 }
 
@@ -356,7 +372,7 @@ func (r *rig) executable(place int, name string) string {
 		return r.Children
 	}
 	r.faults++
-	r.record.Record(history.Event{Kind: Struck, Token: strconv.Itoa(r.faults), Note: string(Clock), Whom: name})
+	r.record.Record(history.Event{Kind: Struck, Token: strconv.Itoa(r.faults), Note: string(Clock), Whom: name, Count: 1})
 	return r.Clocks[place/2%len(r.Clocks)]
 }
 

@@ -127,22 +127,33 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 	for name, build := range map[string]struct {
 		patches []patch
 		rules   []Rule
+		other   func(*Config) // what is different in its run
 	}{
 		"what a killed worker held is not handed out anew": {
 			[]patch{{"finish.sql", "where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed", "where z.became in ('retried', 'released') and v_kept and not q.keyed"}},
-			[]Rule{Lost},
+			[]Rule{Lost}, nil,
 		},
 		"attempts are not counted, and keys have no lane of their own": {
 			[]patch{
 				{"finish.sql", "least(z.attempt + (z.became <> 'released')::int, 32767)", "z.attempt"},
 				{"key_lane.sql", "when key is null then", "when true then"},
 			},
-			[]Rule{Attempts, Order},
+			[]Rule{Attempts, Order}, nil,
 		},
-		"living workers are taken for dead": {
-			// A heartbeat comes after three tenths of a lease.
-			[]patch{{"worker_overdue.sql", "+ w.lease <", "+ w.lease / 10 <"}},
-			[]Rule{Twice},
+		"living workers are taken for dead, and what they do all the same is not withdrawn": {
+			[]patch{
+				// A heartbeat comes after three tenths of a lease.
+				{"worker_overdue.sql", "+ w.lease <", "+ w.lease / 10 <"},
+				{"settle.sql", "perform posthaste.late_done(v_late[i], v_bits[i]);", "null;"},
+			},
+			[]Rule{Twice}, nil,
+		},
+		"what was answered is not on disk yet": {
+			nil, []Rule{Lost},
+			func(c *Config) {
+				c.Kinds, c.Queues = []Fault{KillPostgres}, []string{Plain, Ordered, Effects, Mails} // handing out at most once is flushed whatever is set, and what was sent before with it
+				c.Sabotage = "alter role all set synchronous_commit = off"
+			},
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -151,6 +162,9 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 			c.Queues = []string{Plain, Ordered, Effects, Once, Mails} // a broker takes a while to start
 			c.Slack = 0                                               // what is lost need not be waited for
 			c.Sabotage = broken(t, build.patches...)
+			if build.other != nil {
+				build.other(&c)
+			}
 			v := run(t, c)
 			for _, rule := range build.rules {
 				if !v.Broke(rule) {

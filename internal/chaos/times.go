@@ -10,6 +10,7 @@ import (
 // times checks how long it took until things went on.
 func (c *checker) times() {
 	c.rescues()
+	c.flows()
 	var handled []time.Duration
 	for _, run := range c.calls {
 		if run.ended == history.Handled {
@@ -30,7 +31,7 @@ func (c *checker) times() {
 		}
 	}
 	for _, f := range c.faults {
-		if n := natures[f.kind]; n != outage && n != crash || f.to == never || f.to > c.calm {
+		if !f.away() || f.to == never || f.to > c.calm {
 			continue
 		}
 		for what, times := range map[string][]time.Duration{"sent": sent, "handled": handled} {
@@ -50,6 +51,100 @@ func (c *checker) times() {
 			}
 		}
 	}
+}
+
+// flows checks of each queue and each process that it got on: within a while of the
+// return of the database, and, of a process, ever. Where there is always something to
+// do for everybody, one that does nothing hangs.
+func (c *checker) flows() {
+	sent, handled := map[string][]time.Duration{}, map[string][]time.Duration{} // by queue
+	did := map[string][]time.Duration{}                                         // by process
+	for _, s := range c.list {
+		if s.answer == history.Sent {
+			sent[s.queue] = append(sent[s.queue], s.to)
+			did[s.process] = append(did[s.process], s.to)
+		}
+	}
+	for _, run := range c.calls {
+		did[run.process] = append(did[run.process], run.from)
+		if run.ended == history.Handled {
+			handled[run.queue] = append(handled[run.queue], run.to)
+			did[run.process] = append(did[run.process], run.to)
+		}
+	}
+	for _, all := range []map[string][]time.Duration{sent, handled, did} {
+		for _, times := range all {
+			slices.Sort(times)
+		}
+	}
+	end := min(c.calm, c.drained)
+	if end == never {
+		return // which is broken for other reasons
+	}
+	for _, f := range c.faults {
+		if !f.away() || f.to > end {
+			continue
+		}
+		for queue := range sent {
+			// From when on there is something to handle.
+			after := span{max(f.to, next(sent[queue], f.to, end)), next(handled[queue], f.to, end)}
+			if after.length() > resume+c.b.Slack && after.length() > resume+c.pausedBut(f, after)+c.obstructed(after, queue)+c.b.Slack {
+				c.broken(LateFlow, "nothing of %s was handled for %s, from %s on, after the end of %q at %s", queue, after.length(), clock(after.from), f.kind, clock(f.to))
+			}
+		}
+	}
+	if c.b.Busy {
+		for _, p := range c.processes {
+			if p.role != roleServer { // which its callers tell of
+				c.busy(p, did[p.name], end)
+			}
+		}
+	}
+}
+
+// busy checks of one process when it did anything, until the end of sending.
+func (c *checker) busy(p *process, did []time.Duration, end time.Duration) {
+	end = min(end, p.to, p.asked)
+	most := resume
+	if p.role == roleSQLReceiver || p.role == roleHTTPReceiver {
+		most *= 3 // workers are quicker, and leave them little
+	}
+	for _, f := range c.faults {
+		if !f.away() || f.to > end || f.to < p.from {
+			continue
+		}
+		after := span{f.to, next(did, f.to, end)}
+		if after.length() > most+c.b.Slack && after.length() > most+c.pausedBut(f, after)+c.disturbance(p, after)+c.b.Slack {
+			c.broken(LateFlow, "%s did nothing for %s after the end of %q at %s", p.name, after.length(), f.kind, clock(f.to))
+		}
+	}
+	for at := p.from; at < end; {
+		idle := span{at, next(did, at+1, end)}
+		// Besides, it may have to start.
+		if idle.length() > 2*most+c.b.Slack && idle.length() > 2*most+c.paused(idle)+c.disturbance(p, idle)+c.b.Slack {
+			c.broken(Hung, "%s did nothing for %s from %s on", p.name, idle.length(), clock(at))
+		}
+		at = idle.to
+	}
+}
+
+// next is the first of times from a time on, or the end.
+func next(times []time.Duration, from, end time.Duration) time.Duration {
+	if i, _ := slices.BinarySearch(times, from); i < len(times) {
+		return min(times[i], end)
+	}
+	return end
+}
+
+// disturbance is how long faults struck a process alone, with the time that each end
+// of that may cost until it gets on. What struck it just before counts, too.
+func (c *checker) disturbance(p *process, s span) (sum time.Duration) {
+	for _, f := range c.faults {
+		if f.whom != "" && c.concerns(f, p.name) && f.kind != Clock && f.touches(span{s.from - resume, s.to}) {
+			sum += f.within(s) + resume
+		}
+	}
+	return sum
 }
 
 // pausedBut is paused, without one fault.
@@ -94,7 +189,7 @@ func (c *checker) rescues() {
 // the last time: the database came back.
 func (c *checker) anew(s span) (after time.Duration) {
 	for _, f := range c.faults {
-		if n := natures[f.kind]; (n == outage || n == crash) && f.touches(s) {
+		if f.away() && f.touches(s) {
 			after = max(after, f.to-s.from)
 		}
 	}

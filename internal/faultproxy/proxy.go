@@ -71,6 +71,13 @@ func (p *Proxy) Close() {
 	p.all.Wait()
 }
 
+// Connections counts those that are there.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
 // CutAll cuts the connections that are there.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()

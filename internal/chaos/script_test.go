@@ -1,0 +1,118 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// script writes a history by hand. Times are of its own clock.
+type script struct {
+	events []history.Event
+	faults int
+}
+
+// at adds an event in the millisecond told.
+func (s *script) at(ms int, e history.Event) {
+	e.At = time.Duration(ms) * time.Millisecond
+	s.events = append(s.events, e)
+}
+
+func (s *script) born(ms int, role string, names ...string) {
+	for _, name := range names {
+		s.at(ms, history.Event{Kind: Born, Whom: name, Note: role, Took: 10 * time.Second, Count: 4})
+	}
+}
+
+// sends a token of n messages, with the answer 5 ms later.
+func (s *script) sends(ms int, token, queue string, n int, answer history.Kind) {
+	s.at(ms, history.Event{Kind: Intent, Process: "s", Token: token, Queue: queue, Key: "k", Count: n})
+	e := history.Event{Kind: answer, Process: "s", Token: token}
+	if answer == history.Sent {
+		for i := range n {
+			e.IDs = append(e.IDs, s.ids(token)+posthaste.MessageID(i))
+		}
+	}
+	if answer != "" {
+		s.at(ms+5, e)
+	}
+}
+
+// ids of a token begin here.
+func (s *script) ids(token string) (id posthaste.MessageID) {
+	for _, c := range token {
+		id = id*31 + posthaste.MessageID(c)
+	}
+	return id * 100
+}
+
+// runs an attempt at a message for some milliseconds; kind "" means that it does
+// not end.
+func (s *script) runs(ms, took int, process, token string, part, attempt int, kind history.Kind) {
+	e := history.Event{Kind: history.Started, Process: process, Token: token, Part: part, Attempt: attempt, ID: s.ids(token) + posthaste.MessageID(part)}
+	s.at(ms, e)
+	if kind != "" {
+		e.Kind = kind
+		s.at(ms+took, e)
+	}
+}
+
+func (s *script) strikes(from, to int, kind Fault, whom string) {
+	s.faults++
+	token := fmt.Sprint(s.faults)
+	s.at(from, history.Event{Kind: Struck, Token: token, Note: string(kind), Whom: whom})
+	s.at(to, history.Event{Kind: Healed, Token: token, Count: 1})
+	if kind == KillWorker {
+		s.at(from, history.Event{Kind: Died, Whom: whom, Note: Killed})
+	}
+}
+
+// misses is a fault that strikes nothing.
+func (s *script) misses(ms int, kind Fault, whom string) {
+	s.strikes(ms, ms, kind, whom)
+	s.events[len(s.events)-1].Count = 0
+}
+
+// everybody is busy until sending ends: s sends every second, and of the workers those
+// handle it whom idle does not say to do nothing at that time.
+func (s *script) everybody(idle func(ms int, who string) bool) {
+	for ms := 1000; ms < 100_000; ms += 1000 {
+		if idle(ms, "s") {
+			continue
+		}
+		token := fmt.Sprint("b", ms)
+		s.sends(ms, token, Plain, 2, history.Sent)
+		for part, who := range []string{"w1", "w2"} {
+			if idle(ms, who) {
+				who = []string{"w2", "w1"}[part]
+			}
+			s.runs(ms+10, 5, who, token, part, 1, history.Handled)
+		}
+	}
+}
+
+// sorted is the history as it is read.
+func (s *script) sorted() []history.Event {
+	slices.SortStableFunc(s.events, func(a, b history.Event) int { return int(a.At - b.At) })
+	return s.events
+}
+
+// begun is a run that everybody takes part in, and ended how it ends well.
+func begun() *script {
+	s := &script{}
+	s.born(0, roleSender, "s")
+	s.born(0, roleWorker, "w1", "w2")
+	s.sends(10, "p", Plain, 2, history.Sent)
+	s.runs(20, 5, "w1", "p", 0, 1, history.Handled)
+	s.runs(20, 5, "w2", "p", 1, 1, history.Handled)
+	return s
+}
+
+func (s *script) ended() *script {
+	s.at(100_000, history.Event{Kind: Calm})
+	s.at(120_000, history.Event{Kind: Drained})
+	return s
+}
