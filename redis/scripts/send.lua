@@ -49,6 +49,7 @@ for q = 1, tonumber(ARGV[1]) do
   if (meta[4] or '') ~= (all.v and all.v[q] or '') then return {'gone', q} end
   local letters = all.l and all.l[q] or ''
   queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, held = {}, first = not (all.z and all.z[q] == 1), readers = {reader(at, looks, meta[3])}}
+  if letters == '' and looks == 0 then queues[q].simple = queues[q].readers[1] end
   for i = 1, #letters + 1 do
     if i > 1 then queues[q].readers[i] = reader(at, looks, call('HGET', KEYS[at + 29], 'mute'), string.sub(letters, i - 1, i - 1)) end
     at = at + (looks > 0 and 41 or 31)
@@ -62,12 +63,7 @@ local plain = {}
 -- put lets a subscription get a message.
 local function put(r, id, place, o, priority, due)
   r.n = r.n + 1
-  if o == plain and r.looks == 0 then -- as most
-    local ready = r.ready[priority]
-    ready[#ready + 1] = id
-    r.wake = true
-    return
-  elseif due > now then
+  if due > now then
     r.due[#r.due + 1] = text(due)
     r.due[#r.due + 1] = priority .. ':' .. id
     r.known[#r.known + 1] = id
@@ -108,25 +104,33 @@ for i = 3, #ARGV, 2 do
     ids[#ids + 1] = id
     if o.k then call('SET', KEYS[first + o.k], id, 'PX', o.w) end
     q.given = true
-    local priority, due = string.sub(content, 1, 1), o ~= plain and (o.d and now + o.d or o.t) or 0
-    local held = ''
-    if q.first then
-      held = '@+'
-      put(q.readers[1], id, q.last, o, priority, due)
-    end
-    for j = 2, #q.readers do
-      local r = q.readers[j]
-      if not (o.x and string.find(o.x, r.letter, 1, true)) then
-        held = held .. r.letter .. '+'
-        put(r, id, q.last, o, priority, due)
-      end
-    end
-    if held ~= '' then
+    local priority, simple = string.sub(content, 1, 1), q.simple
+    if simple and o == plain then -- as most
       q.msg[#q.msg + 1] = id
       q.msg[#q.msg + 1] = content
-      if held ~= '@+' then
-        q.held[#q.held + 1] = id
-        q.held[#q.held + 1] = held
+      local ready = simple.ready[priority]
+      ready[#ready + 1] = id
+      simple.n, simple.wake = simple.n + 1, true
+    else
+      local due, held = o.d and now + o.d or o.t or 0, ''
+      if q.first then
+        held = '@+'
+        put(q.readers[1], id, q.last, o, priority, due)
+      end
+      for j = 2, #q.readers do
+        local r = q.readers[j]
+        if not (o.x and string.find(o.x, r.letter, 1, true)) then
+          held = held .. r.letter .. '+'
+          put(r, id, q.last, o, priority, due)
+        end
+      end
+      if held ~= '' then
+        q.msg[#q.msg + 1] = id
+        q.msg[#q.msg + 1] = content
+        if held ~= '@+' then
+          q.held[#q.held + 1] = id
+          q.held[#q.held + 1] = held
+        end
       end
     end
   end
