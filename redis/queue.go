@@ -36,6 +36,7 @@ type queue struct {
 	subs    []*queue // the further ones, as they were made
 	leaving []*queue // those that have ended, and still let go of what they held
 	first   string   // what became of itself: "", "leaving" or "ended"
+	stray   []field  // further ones that are enrolled and not there
 	// Of a further one:
 	born     *queue
 	letter   string
@@ -123,13 +124,13 @@ func (e *Engine) queues(ctx context.Context) (map[string]*queue, error) {
 		return nil, readError(err)
 	}
 	byName, byNo := map[string]*queue{}, map[int64]*queue{}
-	shared := map[string]bool{} // those that may have further subscriptions
+	shared := map[string][]field{} // those that may have further subscriptions
 	for name, value := range values {
 		if strings.HasPrefix(name, "#") || strings.HasPrefix(value, "-") { // being dropped
 			continue
 		}
 		if of, _, further := strings.Cut(name, ":"); further {
-			shared[of] = true
+			shared[of] = append(shared[of], field{name, value})
 			continue
 		}
 		q, err := e.newQueue(name, value)

@@ -71,6 +71,7 @@ var (
 	eraseScript      = load("erase")
 	extendScript     = load("extend")
 	fillScript       = load("fill")
+	forsakeScript    = load("forsake")
 	keyScript        = load("key")
 	leaveScript      = load("leave")
 	limitScript      = load("limit")

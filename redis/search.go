@@ -116,10 +116,17 @@ func (e *Engine) worded(name, reference, term string) pages {
 	if reference == "" {
 		word = termWord + term
 	}
+	var q *queue
 	return func(ctx context.Context, from int64, most int) ([]string, error) {
-		q, err := e.queue(ctx, name)
-		if err != nil {
-			return nil, err
+		if q == nil { // each has its own words: all subscriptions that there are now are asked
+			all, err := e.queues(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if q = all[name]; q == nil {
+				_, err := e.queue(ctx, name)
+				return nil, err
+			}
 		}
 		var places []string
 		for _, s := range q.all() {

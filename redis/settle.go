@@ -81,8 +81,23 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 		said = append(said, packed(one))
 	}
 	args[2] = len(plain)
-	reply, err := settleScript.run(ctx, e.client, q.keys, append(args, said...)...)
-	if err != nil || reply == "gone" { // the queue was dropped, and all that was handed out
+	args = append(args, said...)
+	reply, err := settleScript.run(ctx, e.client, q.keys, args...)
+	if err == nil && reply == "gone" { // or another has its number by now
+		was := q.ref()
+		if _, err := e.queues(ctx); err != nil {
+			return err
+		}
+		e.mu.RLock()
+		q = e.byNo[q.number]
+		e.mu.RUnlock()
+		if q == nil || q.once != "" || q.ref() == was { // it was dropped, and all that was handed out
+			return nil
+		}
+		args[0], args[1] = q.numberArg, q.rules
+		reply, err = settleScript.run(ctx, e.client, q.keys, args...)
+	}
+	if err != nil || reply == "gone" {
 		return err
 	}
 	all, err := list("settle", reply, 2)

@@ -52,8 +52,20 @@ func (e *Engine) further(q *queue, is subscriber) (*queue, error) {
 	return &s, nil
 }
 
+// field is a further subscription as the registry has it (enroll.lua).
+type field struct{ name, is string }
+
+// parts are its number and when it was enrolled.
+func (f field) parts() (number, at string, ok bool) {
+	all := strings.Fields(f.is)
+	if len(all) != 3 {
+		return "", "", false
+	}
+	return all[0], all[1], true
+}
+
 // readSubscriptions reads those of the queues that may have further ones.
-func (e *Engine) readSubscriptions(ctx context.Context, queues map[string]*queue, of map[string]bool) error {
+func (e *Engine) readSubscriptions(ctx context.Context, queues map[string]*queue, of map[string][]field) error {
 	pipe := e.client.Pipeline()
 	answers := map[*queue]*goredis.SliceCmd{}
 	for name := range of {
@@ -69,7 +81,11 @@ func (e *Engine) readSubscriptions(ctx context.Context, queues map[string]*queue
 	}
 	for q, answer := range answers {
 		is := answer.Val()
-		if len(is) != 4 || str(is[0]) != q.numberArg || str(is[2]) == "" {
+		if len(is) != 4 || str(is[0]) != q.numberArg {
+			continue
+		}
+		if str(is[2]) == "" {
+			q.stray = of[q.name]
 			continue
 		}
 		var all []subscriber
@@ -87,6 +103,11 @@ func (e *Engine) readSubscriptions(ctx context.Context, queues map[string]*queue
 				q.leaving = append(q.leaving, s)
 			} else {
 				q.subs = append(q.subs, s)
+			}
+		}
+		for _, f := range of[q.name] {
+			if number, _, _ := f.parts(); !slices.ContainsFunc(all, func(s subscriber) bool { return s.Number == number }) {
+				q.stray = append(q.stray, f)
 			}
 		}
 	}
@@ -253,31 +274,28 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription stri
 	if before == "" {
 		return nil
 	}
-	if _, err := e.cancelAside(ctx, name); err != nil { // a purge that was cut short
-		return err
-	}
 	return e.fill(ctx, posthaste.QueueRef{Queue: name, Subscription: subscription})
 }
 
 // subscribe makes a subscription unless there is one of its name, and returns whether it
 // did and the options of the one that there is.
 func (e *Engine) subscribe(ctx context.Context, name, subscription, options, before string) (made bool, has string, err error) {
-	field := enrolled(name, subscription)
+	of := enrolled(name, subscription)
 	for range 5 {
 		q, err := e.queue(ctx, name)
 		if err != nil {
 			return false, "", err
 		}
-		is, err := e.enroll(ctx, field)
+		is, err := e.enroll(ctx, of)
 		if err != nil {
 			return false, "", err
 		}
-		number := strings.Fields(is)
-		if len(number) != 3 {
-			return false, "", unexpected("what subscription "+field+" is", is)
+		number, at, ok := field{name: of, is: is}.parts()
+		if !ok {
+			return false, "", unexpected("what subscription "+of+" is", is)
 		}
 		reply, err := subscribeScript.run(ctx, e.client, e.keys.subscription(name, subscription, q.looks > 0),
-			q.numberArg, subscription, number[0], number[1], options, before, maxSubscriptions)
+			q.numberArg, subscription, number, at, options, before, maxSubscriptions)
 		if err != nil {
 			return false, "", err
 		}
@@ -286,18 +304,18 @@ func (e *Engine) subscribe(ctx context.Context, name, subscription, options, bef
 			err = e.remake(ctx, q)
 			if err == nil {
 				if _, err = e.queue(ctx, name); posthaste.CodeOf(err) == posthaste.NotFound {
-					_ = e.strike(ctx, field, is)
+					_ = e.strike(ctx, of, is)
 				}
 			}
 		case "late":
-			err = e.strike(ctx, field, is)
+			err = e.strike(ctx, of, is)
 		case "leaving":
 			var all map[string]*queue
 			if all, err = e.queues(ctx); err == nil && all[name] != nil {
 				_, err = e.leaveAll(ctx, all[name], math.MaxInt)
 			}
 		case "full":
-			_ = e.strike(ctx, field, is)
+			_ = e.strike(ctx, of, is)
 			err = &posthaste.Error{Code: posthaste.TooLarge, Field: "subscription", Message: fmt.Sprintf("queue %s has %d further subscriptions, and no more are possible", name, maxSubscriptions), Hint: "end some"}
 		default:
 			all, fault := list("subscribe", reply, 2)
@@ -337,14 +355,14 @@ func (e *Engine) enroll(ctx context.Context, field string) (string, error) {
 	return "", &posthaste.Error{Code: posthaste.Unavailable, Message: "subscription " + field + " is being made and ended by others", Hint: "try again"}
 }
 
-func (e *Engine) strike(ctx context.Context, field, is string) error {
-	_, err := strikeScript.run(ctx, e.client, []string{e.keys.queues()}, field, is)
-	return err
-}
-
 // fill gives a subscription what was sent before it was made, if it is to get that and
 // has not got it yet. Should that end before it is done, whoever claims from it goes on.
 func (e *Engine) fill(ctx context.Context, ref posthaste.QueueRef) error {
+	// What a purge that was cut short put aside is not given to it. None begins while it is
+	// filled (aside.lua).
+	if _, err := e.cancelAside(ctx, ref.Queue); err != nil {
+		return err
+	}
 	for {
 		reply, _, err := e.try(ctx, ref, func(q *queue) (any, error) {
 			if q.born == nil {
@@ -377,88 +395,4 @@ func (e *Engine) fill(ctx context.Context, ref posthaste.QueueRef) error {
 			return unexpected("fill", reply)
 		}
 	}
-}
-
-// QueueUnsubscribe implements [posthaste.Subscriptions]. It hands out nothing from its
-// beginning on; what it held is let go of bit by bit. Should that end before it is done,
-// upkeep goes on with it.
-func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription string) error {
-	all, err := e.queues(ctx)
-	if err != nil {
-		return err
-	}
-	if all[name] == nil {
-		_, err := e.queue(ctx, name)
-		return err
-	}
-	s, err := e.find(ctx, posthaste.QueueRef{Queue: name, Subscription: subscription})
-	if err != nil {
-		return err
-	}
-	more, err := e.leave(ctx, s, 1)
-	if err != nil {
-		return writeError(err)
-	}
-	if _, err := e.queues(ctx); err != nil {
-		return err
-	}
-	details, err := json.Marshal(map[string]string{"subscription": s.subscription})
-	if err != nil {
-		return err
-	}
-	if err := e.record(ctx, record{By: by, Action: "unsubscribe", Queue: name, Details: details}); err != nil {
-		return writeError(err)
-	}
-	if more {
-		_, err = e.leave(ctx, s, math.MaxInt)
-	}
-	return writeError(err)
-}
-
-// leaveMost is how many steps of an end a round of upkeep does for a subscription: what is
-// lost elsewhere is to be rescued soon.
-const leaveMost = 20
-
-// leave ends a subscription, or goes on with that, by most steps at most. It returns
-// whether more are to do.
-func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err error) {
-	queue, number := s.numberArg, "@"
-	if s.born != nil {
-		queue, number = s.born.numberArg, s.numberArg
-	}
-	for range most {
-		reply, err := leaveScript.run(ctx, e.client, s.keys, queue, s.rules, number)
-		if err != nil {
-			return true, err
-		}
-		switch reply {
-		case "more":
-		case "gone": // its queue was dropped
-			return false, nil
-		case "only":
-			return false, &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + s.name, Hint: "subscribe another one first, or drop the queue"}
-		case "none", "":
-			if s.born == nil {
-				return false, nil
-			}
-			return false, e.strike(ctx, enrolled(s.name, s.subscription), fmt.Sprintf("%s %d {}", s.numberArg, s.enrolled))
-		default:
-			return false, unexpected("leave", reply)
-		}
-	}
-	return true, nil
-}
-
-// leaveAll goes on with what others began to end and did not come to the end of, by most
-// steps each.
-func (e *Engine) leaveAll(ctx context.Context, q *queue, most int) (more bool, err error) {
-	ending := q.leaving
-	if q.first == "leaving" {
-		ending = append([]*queue{q}, ending...)
-	}
-	for _, s := range ending {
-		further, fault := e.leave(ctx, s, most)
-		more, err = more || further, errors.Join(err, fault)
-	}
-	return more, err
 }

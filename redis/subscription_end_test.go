@@ -197,3 +197,146 @@ func TestUpkeepOfEnds(t *testing.T) {
 		t.Errorf("it is ending still, %v", err)
 	}
 }
+
+// A number that was enrolled for a subscription which is not there is free again, and who
+// enrolled it and is slow makes none of that number.
+func TestStrayNumbers(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		is, err := e.enroll(t.Context(), enrolled(jobs, second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, e, "third", posthaste.SubscriptionOptions{})
+		all, err := e.queues(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := func() int64 { return e.client.HLen(t.Context(), e.keys.queues()).Val() }
+		before := fields()
+		if _, err := e.Maintain(t.Context()); err != nil || fields() != before {
+			t.Fatalf("what may be on its way was struck: %v", err)
+		}
+		if err := e.strikeStray(t.Context(), all[jobs], 0); err != nil || fields() != before-1 {
+			t.Fatalf("%d of %d are left, %v", fields(), before, err)
+		}
+		number, at, _ := field{is: is}.parts()
+		q := all[jobs]
+		reply, err := subscribeScript.run(t.Context(), e.client, e.keys.subscription(jobs, second, false), q.numberArg, second, number, at, fromOldest, "", 50)
+		if err != nil || reply != "late" {
+			return fmt.Sprintf("one came that the registry does not know: %v, %v", reply, err)
+		}
+		subscribe(t, e, second, posthaste.SubscriptionOptions{})
+		return ""
+	}, patch{&forsakeScript, "call('HSET', META, 'ended', text(math.max(tonumber(ARGV[3]), tonumber(meta[3] or -1))))", ""})
+}
+
+// What was purged comes to no subscription that is being given what is older.
+func TestPurgedWhileFilled(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 5)
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := e.together(t.Context(), asideScript, jobs); err != nil {
+			t.Fatal(err)
+		}
+		s := e.byName[jobs].subs[0]
+		names := append(append([]string{}, s.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
+		if _, err := fillScript.run(t.Context(), e.client, names, s.numberArg, s.rules, "", "", "@"); err != nil { // which somebody had begun
+			t.Fatal(err)
+		}
+		if _, err := e.cancelAside(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := len(receive(t, e, "", 10)), len(receive(t, e, second, 10)); a != b {
+			return fmt.Sprintf("%d came, and to the other %d", a, b)
+		}
+		return ""
+	}, patch{&asideScript, "then return 'fill' end", "then local _ end"})
+}
+
+// A purge that was cut short, and one that meets a subscription which is not filled yet,
+// purge what that would get, too.
+func TestPurgeBesideFilling(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []bool{true, false} {
+		e := open(t, server.URL())
+		create(t, e, posthaste.QueueOptions{})
+		send(t, e, 5)
+		if cut {
+			if reply, _, err := e.together(t.Context(), asideScript, jobs); err != nil || reply != int64(1) {
+				t.Fatal(reply, err)
+			}
+		}
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
+			t.Fatal(err)
+		}
+		if !cut {
+			purged, err := e.QueuePurge(t.Context(), "ada", jobs)
+			if err != nil || len(purged) != 2 || purged[0].Messages != 5 || purged[1].Messages != 5 {
+				t.Errorf("purged %+v, %v", purged, err)
+			}
+		}
+		if got := receive(t, e, second, 10); len(got) != 0 {
+			t.Errorf("cut short %v: %d of what was purged came", cut, len(got))
+		}
+	}
+}
+
+// Who knew a queue before finds what other subscriptions have by a word, settles for the
+// queue that has its number now, and keeps no lease of what has ended.
+func TestKnowledgeOfOldIsRenewed(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	w := register(t, e)
+	send(t, e, 1)
+	o := another(t, e)
+	subscribe(t, o, second, posthaste.SubscriptionOptions{})
+	if _, err := o.Send(t.Context(), posthaste.Message{Queue: jobs, Reference: "r1"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := done(t, o, receive(t, o, "", 2)...); n != 2 {
+		t.Fatal(n)
+	}
+	if err := o.QueueUnsubscribe(t.Context(), "ada", jobs, "default"); err != nil {
+		t.Fatal(err)
+	}
+	if found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Reference: "r1"}); err != nil || len(found) != 1 {
+		t.Errorf("found by the reference are %d, %v", len(found), err)
+	}
+
+	subscribe(t, o, "third", posthaste.SubscriptionOptions{})
+	ref := posthaste.QueueRef{Queue: jobs, Subscription: "third"}
+	if _, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: ref, Max: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.QueueUnsubscribe(t.Context(), "ada", jobs, "third"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); err != nil || e.joined[w][ref] {
+		t.Errorf("a lease of what has ended is kept still, %v", err)
+	}
+
+	if err := o.QueueDrop(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.client.HSet(t.Context(), o.keys.queues(), "#next", maxQueues+1).Err(); err != nil { // numbers are given again
+		t.Fatal(err)
+	}
+	if err := o.QueueCreate(t.Context(), "other", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Send(t.Context(), posthaste.Message{Queue: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := o.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "other"}, Max: 1, Lease: time.Hour})
+	if err != nil || len(got.Deliveries) != 1 || e.byNo[number(int64(got.Deliveries[0].ID))].name != jobs {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if n := done(t, e, got.Deliveries...); n != 1 {
+		t.Error("what the new queue of that number handed out was not settled")
+	}
+}

@@ -80,15 +80,7 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 // moment and then cancelled bit by bit; should that end before it is done, the next
 // purge goes on with it.
 func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []posthaste.Purged, err error) {
-	q, err := e.queue(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range q.subs { // what one is to get from before is purged with it
-		if err := e.fill(ctx, s.ref()); err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
-			return nil, err
-		}
-	}
+	var q *queue
 	messages := map[string]int64{}
 	for put := any(nil); ; {
 		n, err := e.cancelAside(ctx, name)
@@ -103,6 +95,14 @@ func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []post
 		}
 		if put, q, err = e.together(ctx, asideScript, name); err != nil {
 			return nil, writeError(err)
+		}
+		if put != "fill" {
+			continue
+		}
+		for _, s := range q.subs { // what one is to get from before is purged with it
+			if err := e.fill(ctx, s.ref()); err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
+				return nil, err
+			}
 		}
 	}
 	var sum int64

@@ -147,7 +147,10 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	var queues []*queue
 	for ref := range looks {
 		q, err := e.find(ctx, ref)
-		if posthaste.CodeOf(err) == posthaste.NotFound {
+		if posthaste.CodeOf(err) == posthaste.NotFound { // it has ended: nothing is held there
+			e.mu.Lock()
+			delete(e.joined[beat.Worker], ref)
+			e.mu.Unlock()
 			continue
 		}
 		if err != nil {
@@ -201,18 +204,23 @@ func allOf(queues map[string]*queue) (all []*queue) {
 
 // Rescue implements [posthaste.Engine].
 func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
+	_, lost, err = e.rescue(ctx)
+	return lost, err
+}
+
+// rescue returns the queues that there were, too.
+func (e *Engine) rescue(ctx context.Context) (all map[string]*queue, lost int, err error) {
 	if _, err := workerScript.run(ctx, e.client, e.registry(), "expire"); err != nil {
-		return 0, readError(err)
+		return nil, 0, readError(err)
 	}
-	all, err := e.queues(ctx)
-	if err != nil {
-		return 0, err
+	if all, err = e.queues(ctx); err != nil {
+		return nil, 0, err
 	}
 	// Most have nothing to rescue, which one look tells of many.
 	queues := allOf(all)
 	looks, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", "", "", ""} })
 	if err != nil && !answered(err) {
-		return 0, readError(err)
+		return nil, 0, readError(err)
 	}
 	err = nil // one of them cannot be looked at: each is rescued by itself
 	for i, q := range queues {
@@ -227,7 +235,7 @@ func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
 		}
 		lost += n
 	}
-	return lost, err
+	return all, lost, err
 }
 
 // rescueMost bounds one script, as claimMost.
@@ -242,14 +250,12 @@ func (e *Engine) rescueQueue(ctx context.Context, ref posthaste.QueueRef) (lost 
 // Maintain implements [posthaste.Engine]. Upkeep goes with what is settled; what is
 // left is to rescue, and to go on with the ends of subscriptions that were cut short.
 func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
-	reply.Rescued, err = e.Rescue(ctx)
-	reply.More = reply.Rescued > 0
-	all, fault := e.queues(ctx)
-	err = errors.Join(err, fault)
+	all, lost, err := e.rescue(ctx)
+	reply.Rescued, reply.More = lost, lost > 0
 	for _, q := range all {
 		more, fault := e.leaveAll(ctx, q, leaveMost)
-		if fault != nil {
-			err = errors.Join(err, fmt.Errorf("ending a subscription of queue %s: %w", q.name, readError(fault)))
+		if fault = errors.Join(fault, e.strikeStray(ctx, q, strayFor)); fault != nil {
+			err = errors.Join(err, fmt.Errorf("ending subscriptions of queue %s: %w", q.name, readError(fault)))
 		}
 		reply.More = reply.More || more
 	}
