@@ -67,6 +67,11 @@ func TestShutWhileItEnds(t *testing.T) {
 				if err != nil || len(results) != 500 || slices.ContainsFunc(results, func(r posthaste.SettleResult) bool { return r.Settled }) {
 					return fmt.Sprintf("settled: %d, %v", len(results), err)
 				}
+			case "extend":
+				results, err := o.Extend(t.Context(), []posthaste.DeliveryID{held[0].Delivery}, time.Hour)
+				if err != nil || results[0].Settled {
+					return fmt.Sprintf("extended: %+v, %v", results, err)
+				}
 			case "rescue":
 				if err := o.client.ZAdd(t.Context(), o.keys.of(jobs, "leases"), goredis.Z{Score: 1, Member: w.String()}).Err(); err != nil {
 					t.Fatal(err)
@@ -113,6 +118,7 @@ func TestShutWhileItEnds(t *testing.T) {
 	for what, p := range map[string]patch{
 		"claim":    {&claimScript, " or own[4] then return 'gone'", " then return 'gone'"},
 		"settle":   {&settleScript, " or own[2] then return 'gone'", " then return 'gone'"},
+		"extend":   {&extendScript, "own[1] and not own[2]", "true"},
 		"rescue":   {&rescueScript, " or own[2] then return 'gone'", " then return 'gone'"},
 		"beat":     {&beatScript, " or own[3] then return 'gone'", " then return 'gone'"},
 		"bury":     {&buryScript, "if call('HGET', TALLY, 'first') then return were end", ""},
