@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,7 +40,8 @@ func client(t *testing.T, address string) *redis.Client {
 func onRedis(t *testing.T, c *redis.Client, config RedisConfig) *Redis {
 	t.Helper()
 	if config.Consumer == "" {
-		config.Consumer = t.Name()
+		// Of this run of the test alone, for the server remembers those before it.
+		config.Consumer = filepath.Base(filepath.Dir(t.TempDir()))
 	}
 	r, err := NewRedis(c, config)
 	if err != nil {
