@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -61,13 +60,7 @@ func (s *scheduled) message() posthaste.Message {
 
 // at is the message of a tick.
 func (s *scheduled) at(tick time.Time) posthaste.Message {
-	m := s.message()
-	m.Headers = maps.Clone(m.Headers)
-	if m.Headers == nil {
-		m.Headers = map[string]string{}
-	}
-	m.Headers[posthaste.HeaderSchedule], m.Headers[posthaste.HeaderTick] = s.name, tick.UTC().Format(time.RFC3339)
-	return m
+	return cron.Tick(s.name, s.message(), tick)
 }
 
 func (s *scheduled) paused() bool { return !s.Paused.IsZero() }
@@ -80,8 +73,8 @@ func (s *scheduled) info() posthaste.ScheduleInfo {
 	}
 	if !s.paused() && !s.Next.IsZero() {
 		info.NextAt = s.Next
-		for next, ok := s.Next, s.fault == nil; ok && len(info.Upcoming) < 5; next, ok = s.line.Next(s.zone, next) {
-			info.Upcoming = append(info.Upcoming, next)
+		if s.fault == nil {
+			info.Upcoming = s.line.Upcoming(s.zone, s.Next, 5)
 		}
 	}
 	return info

@@ -240,11 +240,7 @@ func TestStrayNumbers(t *testing.T) {
 // What was purged comes to no subscription that is being given what is older.
 func TestPurgedWhileFilled(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
-		create(t, e, posthaste.QueueOptions{})
-		send(t, e, 5)
-		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
-			t.Fatal(err)
-		}
+		cutShort(t, e, 1, 5)
 		if _, _, err := e.together(t.Context(), asideScript, jobs); err != nil {
 			t.Fatal(err)
 		}

@@ -68,15 +68,25 @@ func TestClaimsKnowTheSubscription(t *testing.T) {
 	}, patch{&claimScript, "if own[1] ~= ARGV[1] or own[4] then return 'gone' end", ""}, patch{&beatScript, "if own[1] ~= ARGV[1] or own[3] then return 'gone' end", ""})
 }
 
+// cutShort sends messages, so many at a time, and makes a subscription from the oldest
+// that was not given them yet.
+func cutShort(t *testing.T, e *Engine, times, each int) (ids []posthaste.MessageID) {
+	t.Helper()
+	create(t, e, posthaste.QueueOptions{})
+	for range times {
+		ids = append(ids, send(t, e, each)...)
+	}
+	if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
 // Nothing is handed out before all that is older is there: whoever claims goes on where
 // somebody was cut short.
 func TestFilledBeforeItHandsOut(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
-		create(t, e, posthaste.QueueOptions{})
-		ids := send(t, e, 5)
-		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
-			t.Fatal(err)
-		}
+		ids := cutShort(t, e, 1, 5)
 		send(t, e, 1)
 		got := receive(t, e, second, 3)
 		if len(got) != 3 || got[0].MessageID > ids[4] && got[1].MessageID > ids[4] || !got[1].DueAt.IsZero() {
@@ -89,13 +99,7 @@ func TestFilledBeforeItHandsOut(t *testing.T) {
 // What was filled half is filled once, and frees what it held.
 func TestFilledOnce(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
-		create(t, e, posthaste.QueueOptions{})
-		for range 5 {
-			send(t, e, 500)
-		}
-		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
-			t.Fatal(err)
-		}
+		cutShort(t, e, 5, 500)
 		ref := posthaste.QueueRef{Queue: jobs, Subscription: second}
 		reply, _, err := e.try(t.Context(), ref, func(q *queue) (any, error) {
 			names := append(append([]string{}, q.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
@@ -133,13 +137,7 @@ func TestWalksGoOn(t *testing.T) {
 		return what + " comes to no end"
 	}
 	rule(t, func(t *testing.T, e *Engine) string {
-		create(t, e, posthaste.QueueOptions{})
-		for range 5 {
-			send(t, e, 500)
-		}
-		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
-			t.Fatal(err)
-		}
+		cutShort(t, e, 5, 500)
 		all, err := e.queues(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -161,13 +159,7 @@ func TestWalksGoOn(t *testing.T) {
 // A walk that goes on at another server begins anew: that one has another order.
 func TestFilledAtAnotherServer(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
-		create(t, e, posthaste.QueueOptions{})
-		for range 3 {
-			send(t, e, 500)
-		}
-		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, "1"); err != nil {
-			t.Fatal(err)
-		}
+		cutShort(t, e, 3, 500)
 		if err := e.client.HSet(t.Context(), e.keys.own(jobs, second, "tally"), "filled", "1@abc").Err(); err != nil {
 			t.Fatal(err)
 		}

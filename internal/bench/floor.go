@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -111,27 +110,15 @@ func (f *floor) number(b []byte) {
 
 // measure inserts through n connections for a while.
 func (f *floor) measure(ctx context.Context, n int, during time.Duration) (rows int64, took time.Duration, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var total atomic.Int64
-	var wait sync.WaitGroup
-	begun := time.Now()
-	for i := range n {
-		wait.Go(func() {
-			for once := true; once || time.Since(begun) < during; once = false {
-				f.number(f.buffers[i])
-				tag, err := f.conns[i].PgConn().CopyFrom(ctx, bytes.NewReader(f.buffers[i]),
-					"copy posthaste.entries ("+floorColumns+") from stdin (format binary)")
-				if err != nil {
-					cancel(fmt.Errorf("the floor's COPY failed: %w", err))
-					return
-				}
-				total.Add(tag.RowsAffected())
-			}
-		})
-	}
-	wait.Wait()
-	return total.Load(), time.Since(begun), context.Cause(ctx)
+	return forAWhile(ctx, n, during, func(ctx context.Context, i int) (int64, error) {
+		f.number(f.buffers[i])
+		tag, err := f.conns[i].PgConn().CopyFrom(ctx, bytes.NewReader(f.buffers[i]),
+			"copy posthaste.entries ("+floorColumns+") from stdin (format binary)")
+		if err != nil {
+			return 0, fmt.Errorf("the floor's COPY failed: %w", err)
+		}
+		return tag.RowsAffected(), nil
+	})
 }
 
 // turn goes on in the next slot, as the ledger does. What was inserted stays: a table

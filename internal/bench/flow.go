@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -97,6 +99,30 @@ type floors interface {
 	// turn ends a round.
 	turn()
 	close()
+}
+
+// forAWhile lets n goroutines, from 0 on, call once until the time is over or a call
+// failed, each at least one time, and adds up how many messages the calls stored.
+func forAWhile(ctx context.Context, n int, during time.Duration, once func(ctx context.Context, i int) (messages int64, err error)) (messages int64, took time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var total atomic.Int64
+	var wait sync.WaitGroup
+	begun := time.Now()
+	for i := range n {
+		wait.Go(func() {
+			for first := true; first || time.Since(begun) < during; first = false {
+				some, err := once(ctx, i)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				total.Add(some)
+			}
+		})
+	}
+	wait.Wait()
+	return total.Load(), time.Since(begun), context.Cause(ctx)
 }
 
 func (r *run) floor(ctx context.Context) (floors, error) {

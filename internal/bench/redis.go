@@ -133,7 +133,7 @@ func (q *redisQueue) fill(ctx context.Context, n int) error {
 		messages[i] = posthaste.Message{Queue: q.name, Payload: payload}
 	}
 	client := posthaste.NewClient(q.run.redis.engine)
-	return inParallel(senders, n, len(messages), func(n int) error {
+	return inParallel(senders, n, len(messages), func(_, n int) error {
 		_, err := client.Send(ctx, messages[:n]...)
 		return err
 	})
@@ -186,7 +186,7 @@ type redisLoop struct {
 
 func (l *redisLoop) fill(ctx context.Context, n int) error {
 	var sent atomic.Int64
-	return inParallel(senders, n, 1000, func(n int) error {
+	return inParallel(senders, n, 1000, func(_, n int) error {
 		batch := make([]any, n)
 		for i := range batch { // LREM finds a message by its bytes
 			number := strconv.FormatInt(sent.Add(1), 10)
@@ -215,25 +215,14 @@ func (l *redisLoop) pop(ctx context.Context, n int) (time.Duration, error) {
 }
 
 func (l *redisLoop) loop(n int, take func(i int) error) (time.Duration, error) {
-	var wait sync.WaitGroup
-	var left atomic.Int64
-	left.Store(int64(n))
-	faults := make([]error, loopConnections)
 	begun := time.Now()
-	for i := range loopConnections {
-		wait.Go(func() {
-			for faults[i] == nil && left.Add(-1) >= 0 {
-				faults[i] = take(i)
-			}
-		})
-	}
-	wait.Wait()
-	return time.Since(begun), errors.Join(faults...)
+	err := inParallel(loopConnections, n, 1, func(i, _ int) error { return take(i) })
+	return time.Since(begun), err
 }
 
-// inParallel calls once from several goroutines, with at most batch of what is left
-// of n, until nothing is left or a call failed.
-func inParallel(goroutines, n, batch int, once func(n int) error) error {
+// inParallel calls once from several goroutines, each with its number and at most batch
+// of what is left of n, until nothing is left or a call failed.
+func inParallel(goroutines, n, batch int, once func(i, n int) error) error {
 	var wait sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -245,7 +234,7 @@ func inParallel(goroutines, n, batch int, once func(n int) error) error {
 				if some <= 0 {
 					return
 				}
-				faults[i] = once(int(some))
+				faults[i] = once(i, int(some))
 			}
 		})
 	}

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -19,32 +17,20 @@ type pushes struct {
 }
 
 func (p *pushes) measure(ctx context.Context, n int, during time.Duration) (messages int64, took time.Duration, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	batch := make([]any, p.batch)
 	for i := range batch {
 		batch[i] = []byte(payload)
 	}
-	var total atomic.Int64
-	var wait sync.WaitGroup
-	begun := time.Now()
-	for range n {
-		wait.Go(func() {
-			for once := true; once || time.Since(begun) < during; once = false {
-				if err := p.client.RPush(ctx, p.list, batch...).Err(); err != nil {
-					cancel(fmt.Errorf("pushing to a list failed: %w", err))
-					return
-				}
-				total.Add(int64(p.batch))
-			}
-		})
-	}
-	wait.Wait()
-	took, err = time.Since(begun), context.Cause(ctx)
+	messages, took, err = forAWhile(ctx, n, during, func(ctx context.Context, _ int) (int64, error) {
+		if err := p.client.RPush(ctx, p.list, batch...).Err(); err != nil {
+			return 0, fmt.Errorf("pushing to a list failed: %w", err)
+		}
+		return int64(p.batch), nil
+	})
 	if err == nil {
 		err = p.client.Unlink(ctx, p.list).Err() // memory is what it would fill
 	}
-	return total.Load(), took, err
+	return messages, took, err
 }
 
 func (*pushes) turn() {}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -137,24 +135,10 @@ func (*plain) turn() {}
 
 // measure inserts and commits one row at a time on n connections.
 func (p *plain) measure(ctx context.Context, n int, during time.Duration) (rows int64, took time.Duration, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var total atomic.Int64
-	var wait sync.WaitGroup
-	begun := time.Now()
-	for _, conn := range p.conns[:n] {
-		wait.Go(func() {
-			rows := int64(0)
-			defer func() { total.Add(rows) }()
-			for time.Since(begun) < during {
-				if _, err := conn.Exec(ctx, "plain", []byte(payload)); err != nil {
-					cancel(fmt.Errorf("the plain insert failed: %w", err))
-					return
-				}
-				rows++
-			}
-		})
-	}
-	wait.Wait()
-	return total.Load(), time.Since(begun), context.Cause(ctx)
+	return forAWhile(ctx, n, during, func(ctx context.Context, i int) (int64, error) {
+		if _, err := p.conns[i].Exec(ctx, "plain", []byte(payload)); err != nil {
+			return 0, fmt.Errorf("the plain insert failed: %w", err)
+		}
+		return 1, nil
+	})
 }

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"maps"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -65,4 +66,22 @@ func (s Spec) Resumed(zone *time.Location, next, now time.Time) time.Time {
 	}
 	next, _ = s.Next(zone, now)
 	return next
+}
+
+// Upcoming are the next ticks from next on, which is one, at most so many.
+func (s Spec) Upcoming(zone *time.Location, next time.Time, most int) (ticks []time.Time) {
+	for ok := true; ok && len(ticks) < most; next, ok = s.Next(zone, next) {
+		ticks = append(ticks, next)
+	}
+	return ticks
+}
+
+// Tick is the message of a schedule's tick.
+func Tick(schedule string, m posthaste.Message, tick time.Time) posthaste.Message {
+	m.Headers = maps.Clone(m.Headers)
+	if m.Headers == nil {
+		m.Headers = map[string]string{}
+	}
+	m.Headers[posthaste.HeaderSchedule], m.Headers[posthaste.HeaderTick] = schedule, tick.UTC().Format(time.RFC3339)
+	return m
 }

@@ -22,10 +22,7 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 	info := s.ScheduleInfo
 	info.Message.Headers = maps.Clone(info.Message.Headers)
 	if info.PausedAt.IsZero() {
-		info.NextAt = s.nextAt
-		for next, ok := s.nextAt, true; ok && len(info.Upcoming) < 5; next, ok = s.line.Next(s.zone, next) {
-			info.Upcoming = append(info.Upcoming, next)
-		}
+		info.NextAt, info.Upcoming = s.nextAt, s.line.Upcoming(s.zone, s.nextAt, 5)
 	}
 	return info
 }
@@ -157,12 +154,7 @@ func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error
 
 // sendTick sends one tick's message, and says whether its queue took it.
 func (e *Engine) sendTick(s *schedule, tick, now time.Time) bool {
-	sent := s.Message
-	sent.Headers = maps.Clone(sent.Headers)
-	if sent.Headers == nil {
-		sent.Headers = map[string]string{}
-	}
-	sent.Headers[posthaste.HeaderSchedule], sent.Headers[posthaste.HeaderTick] = s.Name, tick.UTC().Format(time.RFC3339)
+	sent := cron.Tick(s.Name, s.Message, tick)
 	m, err := e.check(&sent, now)
 	s.Error = ""
 	if err != nil {
