@@ -50,6 +50,10 @@ type Config struct {
 	Without []string
 	// Logger is told of what goes wrong (default: nobody is).
 	Logger *slog.Logger
+	// Kept, if set, is called with each mail once it is kept, and the client is
+	// answered when it has returned: with success, or as a [Fault] wants. Several may
+	// be under way at the same time.
+	Kept func(m Mail, success bool)
 }
 
 // Catcher is a running mail catcher. Its methods are safe for concurrent use.

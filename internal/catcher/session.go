@@ -85,14 +85,14 @@ func (s *session) Data(r io.Reader) error {
 	f := s.catcher.faults.take(StageEnd, "")
 	fails := f != nil && (f.Hang || f.Drop || f.Code != 0)
 	if !fails || f.Kept {
-		if err := s.keep(raw); err != nil {
+		if err := s.keep(raw, !fails); err != nil {
 			return err
 		}
 	}
 	return s.apply(f)
 }
 
-func (s *session) keep(raw []byte) error {
+func (s *session) keep(raw []byte, success bool) error {
 	select {
 	case <-s.catcher.stop:
 		return &smtp.SMTPError{Code: 421, EnhancedCode: smtp.EnhancedCode{4, 3, 2}, Message: "Shutting down"}
@@ -105,6 +105,9 @@ func (s *session) keep(raw []byte) error {
 	if err := s.catcher.keep(m); err != nil {
 		s.catcher.cfg.Logger.Error("mail was not caught", "error", err)
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: "The mail cannot be kept"}
+	}
+	if kept := s.catcher.cfg.Kept; kept != nil {
+		kept(m, success)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -37,18 +38,25 @@ type send struct {
 	answer                     history.Kind
 	note                       string // of the answer
 	ids                        []posthaste.MessageID
-	messages                   []message
+	count                      int       // of messages
+	messages                   []message // of each subscription its own, one subscription after the other
 }
 
-// message is one of a send's, with all its calls by time.
+// message is one of a send's, for one subscription, with all its calls by time.
 type message struct {
 	*send
-	part    int
-	calls   []*call
-	effects int // rows that its handlers left behind, or mails or relayed messages that arrived
+	part         int
+	subscription string
+	calls        []*call
+	effects      int // rows that its handlers left behind, or mails or relayed messages that arrived
 }
 
-func (m *message) String() string { return fmt.Sprintf("%s.%d", m.token, m.part) }
+func (m *message) String() string {
+	if m.subscription != "" {
+		return fmt.Sprintf("%s.%d for %s", m.token, m.part, m.subscription)
+	}
+	return fmt.Sprintf("%s.%d", m.token, m.part)
+}
 
 // handled reports whether somebody is done with it.
 func (m *message) handled() bool {
@@ -63,7 +71,7 @@ type call struct {
 	*message
 	process string
 	id      posthaste.MessageID
-	attempt int
+	attempt int // 0 where nobody knows it: a mail does not tell
 	alone   bool
 	span
 	ended history.Kind // Handled, Failed, or "" where its process died before
@@ -117,14 +125,17 @@ type account struct {
 	damaged   []history.Event
 	invented  []history.Event
 	leftOut   []history.Event
+	first     time.Time // tick of the schedule; zero without one
+	last      time.Time // that it could have had
 	calm      time.Duration
 	drained   time.Duration // never if it was not
 	turns     int
 }
 
 type place struct {
-	token string
-	part  int
+	token        string
+	part         int
+	subscription string
 }
 
 // openCall is a call that a process has not ended. It may run a message that it was
@@ -147,12 +158,20 @@ func read(events []history.Event) (*account, error) {
 			if a.sends[e.Token] != nil {
 				return nil, fmt.Errorf("%s sends token %s again", e.Process, e.Token)
 			}
-			s := &send{token: e.Token, queue: e.Queue, key: e.Key, process: e.Process, delay: e.Took, span: span{e.At, never}, messages: make([]message, e.Count)}
-			for i := range s.messages {
-				s.messages[i] = message{send: s, part: i}
+			s := &send{token: e.Token, queue: e.Queue, key: e.Key, process: e.Process, delay: e.Took, span: span{e.At, never}, count: e.Count}
+			for _, subscription := range subscriptions(e.Queue) {
+				for i := range e.Count {
+					s.messages = append(s.messages, message{send: s, part: i, subscription: subscription})
+				}
 			}
 			a.sends[e.Token] = s
 			a.list = append(a.list, s)
+		case history.Started:
+			if strings.HasPrefix(e.Token, tickPrefix) && a.sends[e.Token] == nil {
+				s := ticked(e)
+				a.sends[e.Token] = s
+				a.list = append(a.list, s)
+			}
 		case Born:
 			a.processes[e.Whom] = &process{name: e.Whom, role: e.Note, span: span{e.At, never}, asked: never, lease: e.Took, holds: e.Count}
 		}
@@ -165,8 +184,8 @@ func read(events []history.Event) (*account, error) {
 				return nil, fmt.Errorf("%s has an answer to token %s, which it did not send, or another one before", e.Process, e.Token)
 			}
 			s.answer, s.note, s.to, s.ids = e.Kind, e.Note, e.At, e.IDs
-			if e.Kind == history.Sent && len(e.IDs) != len(s.messages) {
-				return nil, fmt.Errorf("token %s: %d ids for %d messages", e.Token, len(e.IDs), len(s.messages))
+			if e.Kind == history.Sent && len(e.IDs) != s.count {
+				return nil, fmt.Errorf("token %s: %d ids for %d messages", e.Token, len(e.IDs), s.count)
 			}
 		case history.Started:
 			m := a.message(e)
@@ -180,12 +199,12 @@ func read(events []history.Event) (*account, error) {
 			if open[e.Process] == nil {
 				open[e.Process] = map[openCall]*call{}
 			}
-			open[e.Process][openCall{place{e.Token, e.Part}, e.Attempt}] = c
+			open[e.Process][openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}] = c
 		case history.Handled, history.Failed:
 			if a.message(e) == nil {
 				continue // its start told
 			}
-			r := openCall{place{e.Token, e.Part}, e.Attempt}
+			r := openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}
 			c := open[e.Process][r]
 			if c == nil {
 				return nil, fmt.Errorf("%s ended a call of %s.%d that it did not start", e.Process, e.Token, e.Part)
@@ -225,6 +244,16 @@ func read(events []history.Event) (*account, error) {
 			}
 		case Stalled:
 			a.stalls = append(a.stalls, span{e.At - e.Took, e.At})
+		case Began, Rests:
+			at, err := time.Parse(time.RFC3339Nano, e.Note)
+			if err != nil {
+				return nil, fmt.Errorf("the schedule %s at %q", e.Kind, e.Note)
+			}
+			if e.Kind == Began {
+				a.first = at
+			} else {
+				a.last = at
+			}
 		case Left:
 			a.left = append(a.left, e)
 		case Calm:
@@ -235,10 +264,11 @@ func read(events []history.Event) (*account, error) {
 			a.turns += e.Count
 		}
 	}
-	// A call that a process did not end went on until the process died.
+	// A call that a process did not end went on until the process died. Who was on its
+	// other side may think that it ended later.
 	for _, c := range a.calls {
-		if p := a.processes[c.process]; c.ended == "" && p != nil {
-			c.to = max(c.from, p.to)
+		if p := a.processes[c.process]; p != nil && (c.ended == "" || needed[p.role] != "" && c.to > p.to) {
+			c.ended, c.to = "", max(c.from, p.to)
 		}
 	}
 	a.hits()
@@ -246,10 +276,15 @@ func read(events []history.Event) (*account, error) {
 }
 
 func (a *account) message(e history.Event) *message {
-	if s := a.sends[e.Token]; s != nil && e.Part >= 0 && e.Part < len(s.messages) {
-		return &s.messages[e.Part]
+	s := a.sends[e.Token]
+	if s == nil || e.Part < 0 || e.Part >= s.count {
+		return nil
 	}
-	return nil
+	which := slices.Index(subscriptions(s.queue), e.Subscription)
+	if which < 0 {
+		return nil
+	}
+	return &s.messages[which*s.count+e.Part]
 }
 
 // concerns reports whether a fault strikes a process.
@@ -269,13 +304,13 @@ func (a *account) hits() {
 			continue
 		}
 		for _, c := range between(a.calls, f.span) {
-			if c.touches(f.span) && a.concerns(f, c.process) && (!ofBroker(f.kind) || c.queue == Relayed) {
+			if c.touches(f.span) && a.concerns(f, c.process) && (only(f.kind) == "" || only(f.kind) == c.queue) {
 				f.hit++
 			}
 		}
 		for _, s := range between(a.list, f.span) {
-			if s.touches(f.span) && a.concerns(f, s.process) && !ofBroker(f.kind) {
-				f.hit += len(s.messages)
+			if s.touches(f.span) && a.concerns(f, s.process) && only(f.kind) == "" {
+				f.hit += s.count
 			}
 		}
 	}
@@ -320,7 +355,7 @@ func (a *account) silences(p *process) (merged []span) {
 		n := f.nature()
 		switch {
 		case n != silence && !f.away(), !a.concerns(f, p.name), !f.touches(p.span):
-		case n != silence && p.role == roleWorker && !leasesRunOn(f.kind):
+		case n != silence && slices.Contains(workerRoles, p.role) && !leasesRunOn(f.kind):
 			all = append(all, span{f.to, f.to + resume})
 		default:
 			all = append(all, f.span)

@@ -37,16 +37,16 @@ const living = " from posthaste.registrations where name = $1 and lost_at is nul
 // it is, and that only for a fraction of a millisecond: so the worker's row is locked
 // just before the next one comes, and what waits for it is the heartbeat.
 func (s *postgresStore) heartbeat() func(context.Context) error {
-	place := s.some(roleWorker)
+	place := s.some(workerRoles...)
 	return func(ctx context.Context) error {
 		p := s.at(place)
 		return s.connected(ctx, func(locking *pgx.Conn) error {
 			var age float64
-			err := locking.QueryRow(ctx, "select extract(epoch from clock_timestamp() - heartbeat_at)::float8"+living+" order by id desc limit 1", p.name).Scan(&age)
+			err := locking.QueryRow(ctx, "select extract(epoch from clock_timestamp() - heartbeat_at)::float8"+living+" order by id desc limit 1", p.registered()).Scan(&age)
 			if err != nil {
 				return err // it is not registered yet, or lost
 			}
-			hold(ctx, beat(s.Lease)-time.Duration(age*float64(time.Second))-100*time.Millisecond)
+			hold(ctx, beat(s.leaseOf(p.role))-time.Duration(age*float64(time.Second))-100*time.Millisecond)
 			return s.connected(ctx, func(ending *pgx.Conn) error {
 				return s.during(Heartbeat, p.name, func() (n int, err error) {
 					tx, err := locking.Begin(ctx)
@@ -54,7 +54,7 @@ func (s *postgresStore) heartbeat() func(context.Context) error {
 						return 0, err
 					}
 					defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-					if _, err := tx.Exec(ctx, "select"+living+" for no key update", p.name); err != nil {
+					if _, err := tx.Exec(ctx, "select"+living+" for no key update", p.registered()); err != nil {
 						return 0, err
 					}
 					n, err = endBackends(ctx, ending, "application_name = $1 and wait_event_type = 'Lock' and query like '%worker_heartbeat%'", p.name)

@@ -26,8 +26,12 @@ const (
 	Order       Rule = "order"        // of a key, started before its turn
 	Early       Rule = "early"        // handed out before its time
 	Together    Rule = "together"     // of a key, run at the same time
+	NotOne      Rule = "not one"      // under one dedupe key, or of one tick, several messages came, or senders were told several ids
+	NoTick      Rule = "no tick"      // a schedule left out a tick
+	OverLimit   Rule = "over limit"   // more ran at a time than a queue's limit allows
+	OverRate    Rule = "over rate"    // more began in a time than a queue's rate allows
 	NotOnce     Rule = "not once"     // an exactly-once effect happened never or more than once
-	NotMailed   Rule = "not mailed"   // a mail or relayed message arrived less often than calls say, or oftener than there were any
+	NotMailed   Rule = "not mailed"   // a relayed message arrived less often than it was confirmed, or oftener than it was published
 	MoreThan    Rule = "more than"    // at most once, and run more than once
 	Behind      Rule = "left behind"  // something is left in the ledger
 	LateRescue  Rule = "late rescue"  // a dead worker's message ran again too late
@@ -78,6 +82,9 @@ func Check(events []history.Event, b Bounds) (*Verdict, error) {
 	v := &Verdict{account: a}
 	c := &checker{a, v, b, map[string][]span{}}
 	c.deliveries()
+	c.dedupes()
+	c.ticks()
+	c.limits()
 	c.atMostOnce()
 	c.refusals()
 	c.keys()
@@ -99,26 +106,29 @@ func (c *checker) broken(rule Rule, format string, args ...any) {
 
 // deliveries checks of each message what its sender knows.
 func (c *checker) deliveries() {
-	again := map[place]int{} // calls run again because of a fault of a process, by the fault's time
+	again := map[blow]int{} // calls run again because of a blow to their process
 	for _, s := range c.list {
 		handled := 0
 		for i := range s.messages {
 			m := &s.messages[i]
-			c.v.Messages++
 			if m.handled() {
 				handled++
+				if m.subscription == "" {
+					c.v.Handled++
+				}
 			}
 			c.message(m)
 			c.again(m, again)
 		}
-		c.v.Handled += handled
+		c.v.Messages += s.count
 		switch s.answer {
+		case Ticked:
 		case history.Sent:
-			c.v.Acknowledged += len(s.messages)
+			c.v.Acknowledged += s.count
 		case Refused, RolledBack:
-			c.v.NotSent += len(s.messages)
+			c.v.NotSent += s.count
 		default:
-			c.v.Unsure += len(s.messages)
+			c.v.Unsure += s.count
 			if handled > 0 && handled < len(s.messages) && s.queue != Once {
 				c.broken(Half, "of %s, whose sender got no answer, %d of %d messages were handled", s.token, handled, len(s.messages))
 			}
@@ -137,7 +147,7 @@ func (c *checker) message(m *message) {
 	switch {
 	case called && (m.answer == Refused || m.answer == RolledBack):
 		c.broken(Ghost, "%s of %s was %s and handed out", m, m.queue, m.answer)
-	case m.answer == history.Sent && m.queue != Once && !m.handled():
+	case m.answer == history.Sent && m.queue != Once && m.queue != Deduped && !m.handled():
 		c.v.Lost++
 		c.broken(Lost, "%s of %s, message %s, sent at %s: nobody is done with it, after %d calls", m, m.queue, m.ids[m.part], clock(m.to), len(m.calls))
 	}
@@ -145,18 +155,20 @@ func (c *checker) message(m *message) {
 		c.broken(NotOnce, "%s happened %d times", m, m.effects)
 	}
 	if m.queue == Mails || m.queue == Relayed {
-		claimed := 0
+		confirmed := 0
 		for _, call := range m.calls {
 			if call.ended == history.Handled {
-				claimed++
+				confirmed++
 			}
 		}
-		if m.effects < claimed || m.effects > len(m.calls) {
-			c.broken(NotMailed, "%s of "+m.queue+" arrived %d times, in %d calls of which %d said that they did", m, m.effects, len(m.calls), claimed)
+		if m.effects < confirmed || m.effects > len(m.calls) {
+			c.broken(NotMailed, "%s of %s arrived %d times, in %d calls of which %d were answered with success", m, m.queue, m.effects, len(m.calls), confirmed)
 		}
 	}
 	for _, call := range m.calls {
-		if m.answer == history.Sent && call.id != m.ids[m.part] || call.id != m.calls[0].id {
+		if m.queue == Ticks && call.id != m.calls[0].id {
+			c.broken(NotOne, "%s came as message %s, and as %s before", call, call.id, m.calls[0].id)
+		} else if m.answer == history.Sent && call.id != m.ids[m.part] || call.id != m.calls[0].id {
 			c.broken(Mistaken, "%s came as message %s", call, call.id)
 		}
 		if call.from < m.from+m.delay-skew {
@@ -167,7 +179,7 @@ func (c *checker) message(m *message) {
 
 // again checks what ran more than once: each further run needs an explanation,
 // and shows as a further attempt.
-func (c *checker) again(m *message, counted map[place]int) {
+func (c *checker) again(m *message, counted map[blow]int) {
 	runs := slices.Clone(m.calls)
 	slices.SortStableFunc(runs, func(x, y *call) int { return cmp.Or(cmp.Compare(x.attempt, y.attempt), cmp.Compare(x.from, y.from)) })
 	done := 0
@@ -176,7 +188,7 @@ func (c *checker) again(m *message, counted map[place]int) {
 			done++
 		}
 		if i == 0 {
-			if run.attempt > 1 && !c.anyFault(span{m.from - time.Minute, run.from}) {
+			if run.attempt > 1 && !c.anyFault(span{m.from - time.Minute, run.from}, m.queue) {
 				c.broken(Twice, "%s is the first there was, and nothing explains what became of those before", run)
 			}
 			continue
@@ -186,7 +198,7 @@ func (c *checker) again(m *message, counted map[place]int) {
 			c.broken(MoreThan, "%s, after %s", run, before)
 			continue
 		}
-		if run.attempt == before.attempt {
+		if run.attempt == before.attempt && run.attempt > 0 {
 			// What was handed out and not flushed was never handed out, after a crash.
 			if f := c.crashed(before); f == nil {
 				c.broken(Attempts, "%s, after %s", run, before)
@@ -199,6 +211,10 @@ func (c *checker) again(m *message, counted map[place]int) {
 			continue
 		}
 		f, cause := c.explained(before, run)
+		if !cause && run.attempt == 0 {
+			// The order of time need not be that of attempts: one that stood still goes on.
+			f, cause = c.explained(run, before)
+		}
 		if !cause {
 			c.broken(Twice, "%s, after %s, which ended at %s", run, before, clock(before.to))
 			continue
@@ -236,7 +252,7 @@ func (c *checker) explained(before, again *call) (blow, bool) {
 
 // count counts a call that ran again because of a blow to its process, or to the
 // database, and was not running then.
-func (c *checker) count(run *call, f blow, counted map[place]int) {
+func (c *checker) count(run *call, f blow, counted map[blow]int) {
 	p := c.processes[run.process]
 	if p == nil {
 		return
@@ -254,7 +270,7 @@ func (c *checker) count(run *call, f blow, counted map[place]int) {
 	if c.b.Slack > 0 {
 		most *= 4 // where machines do other things, settling takes as much longer
 	}
-	struck := place{p.name, int(f.at)}
+	struck := blow{p.name, f.at}
 	counted[struck]++
 	if n := counted[struck]; n == most+1 {
 		c.broken(TooMany, "more than %d messages that %s had handled before %s, or started after it, ran again", n-1, p.name, clock(f.at))
@@ -269,14 +285,20 @@ func (c *checker) backedUp(p *process, at time.Duration) bool {
 	})
 }
 
-// longSilence is the one during a call that cost its process the lease.
-func (c *checker) longSilence(run *call, inFlight span) *span {
-	p := c.processes[run.process]
+// silencesOf are the silences of a process.
+func (c *checker) silencesOf(p *process) []span {
 	all, known := c.silenced[p.name]
 	if !known {
 		all = c.silences(p)
 		c.silenced[p.name] = all
 	}
+	return all
+}
+
+// longSilence is the one during a call that cost its process the lease.
+func (c *checker) longSilence(run *call, inFlight span) *span {
+	p := c.processes[run.process]
+	all := c.silencesOf(p)
 	for i, s := range all {
 		if s.touches(inFlight) && s.length() >= p.lease-beat(p.lease)-time.Second {
 			return &all[i]
@@ -295,10 +317,11 @@ func (c *checker) crashed(run *call) *fault {
 	return nil
 }
 
-// anyFault reports whether anything happened that may have cost an attempt.
-func (c *checker) anyFault(s span) bool {
+// anyFault reports whether anything happened that may have cost an attempt at a message
+// of a queue.
+func (c *checker) anyFault(s span, queue string) bool {
 	return slices.ContainsFunc(c.stalls, s.touches) || slices.ContainsFunc(c.faults, func(f *fault) bool {
-		return !unnoticed(f.kind) && f.touches(s)
+		return (!unnoticed(f.kind) || only(f.kind) == queue) && f.touches(s)
 	})
 }
 

@@ -339,6 +339,299 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			effect(s, 130_000, "m")
 			effect(s, 130_000, "m")
 		}},
+		"every tick has its message": {plant: func(s *script) {
+			s.schedules(4)
+			for n := range 4 {
+				s.tick(1000+1000*n, n, fmt.Sprint("tick", n))
+			}
+		}},
+		"ticks that were caught up, out of order": {plant: func(s *script) {
+			s.schedules(4)
+			for n, at := range []int{9000, 9002, 9001, 9100} {
+				s.tick(at, n, fmt.Sprint("tick", n))
+			}
+		}},
+		"a tick without a message": {want: NoTick, plant: func(s *script) {
+			s.schedules(4)
+			s.tick(1000, 0, "tick0")
+			s.tick(1000, 2, "tick2")
+		}},
+		"the first tick without a message": {want: NoTick, plant: func(s *script) {
+			s.schedules(4)
+			s.tick(1000, 1, "tick1")
+		}},
+		"ticks that end too early": {want: NoTick, plant: func(s *script) {
+			s.schedules(20)
+			s.tick(1000, 0, "tick0")
+		}},
+		"a tick with two messages": {want: NotOne, plant: func(s *script) {
+			s.schedules(4)
+			s.tick(1000, 0, "tick0")
+			s.tick(1020, 0, "other")
+			for i := len(s.events) - 2; i < len(s.events); i++ {
+				s.events[i].Attempt = 2 // as if it had failed
+			}
+			s.events[len(s.events)-3].Kind = history.Failed
+		}},
+		"a tick's message that runs twice": {want: Twice, plant: func(s *script) {
+			s.schedules(4)
+			s.tick(1000, 0, "tick0")
+			s.tick(1020, 0, "tick0")
+			for i := len(s.events) - 2; i < len(s.events); i++ {
+				s.events[i].Attempt = 2
+			}
+		}},
+		"a tick that nobody handled": {want: Lost, plant: func(s *script) {
+			s.schedules(4)
+			s.tick(1000, 0, "tick0")
+			s.events[len(s.events)-1].Kind = history.Failed
+		}},
+		"a tick from before the schedule": {want: Invented, plant: func(s *script) {
+			s.schedules(4)
+			s.tick(1000, -1, "before")
+			s.tick(1000, 0, "tick0")
+		}},
+		"at the limit": {plant: func(s *script) {
+			s.sends(50, "l", Limited, 2*limit, history.Sent)
+			for i := range 2 * limit {
+				s.runs(60+100*(i/limit), 100, "w1", "l", i, 1, history.Handled)
+			}
+		}},
+		"one more than the limit": {want: OverLimit, plant: func(s *script) {
+			s.sends(50, "l", Limited, limit+1, history.Sent)
+			for i := range limit + 1 {
+				s.runs(60+i, 100, []string{"w1", "w2"}[i%2], "l", i, 1, history.Handled)
+			}
+		}},
+		"one more than the limit while a worker is slow to end": {want: OverLimit, plant: func(s *script) {
+			s.sends(50, "l", Limited, limit+1, history.Sent)
+			s.strikes(70, 4000, Pause, "w1")
+			for i := range limit {
+				s.runs(60, 4000, "w1", "l", i, 1, history.Handled)
+			}
+			s.runs(3000, 10, "w2", "l", limit, 1, history.Handled)
+		}},
+		"those of a worker that stood still for its lease do not count": {plant: func(s *script) {
+			s.sends(50, "l", Limited, limit, history.Sent)
+			s.strikes(70, 13_000, LongPause, "w1")
+			for i := range limit {
+				s.runs(60, 13_000, "w1", "l", i, 1, history.Handled)
+				s.runs(11_000, 10, "w2", "l", i, 2, history.Handled)
+			}
+		}},
+		"those of a crashed database do not count": {plant: func(s *script) {
+			s.sends(50, "l", Limited, limit, history.Sent)
+			s.strikes(70, 1000, KillPostgres, "")
+			for i := range limit {
+				s.runs(60, 3000, "w1", "l", i, 1, history.Handled)
+				s.runs(1100, 10, "w2", "l", i, 1, history.Handled)
+			}
+			s.sends(1100, "after", Plain, 1, history.Sent)
+			s.runs(1110, 1, "w1", "after", 0, 1, history.Handled)
+		}},
+		"as quick as the rate allows": {plant: func(s *script) {
+			s.sends(50, "l", Limited, limitBurst+limitRate, history.Sent)
+			for i := range limitBurst {
+				s.runs(60+2*i, 1, "w1", "l", i, 1, history.Handled)
+			}
+			for i := range limitRate {
+				s.runs(80+i*1000/limitRate, 5, "w1", "l", limitBurst+i, 1, history.Handled)
+			}
+		}},
+		"quicker than the rate allows": {want: OverRate, plant: func(s *script) {
+			s.sends(50, "l", Limited, 2*limitRate, history.Sent)
+			for i := range 2 * limitRate {
+				s.runs(60+i*500/limitRate, 5, "w1", "l", i, 1, history.Handled)
+			}
+		}},
+		"handled once for each subscription": {plant: func(s *script) {
+			s.sends(50, "s", Shared, 2, history.Sent)
+			for part := range 2 {
+				s.runs(60, 5, "w1", "s", part, 1, history.Handled)
+				s.audits(62, 5, "w1", "s", part, 1, history.Handled)
+			}
+		}},
+		"lost for one subscription": {want: Lost, plant: func(s *script) {
+			s.sends(50, "s", Shared, 1, history.Sent)
+			s.runs(60, 5, "w1", "s", 0, 1, history.Handled)
+		}},
+		"twice for one subscription": {want: Twice, plant: func(s *script) {
+			s.sends(50, "s", Shared, 1, history.Sent)
+			s.runs(60, 5, "w1", "s", 0, 1, history.Handled)
+			s.audits(60, 5, "w1", "s", 0, 1, history.Handled)
+			s.audits(90, 5, "w2", "s", 0, 2, history.Handled)
+		}},
+		"no answer, and it came for one subscription": {want: Half, plant: func(s *script) {
+			s.sends(50, "s", Shared, 1, "")
+			s.audits(60, 5, "w1", "s", 0, 1, history.Handled)
+		}},
+		"for a subscription that the queue has not": {want: Invented, plant: func(s *script) {
+			s.sends(50, "s", Plain, 1, history.Sent)
+			s.runs(60, 5, "w1", "s", 0, 1, history.Handled)
+			s.audits(60, 5, "w1", "s", 0, 1, history.Handled)
+		}},
+		"under one dedupe key, and all are told of one": {plant: func(s *script) {
+			s.dedupes(50, "a", "a", "k1")
+			s.dedupes(51, "b", "a", "k1")
+			s.dedupes(52, "c", "c", "k2")
+			s.runs(60, 5, "w1", "a", 0, 1, history.Handled)
+			s.runs(60, 5, "w1", "c", 0, 1, history.Handled)
+		}},
+		"under one dedupe key, and that of a sender without an answer came": {plant: func(s *script) {
+			s.sends(50, "a", Deduped, 1, Unsure)
+			s.dedupes(51, "b", "a", "k")
+			s.runs(60, 5, "w1", "a", 0, 1, history.Handled)
+		}},
+		"under one dedupe key, and the first rolled back": {plant: func(s *script) {
+			s.sends(50, "a", Deduped, 1, RolledBack)
+			s.dedupes(51, "b", "b", "k")
+			s.runs(60, 5, "w1", "b", 0, 1, history.Handled)
+		}},
+		"under one dedupe key two came": {want: NotOne, plant: func(s *script) {
+			s.dedupes(50, "a", "a", "k")
+			s.sends(51, "b", Deduped, 1, "")
+			s.runs(60, 5, "w1", "a", 0, 1, history.Handled)
+			s.runs(60, 5, "w1", "b", 0, 1, history.Handled)
+		}},
+		"under one dedupe key two were told": {want: NotOne, plant: func(s *script) {
+			s.dedupes(50, "b", "b", "k")
+			s.dedupes(51, "a", "a", "k")
+			s.runs(60, 5, "w1", "a", 0, 1, history.Handled)
+		}},
+		"under one dedupe key, and none came": {want: Lost, plant: func(s *script) {
+			s.dedupes(50, "a", "a", "k")
+			s.dedupes(51, "b", "a", "k")
+		}},
+		"under one dedupe key, and another came than was told": {want: Mistaken, plant: func(s *script) {
+			s.sends(50, "a", Deduped, 1, Unsure)
+			s.dedupes(51, "b", "b", "k")
+			s.runs(60, 5, "w1", "a", 0, 1, history.Handled)
+		}},
+		"under one dedupe key, and one that was rolled back came": {want: Ghost, plant: func(s *script) {
+			s.sends(50, "a", Deduped, 1, RolledBack)
+			s.dedupes(51, "b", "a", "k")
+			s.runs(60, 5, "w1", "a", 0, 1, history.Handled)
+		}},
+		"refused under a dedupe key, for another who uses it was struck": {plant: func(s *script) {
+			s.strikes(40, 52, Pause, "w1")
+			s.sends(50, "r", Deduped, 1, Refused)
+		}},
+		"a mail of the shipped worker, and that killed before it was settled": {plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 5, "m1", "m", 0, 0, history.Handled)
+			s.strikes(70, 70, KillWorker, "m1")
+			s.runs(10_080, 5, "m2", "m", 0, 0, history.Handled)
+			effect(s, 60, "m")
+			effect(s, 10_080, "m")
+		}},
+		"a mail of the shipped worker twice, for no reason": {want: Twice, plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 5, "m1", "m", 0, 0, history.Handled)
+			s.runs(80, 5, "m2", "m", 0, 0, history.Handled)
+			effect(s, 60, "m")
+			effect(s, 80, "m")
+		}},
+		"a mail of the shipped worker twice, and another one was killed": {want: Twice, plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 5, "m1", "m", 0, 0, history.Handled)
+			s.runs(80, 5, "m1", "m", 0, 0, history.Handled)
+			s.strikes(9000, 9000, KillWorker, "m2")
+			effect(s, 60, "m")
+			effect(s, 80, "m")
+		}},
+		"a mail whose answer was lost comes again": {kinds: []Fault{CutMails}, plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.strikes(55, 90, CutMails, "")
+			s.runs(60, 5, "m1", "m", 0, 0, history.Failed)
+			s.runs(200, 5, "m2", "m", 0, 0, history.Handled)
+			effect(s, 60, "m")
+			effect(s, 200, "m")
+		}},
+		"a fault of the mail server explains nothing elsewhere": {want: Twice, plant: func(s *script) {
+			s.strikes(15, 40, CutMails, "")
+			s.runs(300, 5, "w2", "p", 0, 2, history.Handled)
+		}},
+		"more mails twice than a shipped worker has in flight": {want: TooMany, plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 9, history.Sent)
+			for i := range 9 {
+				s.runs(60, 5, "m1", "m", i, 0, history.Handled)
+				s.runs(10_080, 5, "m2", "m", i, 0, history.Handled)
+				s.at(60, history.Event{Kind: Effect, Token: "m", Part: i})
+				s.at(10_080, history.Event{Kind: Effect, Token: "m", Part: i})
+			}
+			s.strikes(70, 70, KillWorker, "m1")
+		}},
+		"a shipped worker that stood still goes on after another had its mail": {plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.strikes(70, 13_000, LongPause, "m1")
+			s.runs(10_500, 5, "m2", "m", 0, 0, history.Handled)
+			s.runs(13_010, 5, "m1", "m", 0, 0, history.Handled)
+			effect(s, 10_500, "m")
+			effect(s, 13_010, "m")
+		}},
+		"a mail server that answers a worker after its death": {plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 50, "m1", "m", 0, 0, history.Handled)
+			s.strikes(70, 70, KillWorker, "m1")
+			s.runs(10_080, 5, "m2", "m", 0, 0, history.Handled)
+			effect(s, 60, "m")
+			effect(s, 10_080, "m")
+		}},
+		"a mail rescued late": {want: LateRescue, plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 50, "m1", "m", 0, 0, history.Handled)
+			s.strikes(70, 70, KillWorker, "m1")
+			s.runs(13_500, 5, "m2", "m", 0, 0, history.Handled)
+			effect(s, 60, "m")
+			effect(s, 13_500, "m")
+		}},
+		"a mail rescued late, for its rescuer was killed as well": {plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1", "m2", "m3")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 50, "m1", "m", 0, 0, history.Handled)
+			s.strikes(70, 70, KillWorker, "m1")
+			s.strikes(10_500, 10_500, KillWorker, "m2")
+			s.runs(20_600, 5, "m3", "m", 0, 0, history.Handled)
+			effect(s, 60, "m")
+			effect(s, 20_600, "m")
+		}},
+		"a mail under another message's id": {want: Mistaken, plant: func(s *script) {
+			s.born(0, roleMailWorker, "m1")
+			s.sends(50, "m", Mails, 1, history.Sent)
+			s.runs(60, 5, "m1", "m", 0, 0, history.Handled)
+			s.events[len(s.events)-2].ID++
+			effect(s, 60, "m")
+		}},
+		"relayed at the second attempt, for the broker was away": {plant: func(s *script) {
+			s.born(0, roleRelay, "r1")
+			s.sends(50, "m", Relayed, 1, history.Sent)
+			s.strikes(40, 900, KillBroker, "")
+			s.runs(1000, 5, "r1", "m", 0, 2, history.Handled)
+			effect(s, 130_000, "m")
+		}},
+		"relayed at the second attempt, and nothing had happened": {want: Twice, plant: func(s *script) {
+			s.born(0, roleRelay, "r1")
+			s.sends(50, "m", Relayed, 1, history.Sent)
+			s.runs(1000, 5, "r1", "m", 0, 2, history.Handled)
+			effect(s, 130_000, "m")
+		}},
+		"a relay does nothing while its broker is away": {busy: true, plant: func(s *script) {
+			s.born(0, roleRelay, "r1")
+			s.strikes(10, 94_900, BrokerAlarm, "")
+			s.everybody(func(int, string) bool { return false })
+		}},
+		"a relay hangs": {want: Hung, busy: true, plant: func(s *script) {
+			s.born(0, roleRelay, "r1")
+			s.everybody(func(int, string) bool { return false })
+		}},
 		"a fault of the broker explains nothing elsewhere": {want: Twice, plant: func(s *script) {
 			s.strikes(15, 40, KillBroker, "")
 			s.runs(300, 5, "w2", "p", 0, 2, history.Handled)

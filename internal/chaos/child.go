@@ -28,11 +28,10 @@ type task struct {
 	Name   string // of its history, and of its connections
 	Dir    string // of the histories
 	Engine string
-	URL    string // of the store, through the proxy
-	Server string // of the HTTP API
-	Mail   string // the address of the mail server
-	Broker string // the URL of the broker, through its proxy
-	Queues []string
+	URL    string   // of the store, through the proxy
+	Server string   // of the HTTP API
+	Queues []string // to receive from
+	Mix    []string // to send to, each as often as it shall be
 	Seed   uint64
 	Lease  time.Duration
 	Rate   float64 // messages a second, of a sender

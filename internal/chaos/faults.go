@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/posthaste-mq/posthaste/internal/catcher"
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
@@ -86,17 +87,22 @@ type strike func() func(ctx context.Context) error
 func (r *rig) strikes() map[Fault]strike {
 	return map[Fault]strike{
 		KillWorker: func() func(context.Context) error {
-			return r.kill(KillWorker, r.some(roleWorker, roleSQLReceiver, roleHTTPReceiver))
+			return r.kill(KillWorker, r.some(append([]string{roleSQLReceiver, roleHTTPReceiver}, workerRoles...)...))
 		},
 		KillSender: func() func(context.Context) error {
 			return r.kill(KillSender, r.some(roleSender, roleSQLSender, roleHTTPSender))
 		},
 		KillServer: func() func(context.Context) error { return r.kill(KillServer, r.some(roleServer)) },
 		Pause: func() func(context.Context) error {
+			place := r.some(append([]string{roleSender, roleSQLSender, roleHTTPSender, roleSQLReceiver, roleServer}, workerRoles...)...)
 			most := (r.Lease - beat(r.Lease) - time.Second) * 4 / 5
-			return r.pause(Pause, most/4, most)
+			return r.pause(Pause, place, most/4, most)
 		},
-		LongPause:    func() func(context.Context) error { return r.pause(LongPause, r.Lease*5/4, r.Lease*3/2) },
+		LongPause: func() func(context.Context) error {
+			place := r.some(append([]string{roleSQLReceiver}, workerRoles...)...)
+			lease := r.leaseOf(r.cast[place])
+			return r.pause(LongPause, place, lease*5/4, lease*3/2)
+		},
 		Cut:          r.cut,
 		CutStatement: func() func(context.Context) error { return r.sever(CutStatement, severStatement) },
 		CutAnswer:    func() func(context.Context) error { return r.sever(CutAnswer, severAnswer) },
@@ -108,11 +114,17 @@ func (r *rig) strikes() map[Fault]strike {
 		CutBroker:    r.cutBroker,
 		CutConfirm:   r.cutConfirm,
 		BrokerAlarm:  r.alarm,
+		RefuseMails: func() func(context.Context) error {
+			return r.mailFault(RefuseMails, catcher.Fault{Code: 451, Text: "not now"})
+		},
+		CutMails: func() func(context.Context) error {
+			return r.mailFault(CutMails, catcher.Fault{Kept: true, Drop: true})
+		},
 	}
 }
 
 // storeRoles are those that connect to the store.
-var storeRoles = []string{roleServer, roleSender, roleSQLSender, roleWorker, roleSQLReceiver}
+var storeRoles = append([]string{roleServer, roleSender, roleSQLSender, roleSQLReceiver}, workerRoles...)
 
 // kill kills a process in the middle of something, and waits for its end.
 func (r *rig) kill(kind Fault, place int) func(context.Context) error {
@@ -122,7 +134,7 @@ func (r *rig) kill(kind Fault, place int) func(context.Context) error {
 		return r.during(kind, p.name, func() (int, error) {
 			struck := p.alive()
 			r.mu.Lock()
-			p.killed = true
+			p.killed, r.killed[p.name] = true, true
 			r.mu.Unlock()
 			p.signal(syscall.SIGKILL)
 			<-p.ended
@@ -188,11 +200,7 @@ func (r *rig) outage(kind Fault, end, start func(context.Context) error) func(co
 	}
 }
 
-func (r *rig) pause(kind Fault, least, most time.Duration) func(context.Context) error {
-	place := r.some(roleSender, roleSQLSender, roleHTTPSender, roleWorker, roleWorker, roleSQLReceiver, roleServer)
-	if kind == LongPause {
-		place = r.some(roleWorker, roleSQLReceiver)
-	}
+func (r *rig) pause(kind Fault, place int, least, most time.Duration) func(context.Context) error {
 	long := least + time.Duration(r.random.Int64N(int64(most-least)))
 	return func(ctx context.Context) error {
 		p := r.at(place)
@@ -227,26 +235,34 @@ func (r *rig) sever(kind Fault, when int32) func(context.Context) error {
 	place, most := r.some(storeRoles...), 1+r.random.IntN(3)
 	return func(ctx context.Context) error {
 		p := r.at(place)
-		return r.during(kind, p.name, func() (struck int, err error) {
-			for range 10 {
+		return r.during(kind, p.name, func() (int, error) {
+			return severing(ctx, func() []*link {
 				links := r.proxy.of(p.name)
-				links = links[:min(most, len(links))]
-				for _, l := range links {
-					l.sever.Store(when)
-				}
-				hold(ctx, 500*time.Millisecond)
-				for _, l := range links {
-					if !l.sever.CompareAndSwap(when, 0) {
-						struck++
-					}
-				}
-				if struck > 0 || ctx.Err() != nil {
-					break
-				}
-			}
-			return struck, nil
+				return links[:min(most, len(links))]
+			}, when), nil
 		})
 	}
+}
+
+// severing cuts the links that there are each at its next occasion, and tells how many
+// had one.
+func severing(ctx context.Context, there func() []*link, when int32) (struck int) {
+	for range 10 {
+		links := there()
+		for _, l := range links {
+			l.sever.Store(when)
+		}
+		hold(ctx, 500*time.Millisecond)
+		for _, l := range links {
+			if !l.sever.CompareAndSwap(when, 0) {
+				struck++
+			}
+		}
+		if struck > 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	return struck
 }
 
 func (r *rig) halfOpen() func(context.Context) error {
@@ -292,7 +308,7 @@ func (r *rig) replace() func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.during(Replace, "", func() (struck int, err error) {
 			for place, role := range r.cast {
-				if role != roleWorker || ctx.Err() != nil {
+				if !slices.Contains(workerRoles, role) || ctx.Err() != nil {
 					continue
 				}
 				p := r.at(place)

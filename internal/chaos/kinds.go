@@ -6,15 +6,18 @@ import "github.com/posthaste-mq/posthaste/internal/history"
 // receivers write, and history.Sent, which bears the ids of a whole token.
 const (
 	// Of senders. An Intent without an answer is as good as Unsure.
-	Intent     history.Kind = "intent"      // about to send Count messages as Token to Queue, with Key, held back for Took
+	Intent     history.Kind = "intent"      // about to send Count messages as Token to Queue, with Key (of Deduped the dedupe key), held back for Took
 	Refused    history.Kind = "refused"     // the answer says that nothing was stored
 	RolledBack history.Kind = "rolled back" // the sender rolled its transaction back
 	Unsure     history.Kind = "unsure"      // the answer was lost
+	Ticked     history.Kind = "ticked"      // it was sent by a schedule; nobody writes this
 
-	// Of receivers.
+	// Of receivers. Of the shipped worker and the shipped relay their other side writes:
+	// a mail server from the mail to its answer, and the proxy before the broker from
+	// the message to its confirm.
 	Claimed history.Kind = "claimed" // Count messages of Queue were handed to the process, which starts them when it can
 	Damaged history.Kind = "damaged" // a payload is not what was sent
-	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind, or a mail or relayed message that arrived; read at the end
+	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind or a relayed message that arrived, read at the end; or a mail that arrived
 
 	// Of the rig.
 	Born    history.Kind = "born"     // process Whom starts: Note is its role, Took its lease, Count what it may hold
@@ -24,6 +27,8 @@ const (
 	Healed  history.Kind = "healed"   // the fault Token is over: it struck Count, and became Note
 	LeftOut history.Kind = "left out" // the fault Note is not brought about in this run, for Key
 	Stalled history.Kind = "stalled"  // the whole machine stood still for Took
+	Began   history.Kind = "began"    // the schedule's first tick is Note
+	Rests   history.Kind = "rests"    // the schedule was stopped at Note, by the clock that it goes by
 	Calm    history.Kind = "calm"     // no faults any more, and nobody sends
 	Drained history.Kind = "drained"  // nothing waits any more
 	Left    history.Kind = "left"     // Count of Note were left in the ledger at the end
@@ -87,6 +92,8 @@ const (
 	CutBroker    Fault = "connections to the broker cut"
 	CutConfirm   Fault = "cut between publishing and the confirm"
 	BrokerAlarm  Fault = "broker's disk alarm"
+	RefuseMails  Fault = "mails refused for now"
+	CutMails     Fault = "cut between a mail and its answer"
 )
 
 // natures says of every kind what it can bring about.
@@ -100,20 +107,28 @@ var natures = map[Fault]nature{
 	Terminate: harmless, Listener: harmless, Heartbeat: harmless,
 	Snapshot: harmless, Backup: harmless, Migrate: harmless, Rewrite: harmless, Replace: harmless, Clock: harmless,
 	KillBroker: harmless, CutBroker: harmless, CutConfirm: harmless, BrokerAlarm: harmless,
+	RefuseMails: harmless, CutMails: harmless,
 }
 
-// ofBroker says that only what is relayed can notice a kind of fault.
-func ofBroker(f Fault) bool {
-	return f == KillBroker || f == CutBroker || f == CutConfirm || f == BrokerAlarm
+// only is the queue whose messages alone can notice a kind of fault, for it strikes what
+// they are delivered to; "" for all others.
+func only(f Fault) string {
+	switch f {
+	case KillBroker, CutBroker, CutConfirm, BrokerAlarm:
+		return Relayed
+	case RefuseMails, CutMails:
+		return Mails
+	}
+	return ""
 }
 
-// unnoticed says that a kind of fault costs nobody an attempt but what is relayed.
+// unnoticed says that a kind of fault costs nobody an attempt but those of [only].
 func unnoticed(f Fault) bool {
 	switch f {
 	case FullMemory, Snapshot, Backup, Migrate, Rewrite, Replace, Clock:
 		return true
 	}
-	return ofBroker(f)
+	return only(f) != ""
 }
 
 // leasesRunOn says that a worker's lease does not begin anew when an outage is over.
@@ -127,11 +142,28 @@ const (
 	Once    = "once" // at most once
 	Mails   = "emails"
 	Relayed = "relayed" // to a broker
+	Shared  = "shared"  // with a further subscription, Audit
+	Deduped = "deduped" // sent to with keys that several senders use
+	Limited = "limited" // with limits
+	Ticks   = "ticks"   // of a schedule
 )
+
+// Audit is the further subscription of Shared.
+const Audit = "audit"
+
+// subscriptions are those of a queue.
+func subscriptions(queue string) []string {
+	if queue == Shared {
+		return []string{"", Audit}
+	}
+	return []string{""}
+}
 
 // The roles of processes.
 const (
-	roleServer       = "server" // posthaste serve, as shipped
+	roleServer       = "server"      // posthaste serve, as shipped
+	roleMailWorker   = "mail-worker" // posthaste worker, as shipped
+	roleRelay        = "relay"       // posthaste relay, as shipped
 	roleSender       = "sender"
 	roleSQLSender    = "sql-sender"
 	roleHTTPSender   = "http-sender"
@@ -140,9 +172,20 @@ const (
 	roleHTTPReceiver = "http-receiver"
 )
 
+// workerRoles are those that run the runtime: the rig's own program, and the shipped one.
+var workerRoles = []string{roleWorker, roleMailWorker, roleRelay}
+
+// receives reports whether processes of a role take from several queues.
+func receives(role string) bool {
+	return role == roleWorker || role == roleSQLReceiver || role == roleHTTPReceiver
+}
+
+// needed is the queue without which a run has no process of a role.
+var needed = map[string]string{roleMailWorker: Mails, roleRelay: Relayed}
+
 // AllFaults are all kinds, in the order of reports.
 func AllFaults() []Fault {
 	return []Fault{KillWorker, KillSender, KillServer, KillPostgres, Immediate, Fast, DiskFull, KillRedis, ShutRedis, FullMemory, Pause, LongPause,
 		Cut, CutStatement, CutAnswer, CutReply, HalfOpen, Slow, Terminate, Listener, Heartbeat,
-		Snapshot, Backup, Migrate, Rewrite, Replace, Clock, KillBroker, CutBroker, CutConfirm, BrokerAlarm}
+		Snapshot, Backup, Migrate, Rewrite, Replace, Clock, KillBroker, CutBroker, CutConfirm, BrokerAlarm, RefuseMails, CutMails}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
@@ -49,9 +50,15 @@ func parse(payload []byte) (c content, fault string) {
 	return c, ""
 }
 
+// asMail is a mail with a payload as its text.
+func asMail(token string, payload []byte) email.Email {
+	return email.Email{From: "rig@example.com", To: []string{"reader@example.com"}, Subject: token, Text: string(payload)}
+}
+
 // plan is what a sender is about to do.
 type plan struct {
 	token, queue, key string
+	dedupe            string // the dedupe key
 	payloads          []json.RawMessage
 	delay             time.Duration // for which it is held back
 	rollBack          bool          // in the end, if it has a transaction
@@ -73,7 +80,7 @@ type planner struct {
 
 func newPlanner(t task, r *history.Recorder, line int) *planner {
 	name := fmt.Sprintf("%s/%d", t.Name, line)
-	return &planner{r: r, name: name, random: rand.New(rand.NewPCG(t.Seed, hash(name, line))), queues: t.Queues, rate: t.Rate,
+	return &planner{r: r, name: name, random: rand.New(rand.NewPCG(t.Seed, hash(name, line))), queues: t.Mix, rate: t.Rate,
 		delays: t.Role != roleSQLSender}
 }
 
@@ -95,6 +102,9 @@ func (p *planner) next(most int) plan {
 	if p.random.IntN(300) == 0 {
 		n = 300 // enough for COPY
 	}
+	if d.queue == Deduped { // whoever sends at about the same time uses the same key
+		d.dedupe, n = fmt.Sprint("at-", int64(history.Now()/time.Second)), 1
+	}
 	for i := range n {
 		payload, err := json.Marshal(newContent(d.token, i))
 		if err == nil && d.queue == Mails {
@@ -105,7 +115,7 @@ func (p *planner) next(most int) plan {
 		}
 		d.payloads = append(d.payloads, payload)
 	}
-	p.r.Record(history.Event{Kind: Intent, Token: d.token, Queue: d.queue, Key: d.key, Took: d.delay, Count: n})
+	p.r.Record(history.Event{Kind: Intent, Token: d.token, Queue: d.queue, Key: d.key + d.dedupe, Took: d.delay, Count: n})
 	return d
 }
 

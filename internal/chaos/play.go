@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ func (r *rig) play(ctx context.Context) {
 	}
 	r.stop(senders...)
 	r.record.Record(history.Event{Kind: Calm})
+	r.unschedule(ctx)
 	r.Log.Info("draining", "after", time.Since(begun).Round(time.Millisecond))
 	until, cancel := context.WithDeadline(context.WithoutCancel(ctx), begun.Add(r.Duration+r.Slack))
 	defer cancel()
@@ -43,6 +45,38 @@ func (r *rig) play(ctx context.Context) {
 		r.record.Record(history.Event{Kind: Drained})
 	}
 	r.Log.Info("drained", "after", time.Since(begun).Round(time.Millisecond))
+}
+
+// scheduled is the name of the schedule.
+const scheduled = "rig"
+
+// schedule makes the schedule, which catches up all that it misses.
+func (r *rig) schedule(ctx context.Context) error {
+	first, err := r.engine.SchedulePut(ctx, posthaste.Schedule{Name: scheduled, Spec: "every 1 second", CatchUp: posthaste.CatchUpEach,
+		Message: posthaste.Message{Queue: Ticks, Payload: newContent(scheduled, 0)}})
+	if err != nil {
+		return err
+	}
+	r.record.Record(history.Event{Kind: Began, Note: first.Format(time.RFC3339Nano)})
+	return nil
+}
+
+// unschedule stops the schedule, so that everything can come to rest.
+func (r *rig) unschedule(ctx context.Context) {
+	if !slices.Contains(r.Queues, Ticks) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	for ; ctx.Err() == nil; hold(ctx, 50*time.Millisecond) {
+		at := time.Now()
+		err := r.engine.SchedulePause(ctx, scheduled)
+		if err == nil {
+			r.record.Record(history.Event{Kind: Rests, Note: at.Format(time.RFC3339Nano)})
+			return
+		}
+		r.Log.Warn("the schedule goes on", "error", err)
+	}
 }
 
 // drain waits until no queue has anything left, and replays what is dead.
@@ -60,13 +94,14 @@ func (r *rig) drain(ctx context.Context) bool {
 			infos, err = r.engine.Queues(ctx, r.Queues...)
 			rest, where = 0, ""
 			for _, q := range infos {
-				s := q.Subscriptions[0]
-				if n := s.Depth + s.InFlight + s.Dead; n > 0 {
-					rest += n
-					where += fmt.Sprintf("%s: %d waiting, %d in flight, %d dead; ", q.Name, s.Depth, s.InFlight, s.Dead)
-				}
-				if s.CountedAt.Before(begun) {
-					rest++
+				for _, s := range q.Subscriptions {
+					if n := s.Depth + s.InFlight + s.Dead; n > 0 {
+						rest += n
+						where += fmt.Sprintf("%s, %s: %d waiting, %d in flight, %d dead; ", q.Name, s.Name, s.Depth, s.InFlight, s.Dead)
+					}
+					if s.CountedAt.Before(begun) {
+						rest++
+					}
 				}
 			}
 			if err == nil && rest == 0 {
@@ -127,7 +162,6 @@ func (r *rig) watchStalls() (stop func()) {
 func (r *rig) look(ctx context.Context) error {
 	// Workers leave in order first: what they hold until then is nobody's.
 	r.stop(r.everywhere()...)
-	mailed(r.mail, r.record)
 	if r.broker != nil {
 		if err := r.broker.relayed(r.record); err != nil {
 			return fmt.Errorf("what was relayed cannot be read: %w", err)

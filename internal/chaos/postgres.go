@@ -34,11 +34,11 @@ type postgresStore struct {
 
 func (s *postgresStore) cast() []string {
 	return []string{roleServer, roleSender, roleSender, roleSQLSender, roleHTTPSender,
-		roleWorker, roleWorker, roleWorker, roleSQLReceiver, roleHTTPReceiver}
+		roleWorker, roleWorker, roleWorker, roleSQLReceiver, roleHTTPReceiver, roleMailWorker, roleMailWorker, roleRelay, roleRelay}
 }
 
 func (s *postgresStore) queues() []string {
-	return []string{Plain, Ordered, Effects, Once, Mails, Relayed}
+	return []string{Plain, Ordered, Effects, Once, Mails, Relayed, Shared, Deduped, Limited, Ticks}
 }
 
 func (s *postgresStore) deadliest() Fault { return KillPostgres }
@@ -175,7 +175,7 @@ func (s *postgresStore) strikes() map[Fault]strike {
 			return s.terminate(Terminate, "application_name = $1 and random() < 0.5", s.some(storeRoles...))
 		},
 		Listener: func() func(context.Context) error {
-			return s.terminate(Listener, "application_name = $1 || ' doorbell'", s.some(roleWorker))
+			return s.terminate(Listener, "application_name = $1 || ' doorbell'", s.some(workerRoles...))
 		},
 		Heartbeat: s.heartbeat,
 		Snapshot: func() func(context.Context) error {

@@ -10,18 +10,39 @@ import (
 	"time"
 )
 
-// proxy stands between all processes and the store, and disturbs the connections
+// proxy stands between all processes and a server, and disturbs the connections
 // of some. Each process has an address of its own, by which it is known.
 type proxy struct {
 	server string
 	// tellsEnd reports whether what the server sent says that something was done.
 	tellsEnd func(sent []byte) bool
-	mu       sync.Mutex
-	doors    map[string]net.Listener // by process
-	links    map[*link]bool
-	closed   bool
-	all      sync.WaitGroup
+	// witness sees what a connection of a process passes on. Nil: nobody does.
+	witness func(process string) witness
+	// delay is what every piece takes on its way, twice as long at most.
+	delay  time.Duration
+	mu     sync.Mutex
+	doors  map[string]net.Listener // by process
+	links  map[*link]bool
+	closed bool
+	all    sync.WaitGroup
 }
+
+// witness sees what is passed on. It is asked for each direction by one goroutine.
+type witness interface {
+	// asked sees what the process sent, before the server gets it.
+	asked(sent []byte)
+	// answered sees what the server sent, once the process was given it.
+	answered(sent []byte)
+	// over is called when the connection has ended.
+	over()
+}
+
+// nobody sees nothing.
+type nobody struct{}
+
+func (nobody) asked([]byte)    {}
+func (nobody) answered([]byte) {}
+func (nobody) over()           {}
 
 // link is one connection of a process.
 type link struct {
@@ -90,12 +111,12 @@ func (p *proxy) close() {
 	p.all.Wait()
 }
 
-// of returns the links of a process that are there now.
+// of returns the links of a process that are there now; those of all if it is "".
 func (p *proxy) of(process string) (links []*link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if l.process == process {
+		if l.process == process || process == "" {
 			links = append(links, l)
 		}
 	}
@@ -110,6 +131,7 @@ func (p *proxy) serve(client net.Conn, process string) {
 	}
 	defer server.Close()
 	l := &link{client: client, server: server, process: process, tellsEnd: p.tellsEnd}
+	l.delay.Store(int64(p.delay))
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -122,9 +144,14 @@ func (p *proxy) serve(client net.Conn, process string) {
 		delete(p.links, l)
 		p.mu.Unlock()
 	}()
+	var sees witness = nobody{}
+	if p.witness != nil {
+		sees = p.witness(process)
+	}
+	defer sees.over()
 	var both sync.WaitGroup
-	both.Go(func() { l.copy(server, client, l.forward) })
-	both.Go(func() { l.copy(client, server, l.back) })
+	both.Go(func() { l.copy(server, client, l.forward, sees.asked, func([]byte) {}) })
+	both.Go(func() { l.copy(client, server, l.back, func([]byte) {}, sees.answered) })
 	both.Wait()
 }
 
@@ -140,8 +167,8 @@ func (l *link) cut() {
 
 // copy passes on what comes, as pass allows: how many of the bytes, and whether
 // the link is cut then. Of one that is half open nothing gets through, its end
-// included.
-func (l *link) copy(to, from net.Conn, pass func([]byte) (n int, sever bool)) {
+// included. before and after see what is passed on.
+func (l *link) copy(to, from net.Conn, pass func([]byte) (n int, sever bool), before, after func([]byte)) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -156,8 +183,11 @@ func (l *link) copy(to, from net.Conn, pass func([]byte) (n int, sever bool)) {
 		}
 		if n > 0 {
 			some, sever := pass(buffer[:n])
+			before(buffer[:some])
 			if _, werr := to.Write(buffer[:some]); werr != nil {
 				err = werr
+			} else {
+				after(buffer[:some])
 			}
 			if sever {
 				l.sever.Store(severed)

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,10 +167,11 @@ func (s *sessions) many(d plan) history.Event {
 	type message struct {
 		Payload json.RawMessage `json:"payload"`
 		Key     string          `json:"key,omitempty"`
+		Dedupe  string          `json:"dedupe_key,omitempty"`
 	}
 	messages := make([]message, len(d.payloads))
 	for i, payload := range d.payloads {
-		messages[i] = message{payload, d.key}
+		messages[i] = message{payload, d.key, d.dedupe}
 	}
 	raw, err := json.Marshal(messages)
 	if err != nil {
@@ -193,6 +195,9 @@ func (s *sessions) transaction(d plan) history.Event {
 	options := "{}"
 	if d.key != "" {
 		options = fmt.Sprintf(`{"key": %q}`, d.key)
+	}
+	if d.dedupe != "" {
+		options = fmt.Sprintf(`{"dedupe_key": %q}`, d.dedupe)
 	}
 	var ids []string
 	for _, payload := range d.payloads {
@@ -236,11 +241,11 @@ func committed(ids []string, err error) history.Event {
 func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	db := &sessions{url: t.URL}
 	defer db.end()
-	queues := withoutWorkers(t.Queues)
+	refs := byLease(t.Queues)
 	for turn := 0; ctx.Err() == nil; turn++ {
-		queue, received := queues[turn%len(queues)], time.Now()
-		rows, err := db.ask(fmt.Sprintf("select delivery_id, message_id, attempt, convert_from(payload, 'UTF8') from posthaste.receive(%s, 5, '%d ms')",
-			quoted(queue), t.Lease.Milliseconds()))
+		ref, received := refs[turn%len(refs)], time.Now()
+		rows, err := db.ask(fmt.Sprintf("select delivery_id, message_id, attempt, convert_from(payload, 'UTF8') from posthaste.receive(%s, %d, '%d ms', %s)",
+			quoted(ref.queue), ref.most, t.Lease.Milliseconds(), quoted(fmt.Sprintf(`{"subscription": %q}`, cmp.Or(ref.subscription, posthaste.DefaultSubscription)))))
 		if err != nil || len(rows) == 0 {
 			time.Sleep(20 * time.Millisecond)
 			continue
@@ -255,7 +260,7 @@ func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			if err := errors.Join(err1, err2); err != nil {
 				return fmt.Errorf("psql answered %q: %w", row, err)
 			}
-			s, whole := arrived(r, posthaste.MessageID(id), attempt, false, []byte(f[3]))
+			s, whole := arrived(r, history.Event{ID: posthaste.MessageID(id), Attempt: attempt, Subscription: ref.subscription}, []byte(f[3]))
 			if !whole {
 				continue
 			}

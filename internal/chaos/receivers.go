@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,13 +19,11 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/postgres"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
-	"github.com/posthaste-mq/posthaste/sink/smtp"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // concurrency of a worker, and the most messages that may be under way in it
-// with those whose settlement is.
+// with those whose settlement is. Of a relay it is the size of a batch.
 const (
 	concurrency = 12
 	holds       = 4 * concurrency
@@ -40,11 +38,25 @@ type seen struct {
 	event history.Event
 }
 
-// arrived records that a handler got a message. It returns false for a payload
-// that is damaged.
-func arrived(r *history.Recorder, id posthaste.MessageID, attempt int, alone bool, payload []byte) (seen, bool) {
+// asEvent is what a worker is told of a delivery.
+func asEvent(d *posthaste.RawDelivery) history.Event {
+	e := history.Event{ID: d.MessageID, Attempt: d.Attempt, Alone: d.Alone}
+	if d.Subscription != posthaste.DefaultSubscription {
+		e.Subscription = d.Subscription
+	}
+	if d.Queue == Ticks { // whose payload is the same for all
+		e.Token = tickPrefix + d.Headers[posthaste.HeaderTick]
+	}
+	return e
+}
+
+// arrived records that a handler got a message, of which e tells what the payload does
+// not. It returns false for a payload that is damaged.
+func arrived(r *history.Recorder, e history.Event, payload []byte) (seen, bool) {
 	c, fault := parse(payload)
-	e := history.Event{ID: id, Attempt: attempt, Alone: alone, Token: c.Token, Part: c.Part}
+	if e.Token == "" {
+		e.Token, e.Part = c.Token, c.Part
+	}
 	if fault != "" {
 		e.Kind, e.Note = Damaged, fault
 		r.Record(e)
@@ -79,7 +91,7 @@ var (
 	errOnPurpose = errors.New("failed on purpose")
 )
 
-// workerRole handles the messages of every queue with the runtime.
+// workerRole handles messages with the runtime.
 func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	engine, err := t.open(ctx, log)
@@ -96,7 +108,7 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 	}
 	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: concurrency, Lease: t.Lease, Logger: log, Telemetry: claims{r}})
 	plain := func(_ context.Context, d posthaste.RawDelivery) error {
-		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
+		s, whole := arrived(r, asEvent(&d), d.Payload)
 		if !whole {
 			return posthaste.Permanent(errDamaged)
 		}
@@ -111,7 +123,7 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 		s.left(r, err)
 		return err
 	}
-	for _, queue := range slices.Compact(slices.Clone(t.Queues)) {
+	for _, queue := range t.Queues {
 		switch queue {
 		case Effects:
 			pool, err := pgxpool.New(ctx, t.URL)
@@ -120,23 +132,11 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 			}
 			defer pool.Close()
 			worker.HandleRaw(w, queue, effects(pool, t.Name, r), worker.Transactional())
-		case Mails:
-			sink, err := smtp.New(smtp.Config{URL: "smtp://" + t.Mail + "?tls=none", Connections: concurrency})
-			if err != nil {
-				return err
-			}
-			defer sink.Close()
-			worker.HandleSink(w, queue, mailer{sink, r}, worker.BatchSize(1))
-		case Relayed:
-			sink, err := rabbitmq.New(rabbitmq.Config{URL: t.Broker, Logger: log})
-			if err != nil {
-				return err
-			}
-			defer sink.Close()
-			// While the broker is away these wait for it, and others must not wait with them.
-			worker.HandleSink(w, queue, relayer{sink, r}, worker.BatchSize(concurrency), worker.Concurrency(2))
+		case Mails, Relayed: // for the shipped worker, and the shipped relay
 		default:
-			worker.HandleRaw(w, queue, plain)
+			for _, s := range subscriptions(queue) {
+				worker.HandleRaw(w, queue, plain, worker.Subscription(cmp.Or(s, posthaste.DefaultSubscription)))
+			}
 		}
 	}
 	return w.Run(ctx)
@@ -153,9 +153,25 @@ func (c claims) Event(_ context.Context, e posthaste.Event) {
 	}
 }
 
-// withoutWorkers are the queues that receivers by lease take from.
-func withoutWorkers(queues []string) []string {
-	return slices.DeleteFunc(slices.Compact(slices.Clone(queues)), func(q string) bool { return q != Plain && q != Ordered })
+// reading is what a receiver by lease takes from, and how much at a time.
+type reading struct {
+	queue, subscription string
+	most                int
+}
+
+// byLease is what receivers by lease take from.
+func byLease(queues []string) (all []reading) {
+	for _, queue := range queues {
+		switch queue {
+		case Plain, Ordered, Shared:
+			for _, s := range subscriptions(queue) {
+				all = append(all, reading{queue, s, 5})
+			}
+		case Limited: // what it has in hand counts
+			all = append(all, reading{queue, "", 1})
+		}
+	}
+	return all
 }
 
 // over reports whether the lease of what was received at a time ends about now: a
@@ -165,7 +181,7 @@ func (t task) over(received time.Time) bool { return time.Since(received) > t.Le
 // effects is a handler that leaves a row behind, in the transaction that acknowledges.
 func effects(pool *pgxpool.Pool, process string, r *history.Recorder) func(context.Context, posthaste.RawDelivery) error {
 	return func(ctx context.Context, d posthaste.RawDelivery) error {
-		s, whole := arrived(r, d.MessageID, d.Attempt, d.Alone, d.Payload)
+		s, whole := arrived(r, asEvent(&d), d.Payload)
 		if !whole {
 			return posthaste.Permanent(errDamaged)
 		}
@@ -188,7 +204,7 @@ func effects(pool *pgxpool.Pool, process string, r *history.Recorder) func(conte
 func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	client := &http.Client{Timeout: 30 * time.Second}
 	always := context.WithoutCancel(ctx) // what is begun is ended
-	queues := withoutWorkers(t.Queues)
+	refs := byLease(t.Queues)
 	for turn := 0; ctx.Err() == nil; turn++ {
 		var got []struct {
 			ID        string               `json:"id"`
@@ -197,8 +213,8 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			Payload   json.RawMessage      `json:"payload"`
 			Delivery  posthaste.DeliveryID `json:"delivery_id"`
 		}
-		received := time.Now()
-		url := fmt.Sprintf("%s/v1/queues/%s/receive?max=5&lease=%s&wait=200ms", t.Server, queues[turn%len(queues)], t.Lease)
+		ref, received := refs[turn%len(refs)], time.Now()
+		url := fmt.Sprintf("%s/v1/queues/%s/receive?max=%d&lease=%s&wait=200ms&subscription=%s", t.Server, ref.queue, ref.most, t.Lease, cmp.Or(ref.subscription, posthaste.DefaultSubscription))
 		status, body, err := callHTTP(always, client, url, nil)
 		if err == nil && status == http.StatusOK {
 			err = json.Unmarshal(body, &got)
@@ -211,7 +227,7 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			if t.over(received) {
 				break
 			}
-			s, whole := arrived(r, d.MessageID, d.Attempt, false, d.Payload)
+			s, whole := arrived(r, history.Event{ID: d.MessageID, Attempt: d.Attempt, Subscription: ref.subscription}, d.Payload)
 			if !whole {
 				continue
 			}

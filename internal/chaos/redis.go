@@ -26,10 +26,12 @@ type redisStore struct {
 }
 
 func (s *redisStore) cast() []string {
-	return []string{roleServer, roleSender, roleSender, roleHTTPSender, roleWorker, roleWorker, roleWorker, roleHTTPReceiver}
+	return []string{roleServer, roleSender, roleSender, roleHTTPSender, roleWorker, roleWorker, roleWorker, roleHTTPReceiver, roleMailWorker, roleMailWorker}
 }
 
-func (s *redisStore) queues() []string { return []string{Plain, Ordered, Once, Mails} }
+func (s *redisStore) queues() []string {
+	return []string{Plain, Ordered, Once, Mails, Shared, Deduped, Limited, Ticks}
+}
 
 func (s *redisStore) deadliest() Fault { return KillRedis }
 

@@ -42,7 +42,8 @@ func (c *checker) disturbed(s *send) bool {
 	}
 	touches := func(o span) bool { return s.touches(span{o.from - lead, o.to + resume + c.b.Slack}) }
 	return slices.ContainsFunc(c.stalls, touches) || slices.ContainsFunc(c.faults, func(f *fault) bool {
-		return touches(f.span) && c.concerns(f, s.process) && (!unnoticed(f.kind) || f.kind == FullMemory)
+		// Who sends under a dedupe key waits for another's transaction with that key.
+		return touches(f.span) && (c.concerns(f, s.process) || s.queue == Deduped) && (!unnoticed(f.kind) || f.kind == FullMemory)
 	})
 }
 

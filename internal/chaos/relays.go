@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,59 +13,22 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
-	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/history"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 )
 
-// relayer relays messages to RabbitMQ as it is shipped, and records each before and
-// after.
-type relayer struct {
-	*rabbitmq.Sink
-	r *history.Recorder
-}
-
-// Deliver implements [posthaste.Sink]. Between the confirms and the settling it takes
-// a while, in which it can be killed.
-func (s relayer) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
-	all := make([]seen, len(batch))
-	whole := make([]bool, len(batch))
-	for i := range batch {
-		d := &batch[i]
-		all[i], whole[i] = arrived(s.r, d.MessageID, d.Attempt, d.Alone, d.Payload)
-	}
-	results := s.Sink.Deliver(ctx, batch)
-	var pause time.Duration
-	for i := range all {
-		if !whole[i] {
-			results[i] = posthaste.SinkResult{Err: posthaste.Permanent(errDamaged)}
-			continue
-		}
-		pause = max(pause, work(all[i].content, false))
-	}
-	time.Sleep(pause)
-	for i := range all {
-		if whole[i] {
-			all[i].left(s.r, results[i].Err)
-		}
-	}
-	return results
-}
-
-// broker is the RabbitMQ of a run, behind a proxy. Nobody reads from it until all is
-// over, so that what it has is what was relayed.
+// broker is the RabbitMQ of a run, behind a proxy that listens to what is said. Nobody
+// reads from it until all is over, so that what it has is what was relayed.
 type broker struct {
 	server *devbroker.RabbitMQ
-	proxy  *faultproxy.Proxy
+	proxy  *proxy
 	// control is held by faults that need the broker, or end it.
 	control sync.Mutex
 }
 
 // startBroker starts it, with the queue that messages are relayed to.
-func startBroker(ctx context.Context, dir string) (b *broker, err error) {
-	dir = filepath.Join(dir, "rabbitmq")
+func (r *rig) startBroker(ctx context.Context) (b *broker, err error) {
+	dir := filepath.Join(r.Dir, "rabbitmq")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -89,23 +51,29 @@ func startBroker(ctx context.Context, dir string) (b *broker, err error) {
 	if _, err := b.server.Control(ctx, "eval", "mnesia:sync_log()."); err != nil {
 		return nil, err
 	}
-	b.proxy, err = faultproxy.New(b.server.Address(), publishes)
-	return b, err
+	b.proxy = newProxy(b.server.Address(), confirms)
+	b.proxy.delay, b.proxy.witness = 15*time.Millisecond, r.listen
+	return b, nil
 }
 
-// publishes reports whether a piece of what a client sends holds a basic.publish: cut
-// after any other piece, a handshake or a heartbeat, the relay would lose no confirm.
-func publishes(piece []byte) bool { return bytes.Contains(piece, []byte{0, 60, 0, 40}) }
+// listen is what listens to a connection of a relay. Those of one relay write to one
+// history.
+func (r *rig) listen(relay string) witness {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &wiretap{r: r.heard[relay], open: map[uint64]seen{}, killed: func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.killed[relay]
+	}}
+}
 
 func (b *broker) close() {
 	if b.proxy != nil {
-		b.proxy.Close()
+		b.proxy.close()
 	}
 	b.server.Stop()
 }
-
-// url is where it is reached through the proxy.
-func (b *broker) url() string { return "amqp://guest:guest@" + b.proxy.Address() + "/" }
 
 // use opens a channel, past the proxy.
 func (b *broker) use(do func(ch *amqp.Channel) error) error {
@@ -134,12 +102,28 @@ func (b *broker) relayed(r *history.Recorder) error {
 	})
 }
 
+// whilePublishing waits, for a while, until some relay has published something that was
+// not confirmed yet.
+func (r *rig) whilePublishing(ctx context.Context) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; hold(ctx, 2*time.Millisecond) {
+		for place, role := range r.cast {
+			if role == roleRelay && r.inFlight(r.at(place).name) {
+				return
+			}
+		}
+	}
+}
+
 // killBroker kills the broker and starts it again after a moment.
 func (r *rig) killBroker() func(context.Context) error {
 	away := time.Duration(r.random.Int64N(int64(time.Second)))
 	return func(ctx context.Context) error {
 		r.broker.control.Lock()
 		defer r.broker.control.Unlock()
+		if err := ctx.Err(); err != nil {
+			return err // others had it for too long
+		}
+		r.whilePublishing(ctx)
 		return r.during(KillBroker, "", func() (int, error) {
 			r.broker.server.Kill()
 			hold(ctx, away)
@@ -152,26 +136,28 @@ func (r *rig) killBroker() func(context.Context) error {
 
 // cutBroker cuts all connections to the broker.
 func (r *rig) cutBroker() func(context.Context) error {
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
+		r.whilePublishing(ctx)
 		return r.during(CutBroker, "", func() (struck int, err error) {
-			struck = r.broker.proxy.Connections()
-			r.broker.proxy.CutAll()
-			return struck, nil
+			links := r.broker.proxy.of("")
+			for _, l := range links {
+				l.cut()
+			}
+			return len(links), nil
 		})
 	}
 }
 
-// cutConfirm cuts a connection when the broker has answered what was sent on it, and
-// the relay has not seen that.
+// cutConfirm cuts connections when the broker has answered what was published on them,
+// and the relay has not seen that.
 func (r *rig) cutConfirm() func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.during(CutConfirm, "", func() (int, error) {
-			select {
-			case <-r.broker.proxy.CutAfter():
-				return 1, nil
-			case <-time.After(10 * time.Second):
+			struck := severing(ctx, func() []*link { return r.broker.proxy.of("") }, severAnswer)
+			if struck == 0 {
 				return 0, errors.New("nothing was published")
 			}
+			return struck, nil
 		})
 	}
 }
@@ -182,6 +168,9 @@ func (r *rig) alarm() func(context.Context) error {
 	return func(ctx context.Context) error {
 		r.broker.control.Lock()
 		defer r.broker.control.Unlock()
+		if err := ctx.Err(); err != nil {
+			return err // others had it for too long
+		}
 		return r.during(BrokerAlarm, "", func() (struck int, err error) {
 			always := context.WithoutCancel(ctx)
 			if _, err = r.broker.server.Control(always, "set_disk_free_limit", "100000GB"); err == nil {

@@ -14,6 +14,9 @@ type Verdict struct {
 	Acknowledged int // sent, and the sender was told
 	NotSent      int // refused or rolled back
 	Unsure       int // the sender got no answer
+	Known        int // of those acknowledged, sent again under a dedupe key
+	Ticks        int // of the schedule
+	Concurrent   int // of the queue with limits, at most
 	Handled      int
 	Lost         int
 	LostOnce     int // of those that go out at most once
@@ -49,6 +52,9 @@ func (v *Verdict) Report(to io.Writer) {
 	line("refused or rolled back", v.NotSent)
 	line("without an answer", v.Unsure)
 	line("handled", v.Handled)
+	line("sent again under a known key", v.Known)
+	line("ticks of the schedule", v.Ticks)
+	line("at the same time, of the queue with limits", v.Concurrent)
 	line("lost", v.Lost)
 	line("lost, of at most once", v.LostOnce)
 	line("handled twice", v.Twice)

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/catcher"
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
@@ -108,15 +107,17 @@ type rig struct {
 	proxy  *proxy
 	engine posthaste.Engine // straight to the store
 	api    string           // the HTTP server's address
-	mail   *catcher.Catcher // what mails are delivered to
 	broker *broker          // what messages are relayed to; nil without that queue
 
-	mu      sync.Mutex
-	places  []*running   // the processes that shall be there, by their place
-	stopped map[int]bool // nobody is started there again
-	born    int
-	faults  int
-	all     sync.WaitGroup // of all processes
+	mu          sync.Mutex
+	places      []*running                   // the processes that shall be there, by their place
+	stopped     map[int]bool                 // nobody is started there again
+	killed      map[string]bool              // processes, by the rig
+	mailServers map[string]*mailServer       // the mail servers of processes
+	heard       map[string]*history.Recorder // of relays, to whose connections the rig listens
+	born        int
+	faults      int
+	all         sync.WaitGroup // of all processes
 }
 
 // Run runs a rig, and returns what the checker finds in its histories, which
@@ -125,7 +126,8 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if c, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
-	r := &rig{Config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), stopped: map[int]bool{}, cannot: map[Fault]string{}}
+	r := &rig{Config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), stopped: map[int]bool{}, killed: map[string]bool{},
+		mailServers: map[string]*mailServer{}, heard: map[string]*history.Recorder{}, cannot: map[Fault]string{}}
 	if err := r.choose(); err != nil {
 		return nil, err
 	}
@@ -180,8 +182,6 @@ func (r *rig) choose() (err error) {
 	if r.Engine == OnRedis && r.Sabotage != "" {
 		return errors.New("SQL breaks no Redis: build a broken program, and have it play the children as well")
 	}
-	r.cast = r.store.cast()
-	r.places = make([]*running, len(r.cast))
 	if len(r.Queues) == 0 {
 		r.Queues = r.store.queues()
 	}
@@ -190,20 +190,23 @@ func (r *rig) choose() (err error) {
 			return fmt.Errorf("a run on %s has no queue %q, but %s", r.Engine, queue, strings.Join(r.store.queues(), ", "))
 		}
 	}
+	has := func(queue string) bool { return queue == "" || slices.Contains(r.Queues, queue) }
+	r.cast = slices.DeleteFunc(r.store.cast(), func(role string) bool { return !has(needed[role]) })
+	r.places = make([]*running, len(r.cast))
 	r.can = r.strikes()
 	maps.Copy(r.can, r.store.strikes())
 	if len(r.Kinds) == 0 {
 		r.Kinds = r.mostImportant()
 		if r.Duration >= 2*time.Minute {
 			r.Kinds = slices.DeleteFunc(AllFaults(), func(f Fault) bool {
-				return r.can[f] == nil || ofBroker(f) && !slices.Contains(r.Queues, Relayed)
+				return r.can[f] == nil || !has(only(f))
 			})
 			if len(r.Clocks) == 0 {
 				r.leaveOut(Clock, "no programs whose clocks are off were given (-clocks)")
 			}
-			if slices.Contains(r.store.queues(), Relayed) && !slices.Contains(r.Queues, Relayed) {
-				for _, f := range []Fault{KillBroker, CutBroker, CutConfirm, BrokerAlarm} {
-					r.leaveOut(f, "nothing is relayed in this run")
+			for _, f := range AllFaults() {
+				if queue := only(f); slices.Contains(r.store.queues(), queue) && !has(queue) {
+					r.leaveOut(f, "this run is without the queue "+queue)
 				}
 			}
 		}
@@ -235,7 +238,8 @@ func (r *rig) prepare(ctx context.Context) error {
 		return err
 	}
 	r.engine = engine // not before: an interface may hold nothing
-	options := map[string]posthaste.QueueOptions{Plain: {Lanes: 2}, Ordered: {Ordered: true, Lanes: 4}, Once: {Mode: posthaste.AtMostOnce}}
+	options := map[string]posthaste.QueueOptions{Plain: {Lanes: 2}, Ordered: {Ordered: true, Lanes: 4}, Once: {Mode: posthaste.AtMostOnce},
+		Limited: {Limits: posthaste.QueueLimits{Concurrency: limit, RateLimit: posthaste.Rate{Limit: limitRate, Per: time.Second, Burst: limitBurst}}}}
 	for _, queue := range r.Queues {
 		o := options[queue]
 		if o.Mode != posthaste.AtMostOnce {
@@ -245,13 +249,23 @@ func (r *rig) prepare(ctx context.Context) error {
 		if err := r.engine.QueueCreate(ctx, queue, o); err != nil && (queue != Mails || posthaste.CodeOf(err) != posthaste.Conflict) {
 			return err
 		}
+		for _, s := range subscriptions(queue) {
+			if s == "" {
+				continue
+			}
+			if err := r.engine.QueueSubscribe(ctx, "rig", queue, s, posthaste.SubscriptionOptions{}); err != nil {
+				return err
+			}
+		}
+	}
+	if slices.Contains(r.Queues, Ticks) {
+		if err := r.schedule(ctx); err != nil {
+			return err
+		}
 	}
 	r.proxy = newProxy(r.store.address(), r.store.tellsEnd)
-	if r.mail, err = mailServer(); err != nil {
-		return err
-	}
 	if slices.Contains(r.Queues, Relayed) {
-		if r.broker, err = startBroker(ctx, r.Dir); err != nil {
+		if r.broker, err = r.startBroker(ctx); err != nil {
 			return err
 		}
 	}
@@ -298,30 +312,29 @@ func (r *rig) spawn(place int) error {
 	if err != nil {
 		return err
 	}
-	e := history.Event{Kind: Born, Whom: name, Note: role, Took: r.Lease}
-	if role == roleWorker {
+	e := history.Event{Kind: Born, Whom: name, Note: role, Took: r.leaseOf(role), Count: 5}
+	if slices.Contains(workerRoles, role) {
 		e.Count = holds
-	} else {
-		e.Count = 5
 	}
 	r.record.Record(e)
 	var p *running
-	if role == roleServer {
-		cmd := r.program(context.Background(), u, "serve", "--listen", r.api)
+	after := func() {}
+	switch role {
+	case roleServer, roleMailWorker, roleRelay:
+		var cmd *exec.Cmd
+		if cmd, after, err = r.shippedCommand(role, name, u); err != nil {
+			return err
+		}
 		p, err = start(name, role, cmd, r.words, nil)
-	} else {
+	default:
 		// The rate is shared by lines of sends.
 		rate := r.Rate / 10
 		if role == roleSQLSender {
 			rate *= 2
 		}
 		var input []byte
-		var relayTo string
-		if r.broker != nil {
-			relayTo = r.broker.url()
-		}
-		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, Engine: r.Engine, URL: u, Server: "http://" + r.api, Mail: r.mail.Addr(), Broker: relayTo,
-			Queues: r.mix(), Seed: r.Seed, Lease: r.Lease, Rate: rate})
+		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, Engine: r.Engine, URL: u, Server: "http://" + r.api,
+			Queues: r.Queues, Mix: r.mix(), Seed: r.Seed, Lease: r.Lease, Rate: rate})
 		if err != nil {
 			return err
 		}
@@ -346,6 +359,7 @@ func (r *rig) spawn(place int) error {
 		}
 		r.record.Record(history.Event{Kind: Died, Whom: p.name, Note: how})
 		r.mu.Unlock()
+		after()
 		if how == Failed {
 			r.Log.Error("a process ended by itself", "process", p.name, "error", p.err)
 			time.Sleep(100 * time.Millisecond)
@@ -357,10 +371,18 @@ func (r *rig) spawn(place int) error {
 	return nil
 }
 
+// leaseOf is the lease of processes of a role.
+func (r *rig) leaseOf(role string) time.Duration {
+	if role == roleMailWorker || role == roleRelay {
+		return shippedLease
+	}
+	return r.Lease
+}
+
 // mix is the queues, as often as senders choose them: half of it is plain.
 func (r *rig) mix() (mix []string) {
 	for _, queue := range r.Queues {
-		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 2, Relayed: 4}[queue])...)
+		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 3, Relayed: 4, Shared: 3, Deduped: 2, Limited: 2}[queue])...)
 	}
 	return mix
 }
@@ -404,12 +426,12 @@ func (r *rig) end() error {
 	if r.proxy != nil {
 		r.proxy.close()
 	}
-	var err error
-	if r.mail != nil {
-		err = r.mail.Close()
-	}
 	if r.broker != nil {
 		r.broker.close()
+	}
+	var err error
+	for _, heard := range r.heard {
+		err = errors.Join(err, heard.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -49,6 +49,42 @@ func (s *script) ids(token string) (id posthaste.MessageID) {
 	return id * 100
 }
 
+// dedupes sends a message under a dedupe key, with the answer 5 ms later: the id that it
+// is told is told's.
+func (s *script) dedupes(ms int, token, told, key string) {
+	s.sends(ms, token, Deduped, 1, history.Sent)
+	n := len(s.events)
+	s.events[n-2].Key, s.events[n-1].IDs[0] = key, s.ids(told)
+}
+
+// tick is a tick of the schedule, so many seconds after its first one, which is handled
+// at once: message id tells which.
+func (s *script) tick(ms, n int, message string) {
+	token := tickPrefix + firstTick.Add(time.Duration(n)*everyTick).Format(time.RFC3339)
+	s.runs(ms, 5, "w1", token, 0, 1, history.Handled)
+	for i := len(s.events) - 2; i < len(s.events); i++ {
+		s.events[i].ID = s.ids(message)
+	}
+}
+
+// firstTick is that of a script's schedule.
+var firstTick = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// schedules says when the schedule began, and that it was stopped so many ticks later.
+func (s *script) schedules(ticks int) {
+	s.at(5, history.Event{Kind: Began, Note: firstTick.Format(time.RFC3339Nano)})
+	s.at(100_000, history.Event{Kind: Rests, Note: firstTick.Add(time.Duration(ticks) * everyTick).Format(time.RFC3339Nano)})
+}
+
+// audits is runs, for the further subscription.
+func (s *script) audits(ms, took int, process, token string, part, attempt int, kind history.Kind) {
+	n := len(s.events)
+	s.runs(ms, took, process, token, part, attempt, kind)
+	for i := range s.events[n:] {
+		s.events[n+i].Subscription = Audit
+	}
+}
+
 // runs an attempt at a message for some milliseconds; kind "" means that it does
 // not end.
 func (s *script) runs(ms, took int, process, token string, part, attempt int, kind history.Kind) {

@@ -68,7 +68,7 @@ func engineSender(ctx context.Context, t task, r *history.Recorder) error {
 func (d plan) messages() []posthaste.Message {
 	messages := make([]posthaste.Message, len(d.payloads))
 	for i, payload := range d.payloads {
-		messages[i] = posthaste.Message{Queue: d.queue, Key: d.key, Delay: d.delay, Payload: payload}
+		messages[i] = posthaste.Message{Queue: d.queue, Key: d.key, DedupeKey: d.dedupe, Delay: d.delay, Payload: payload}
 	}
 	return messages
 }
@@ -139,6 +139,7 @@ func post(ctx context.Context, client *http.Client, server string, d plan) histo
 	type message struct {
 		Payload json.RawMessage `json:"payload"`
 		Key     string          `json:"key,omitempty"`
+		Dedupe  string          `json:"dedupe_key,omitempty"`
 		Delay   string          `json:"delay,omitempty"`
 	}
 	var delay string
@@ -147,7 +148,7 @@ func post(ctx context.Context, client *http.Client, server string, d plan) histo
 	}
 	messages := make([]message, len(d.payloads))
 	for i, payload := range d.payloads {
-		messages[i] = message{payload, d.key, delay}
+		messages[i] = message{payload, d.key, d.dedupe, delay}
 	}
 	status, body, err := callHTTP(ctx, client, server+"/v1/queues/"+d.queue+"/messages", messages)
 	var dial *net.OpError

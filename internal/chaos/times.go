@@ -106,8 +106,11 @@ func (c *checker) flows() {
 func (c *checker) busy(p *process, did []time.Duration, end time.Duration) {
 	end = min(end, p.to, p.asked)
 	most := resume
-	if p.role == roleSQLReceiver || p.role == roleHTTPReceiver {
+	switch p.role {
+	case roleSQLReceiver, roleHTTPReceiver:
 		most *= 3 // workers are quicker, and leave them little
+	case roleMailWorker, roleRelay:
+		most *= 3 // of one queue each, which the other may be quicker at
 	}
 	for _, f := range c.faults {
 		if !f.away() || f.to > end || f.to < p.from {
@@ -136,11 +139,12 @@ func next(times []time.Duration, from, end time.Duration) time.Duration {
 	return end
 }
 
-// disturbance is how long faults struck a process alone, with the time that each end
+// disturbance is how long faults struck a process alone, or what it delivers to, with the time that each end
 // of that may cost until it gets on. What struck it just before counts, too.
 func (c *checker) disturbance(p *process, s span) (sum time.Duration) {
 	for _, f := range c.faults {
-		if f.whom != "" && c.concerns(f, p.name) && f.kind != Clock && f.touches(span{s.from - resume, s.to}) {
+		alone := f.whom != "" && c.concerns(f, p.name) && f.kind != Clock || only(f.kind) != "" && only(f.kind) == needed[p.role]
+		if alone && f.touches(span{s.from - resume, s.to}) {
 			sum += f.within(s) + resume
 		}
 	}
@@ -176,13 +180,23 @@ func (c *checker) rescues() {
 		c.v.Rescued++
 		c.v.WorstRescue = max(c.v.WorstRescue, took.length())
 		// One that had it in between, and did not start it, lost it as well.
-		if next.attempt > run.attempt+1 {
+		if next.attempt > run.attempt+1 || next.attempt == 0 && c.anotherDied(p, took) {
 			continue
 		}
 		if most := p.lease + rescue + c.anew(took) + c.obstructed(took, run.queue) + c.b.Slack; took.length() > most {
 			c.broken(LateRescue, "%s ran again %s after the death of %s, as %s; at most %s is allowed", run.message, took.length(), p.name, next, most)
 		}
 	}
+}
+
+// anotherDied reports whether another process of the same role was killed or silenced.
+func (c *checker) anotherDied(p *process, s span) bool {
+	for _, f := range c.faults {
+		if o := c.processes[f.whom]; o != nil && o != p && o.role == p.role && f.touches(s) && (f.nature() == death || f.nature() == silence) {
+			return true
+		}
+	}
+	return false
 }
 
 // anew is after what time of a span a lease that began with it began anew for
@@ -207,8 +221,12 @@ func (c *checker) obstructed(s span, queue string) (sum time.Duration) {
 		if natures[f.kind] == silence && f.touches(s) {
 			sum += f.within(s)
 		}
-		if ofBroker(f.kind) && queue == Relayed && f.touches(s) {
+		if only(f.kind) == queue && f.touches(s) {
 			sum += f.within(s) + resume
+		}
+		// Whoever holds all places of a limit keeps them until it is rescued.
+		if p := c.processes[f.whom]; queue == Limited && p != nil && receives(p.role) && (f.nature() == death || f.nature() == silence) && f.touches(span{s.from - p.lease - rescue, s.to}) {
+			sum += p.lease + rescue
 		}
 	}
 	return sum

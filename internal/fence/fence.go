@@ -66,7 +66,7 @@ var rooms = []room{
 
 	// They measure and test what is shipped, put together as users do.
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "source", "source/*", "codec/*", "relay", "telemetry", "telemetry/tracing", "internal/devpg", "internal/devbroker", "internal/kafka"}},
-	{name: "internal/chaos", may: []string{".", "postgres", "redis", "worker", "email", "sink/rabbitmq", "sink/smtp", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/faultproxy", "internal/history"}},
+	{name: "internal/chaos", may: []string{".", "postgres", "redis", "worker", "email", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/cron/crontest"},
 	{name: "internal/memory", may: []string{".", "internal/cron"}},

@@ -56,7 +56,9 @@ type Event struct {
 	Token string `json:"token,omitempty"`
 	Part  int    `json:"part,omitempty"`
 	Queue string `json:"queue,omitempty"`
-	Key   string `json:"key,omitempty"`
+	// Subscription is whose delivery it is; empty for the one that every queue has.
+	Subscription string `json:"subscription,omitempty"`
+	Key          string `json:"key,omitempty"`
 	// Count is how many there are, such as messages of a token.
 	Count int `json:"count,omitempty"`
 	// IDs are those of a token's messages, in order.

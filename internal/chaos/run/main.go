@@ -37,7 +37,7 @@ func run() int {
 	flag.StringVar(&c.Postgres.Version, "postgres", "18", "the version of PostgreSQL, 14 or 18")
 	only := flag.String("only", "", "bring about this fault alone")
 	check := flag.String("check", "", "only check the histories in this directory again")
-	queues := flag.String("queues", "", "the queues to run with, plain and any of ordered, effects, once, emails and relayed, with commas between; default all that the engine has")
+	queues := flag.String("queues", "", "the queues to run with, plain and any of ordered, effects, once, emails, relayed, shared, deduped, limited and ticks, with commas between; default all that the engine has")
 	flag.StringVar(&c.Children, "children", "", "the program that plays senders and receivers; default this very one")
 	clocks := flag.String("clocks", "", "builds of this program whose clocks are off, with commas between")
 	sabotage := flag.String("sabotage", "", "a file of SQL that breaks the ledger, to see whether that is found")

@@ -1,0 +1,84 @@
+package chaos
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// The limits of Limited.
+const (
+	limit      = 4  // messages that are handed out and not settled
+	limitRate  = 80 // messages that are handed out in a second
+	limitBurst = 8  // at once, after a pause
+)
+
+// limits checks that of the queue with limits no more ran at a time, and no more began in
+// a time, than these allow.
+func (c *checker) limits() {
+	var runs []*call
+	for _, run := range c.calls {
+		if run.queue == Limited {
+			runs = append(runs, run)
+		}
+	}
+	slices.SortFunc(runs, func(x, y *call) int { return cmp.Compare(x.from, y.from) })
+	c.concurrent(runs)
+	c.rate(runs)
+}
+
+// concurrent checks how many ran at the same time.
+func (c *checker) concurrent(runs []*call) {
+	var held []*call // and for how long
+	until := map[*call]time.Duration{}
+	for _, run := range runs {
+		held = slices.DeleteFunc(held, func(other *call) bool { return until[other] <= run.from })
+		if until[run] = c.holdsPlace(run); until[run] > run.from {
+			held = append(held, run)
+		}
+		c.v.Concurrent = max(c.v.Concurrent, len(held))
+		if len(held) > limit {
+			c.broken(OverLimit, "%s is one of %d at the same time, and at most %d are allowed; the first of them is %s", run, len(held), limit, held[0])
+		}
+	}
+}
+
+// holdsPlace is until when a call certainly counts against the limit: until its process
+// may have lost the lease, or the database what it had handed out.
+func (c *checker) holdsPlace(run *call) time.Duration {
+	end := run.to
+	if p := c.processes[run.process]; p != nil {
+		inFlight := span{run.from - slack, run.to + slack}
+		for _, s := range c.silencesOf(p) {
+			if lost := p.lease - beat(p.lease) - time.Second; s.touches(inFlight) && s.length() >= lost {
+				end = min(end, s.from+lost)
+			}
+		}
+	}
+	if f := c.crashed(run); f != nil {
+		end = min(end, f.from)
+	}
+	return max(run.from, end)
+}
+
+// rate checks how many began in any time: tokens come evenly, and some are kept. What was
+// handed out begins a little later: as much as can be in flight.
+func (c *checker) rate(runs []*call) {
+	const most = limitBurst + 2*limit // of tokens
+	var used float64                  // of those
+	var last time.Duration
+	for _, run := range runs {
+		if c.holdsPlace(run) == run.from {
+			continue // it was handed out long ago
+		}
+		if slices.ContainsFunc(c.faults, func(f *fault) bool { return f.nature() == crash && f.touches(span{last, run.from}) }) {
+			used = 0 // what the last claims took is not known any more
+		}
+		used = max(0, used-(run.from-last).Seconds()*limitRate*1.05) + 1
+		last = run.from
+		if used > most {
+			c.broken(OverRate, "%s is one too many: at most %d a second are allowed, and %d at once", run, limitRate, limitBurst)
+			used = 0 // and once each time
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package chaos
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/history"
+)
+
+// tickPrefix begins the tokens of what a schedule sent; the time of the tick follows.
+const tickPrefix = "tick/"
+
+// everyTick is the time between ticks.
+const everyTick = time.Second
+
+// ticked is a tick of the schedule, as a send whose sender nobody asked.
+func ticked(e history.Event) *send {
+	s := &send{token: e.Token, queue: Ticks, span: span{e.At, e.At}, answer: Ticked, count: 1}
+	s.messages = []message{{send: s}}
+	return s
+}
+
+// ticks checks that each tick of the schedule had its message, from the first one to the
+// last before sending ended. That each had but one is checked as of any message.
+func (c *checker) ticks() {
+	var times []time.Time
+	for _, s := range c.list {
+		if s.queue != Ticks {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(s.token, tickPrefix))
+		if err != nil {
+			c.broken(Invented, "%s is no tick: %s", s.token, err)
+			continue
+		}
+		times = append(times, at)
+		c.v.Ticks++
+		if !s.messages[0].handled() {
+			c.v.Lost++
+			c.broken(Lost, "%s: nobody is done with it, after %d calls", s.token, len(s.messages[0].calls))
+		}
+	}
+	if c.first.IsZero() {
+		return
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	before := c.first.Add(-everyTick)
+	missed := func(until time.Time) {
+		for at := before.Add(everyTick); at.Before(until); at = at.Add(everyTick) {
+			c.v.Lost++
+			c.broken(NoTick, "the schedule sent nothing for %s", at.Format(time.RFC3339))
+		}
+	}
+	for _, at := range times {
+		missed(at)
+		before = at
+		if at.Before(c.first) {
+			c.broken(Invented, "a tick at %s, and the first one is %s", at.Format(time.RFC3339), c.first.Format(time.RFC3339))
+		}
+	}
+	if !c.last.IsZero() {
+		// Whoever ticks has to be back, and to be told.
+		late := 2*resume + c.paused(span{c.calm - 4*resume, c.calm}) + c.b.Slack
+		missed(c.last.Add(-late))
+	}
+}
