@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+
 	"sync"
 )
 
@@ -16,16 +18,22 @@ type ClientConfig struct {
 	// lowers the wait of the single caller and makes batches smaller.
 	// Default 1; 1 to 64.
 	Flushes int
+	// LargeMessages is the size in messages from which a call is large. Large
+	// calls do not wait for small ones, nor small ones for them, and gather
+	// with others to the same queue alone. Default 256; 1 to 2³⁰.
+	LargeMessages int
+	// LargeFlushes is how many Engine.Send calls for large ones may be on
+	// their way to one queue at the same time; those that come meanwhile go out
+	// together.
+	// Default the number of processors the program may use, at least 2; 1 to 64.
+	LargeFlushes int
 	// BatchMessages bounds how many messages one gathered Engine.Send carries.
-	// Default 1,000; 1 to 100,000.
+	// A single call above it goes out alone and at once. Default 4,000; 1 to
+	// 100,000.
 	BatchMessages int
 	// BatchBytes bounds the payload bytes of one gathered Engine.Send. A
-	// single call above it goes out alone. Default 4 MiB.
+	// single call above it goes out alone and at once. Default 4 MiB.
 	BatchBytes int
-	// BypassMessages is the size in messages from which a call is a batch of
-	// its own and goes out at once, without gathering and beside Flushes.
-	// Default 256.
-	BypassMessages int
 }
 
 func (c *ClientConfig) setDefaults() {
@@ -35,9 +43,10 @@ func (c *ClientConfig) setDefaults() {
 		}
 	}
 	def(&c.Flushes, 1)
-	def(&c.BatchMessages, 1000)
+	def(&c.LargeMessages, 256)
+	def(&c.LargeFlushes, min(max(2, runtime.GOMAXPROCS(0)), 64))
+	def(&c.BatchMessages, 4000)
 	def(&c.BatchBytes, 4<<20)
-	def(&c.BypassMessages, 256)
 }
 
 func (c *ClientConfig) check() error {
@@ -48,9 +57,10 @@ func (c *ClientConfig) check() error {
 		}
 	}
 	between("Flushes", c.Flushes, 1, 64)
+	between("LargeMessages", c.LargeMessages, 1, 1<<30)
+	between("LargeFlushes", c.LargeFlushes, 1, 64)
 	between("BatchMessages", c.BatchMessages, 1, 100_000)
 	between("BatchBytes", c.BatchBytes, 1, 1<<30)
-	between("BypassMessages", c.BypassMessages, 1, 1<<30)
 	return errors.Join(faults...)
 }
 
@@ -61,12 +71,10 @@ func (c *ClientConfig) check() error {
 type Client struct {
 	engine Engine
 	config ClientConfig
+	small  gatherer
 
-	mu     sync.Mutex
-	flying int    // flushes on their way, also those of a lone caller
-	dense  bool   // the last flush carried several callers' messages
-	first  *group // oldest group that waits for a flush
-	last   *group
+	mu    sync.Mutex
+	large map[string]*gatherer // those of queues that large calls are sent to just now
 }
 
 // NewClient returns a client with default settings.
@@ -85,7 +93,8 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	return &Client{engine: engine, config: config}, nil
+	return &Client{engine: engine, config: config, large: map[string]*gatherer{},
+		small: gatherer{engine: engine, flushes: config.Flushes, messages: config.BatchMessages, bytes: config.BatchBytes}}, nil
 }
 
 // Send stores the messages in one transaction and returns their ids in order
@@ -103,20 +112,48 @@ func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, er
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	if len(messages) >= c.config.BypassMessages || bytes > c.config.BatchBytes || deduped(messages) {
-		return c.sendOwn(ctx, messages)
+	switch {
+	case len(messages) > c.config.BatchMessages || bytes > c.config.BatchBytes || deduped(messages):
+		return sendAlone(ctx, c.engine, messages)
+	case len(messages) < c.config.LargeMessages:
+		return c.small.send(ctx, messages)
+	case !alike(messages):
+		return sendAlone(ctx, c.engine, messages)
 	}
+	return c.sendLarge(ctx, messages)
+}
+
+// sendLarge sends a large call to one queue. Each queue has a gatherer of its own, so
+// that none waits for what holds up another.
+func (c *Client) sendLarge(ctx context.Context, messages []Message) ([]MessageID, error) {
+	queue := messages[0].Queue
 	c.mu.Lock()
-	if c.flying < c.config.Flushes && c.first == nil && !c.dense {
-		// Nobody to share with: go at once, on this goroutine and with the
-		// caller's own context.
-		c.flying++
-		c.mu.Unlock()
-		defer c.landed()
-		return c.sendOwn(ctx, messages)
+	g := c.large[queue]
+	if g == nil {
+		g = &gatherer{engine: c.engine, flushes: c.config.LargeFlushes, messages: c.config.BatchMessages, bytes: c.config.BatchBytes}
+		c.large[queue] = g
 	}
+	g.users++
 	c.mu.Unlock()
-	return c.gather(ctx, messages)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if g.users--; g.users == 0 {
+			delete(c.large, queue)
+		}
+	}()
+	return g.send(ctx, messages)
+}
+
+// alike reports whether all messages go to one queue and none is delayed: engines
+// have a cheaper way for many of those, which others beside them would bar.
+func alike(messages []Message) bool {
+	for i := range messages {
+		if messages[i].Queue != messages[0].Queue || messages[i].Delay > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // deduped reports whether a message has a dedupe key: such a send may have to
@@ -159,9 +196,9 @@ func payloadBytes(payload any) int {
 	return 128
 }
 
-// sendOwn sends one caller's messages by themselves.
-func (c *Client) sendOwn(ctx context.Context, messages []Message) ([]MessageID, error) {
-	ids, err := c.engine.Send(ctx, messages...)
+// sendAlone sends one caller's messages by themselves.
+func sendAlone(ctx context.Context, engine Engine, messages []Message) ([]MessageID, error) {
+	ids, err := engine.Send(ctx, messages...)
 	if err != nil {
 		if end := ctx.Err(); end != nil && CodeOf(err) == "" && errors.Is(err, end) {
 			return nil, unsure(end)
@@ -169,17 +206,6 @@ func (c *Client) sendOwn(ctx context.Context, messages []Message) ([]MessageID, 
 		return nil, err
 	}
 	return ids, nil
-}
-
-// landed ends a lone caller's flush and starts one for what gathered meanwhile.
-func (c *Client) landed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.first != nil {
-		go c.flush(c.dense) // keeps the place among the flying
-		return
-	}
-	c.flying--
 }
 
 func notSent(cause error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -39,8 +40,50 @@ type batch struct {
 
 var groups = sync.Pool{New: func() any { return &group{done: make(chan struct{}, 1)} }}
 
+// gatherer sends calls at once while few are on their way, and those that come
+// meanwhile together.
+type gatherer struct {
+	engine   Engine
+	flushes  int // how many may be on their way
+	messages int // bound of what one carries
+	bytes    int // likewise
+	users    int // of a large one: calls that are in it, guarded by the client's mutex
+
+	mu     sync.Mutex
+	flying int    // on their way, also those of a lone caller
+	dense  bool   // the last flush carried several callers' messages
+	first  *group // oldest group that waits for a flush
+	last   *group
+}
+
+// send sends one caller's messages, alone or with those of others.
+func (c *gatherer) send(ctx context.Context, messages []Message) ([]MessageID, error) {
+	c.mu.Lock()
+	if c.flying < c.flushes && c.first == nil && !c.dense {
+		// Nobody to share with: go at once, on this goroutine and with the
+		// caller's own context.
+		c.flying++
+		c.mu.Unlock()
+		defer c.landed()
+		return sendAlone(ctx, c.engine, messages)
+	}
+	c.mu.Unlock()
+	return c.gather(ctx, messages)
+}
+
+// landed ends a lone caller's flush and starts one for what gathered meanwhile.
+func (c *gatherer) landed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first != nil {
+		go c.flush(c.dense) // keeps the place among the flying
+		return
+	}
+	c.flying--
+}
+
 // gather joins what waits for the next flush and waits for the commit.
-func (c *Client) gather(ctx context.Context, messages []Message) ([]MessageID, error) {
+func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID, error) {
 	g := groups.Get().(*group)
 	if err := g.fill(messages); err != nil {
 		g.recycle()
@@ -53,7 +96,7 @@ func (c *Client) gather(ctx context.Context, messages []Message) ([]MessageID, e
 		c.last.next = g
 	}
 	c.last = g
-	if c.flying < c.config.Flushes {
+	if c.flying < c.flushes {
 		c.flying++
 		go c.flush(c.dense)
 	}
@@ -72,20 +115,21 @@ func (c *Client) gather(ctx context.Context, messages []Message) ([]MessageID, e
 	return ids, err
 }
 
-// fill copies the messages and encodes their payloads here, in the caller's
-// goroutine: what cannot be encoded never reaches a batch, and a panic of
-// somebody's MarshalJSON is that caller's own.
+// fill encodes the payloads here, in the caller's goroutine: what cannot be encoded
+// never reaches a batch, and a panic of somebody's MarshalJSON is that caller's own.
+// What is encoded already is only lent until the group goes on its way or is
+// withdrawn, which take and leave see to before the caller may change it.
 func (g *group) fill(messages []Message) error {
 	if len(messages) == 1 {
 		g.one[0] = messages[0]
-		g.messages = g.one[:]
-	} else {
-		g.messages = append([]Message(nil), messages...)
+		messages = g.one[:]
+	} else if !allEncoded(messages) {
+		messages = slices.Clone(messages)
 	}
-	g.bytes = 0
+	g.messages, g.bytes = messages, 0
 	for i := range g.messages {
 		m := &g.messages[i]
-		if m.Codec != nil || !encoded(m.Payload) {
+		if !m.encoded() {
 			body, contentType, err := m.Body()
 			if err != nil {
 				return err
@@ -106,7 +150,7 @@ func (g *group) recycle() {
 
 // leave takes a caller whose context ended out of its group. It returns nil if
 // the group's answer is there already.
-func (c *Client) leave(g *group, cause error) error {
+func (c *gatherer) leave(g *group, cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch g.state {
@@ -128,7 +172,7 @@ func (c *Client) leave(g *group, cause error) error {
 // flush sends what gathered, batch after batch, until nothing waits. Where
 // traffic is dense, those whom the last flush answered send again at once: it
 // lets them, or the first would go alone, and the others after it.
-func (c *Client) flush(dense bool) {
+func (c *gatherer) flush(dense bool) {
 	var taken []*group
 	var messages []Message
 	for {
@@ -138,7 +182,7 @@ func (c *Client) flush(dense bool) {
 		ctx, cancel := context.WithCancel(context.Background())
 		taken, messages = c.take(&batch{cancel: cancel}, taken[:0], messages[:0])
 		if len(taken) > 0 {
-			c.send(ctx, taken, messages)
+			c.carry(ctx, taken, messages)
 		}
 		cancel()
 		dense = len(taken) > 1
@@ -152,13 +196,13 @@ func (c *Client) flush(dense bool) {
 
 // take moves groups from the queue to b, oldest first and up to the limits. If
 // none waits, it gives the flush's place back.
-func (c *Client) take(b *batch, taken []*group, messages []Message) ([]*group, []Message) {
+func (c *gatherer) take(b *batch, taken []*group, messages []Message) ([]*group, []Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	bytes := 0
 	for g := c.first; g != nil; g = c.first {
 		if g.state == groupWaiting {
-			if len(taken) > 0 && (len(messages)+len(g.messages) > c.config.BatchMessages || bytes+g.bytes > c.config.BatchBytes) {
+			if len(taken) > 0 && (len(messages)+len(g.messages) > c.messages || bytes+g.bytes > c.bytes) {
 				break
 			}
 			g.state, g.batch = groupFlying, b
@@ -180,10 +224,10 @@ func (c *Client) take(b *batch, taken []*group, messages []Message) ([]*group, [
 	return taken, messages
 }
 
-// send sends the groups in one transaction. If that is refused, nothing was
+// carry sends the groups in one transaction. If that is refused, nothing was
 // stored, and halves are tried, so that in the end only the sender of what is
 // bad gets the error.
-func (c *Client) send(ctx context.Context, taken []*group, messages []Message) {
+func (c *gatherer) carry(ctx context.Context, taken []*group, messages []Message) {
 	ids, err := c.engine.Send(ctx, messages...)
 	if err == nil && len(ids) != len(messages) {
 		err = &Error{Code: OutcomeUnsure, Message: "the engine answered with another number of ids than messages were sent"}
@@ -193,8 +237,8 @@ func (c *Client) send(ctx context.Context, taken []*group, messages []Message) {
 		for _, g := range taken[:half] {
 			n += len(g.messages)
 		}
-		c.send(ctx, taken[:half], messages[:n])
-		c.send(ctx, taken[half:], messages[n:])
+		c.carry(ctx, taken[:half], messages[:n])
+		c.carry(ctx, taken[half:], messages[n:])
 		return
 	}
 	c.mu.Lock()
@@ -214,9 +258,21 @@ func (c *Client) send(ctx context.Context, taken []*group, messages []Message) {
 	}
 }
 
-// encoded reports whether payload is sent as it is.
-func encoded(payload any) bool {
-	switch payload.(type) {
+func allEncoded(messages []Message) bool {
+	for i := range messages {
+		if !messages[i].encoded() {
+			return false
+		}
+	}
+	return true
+}
+
+// encoded reports whether the payload is sent as it is.
+func (m *Message) encoded() bool {
+	if m.Codec != nil {
+		return false
+	}
+	switch m.Payload.(type) {
 	case nil, []byte, json.RawMessage:
 		return true
 	}

@@ -59,7 +59,7 @@ func (e *sendEngine) Send(ctx context.Context, messages ...Message) ([]MessageID
 }
 
 // waiting counts the groups that wait for a flush.
-func (c *Client) waiting() (n int) {
+func (c *gatherer) waiting() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for g := c.first; g != nil; g = g.next {
@@ -106,7 +106,7 @@ func gathering(t *testing.T, c *Client, e *sendEngine, ctxs []context.Context, m
 			ids, err := c.Send(ctx, m)
 			answers <- sent{m.Key, ids, err}
 		}()
-		waitFor(t, "the message gathers", func() bool { return c.waiting() == i+1 })
+		waitFor(t, "the message gathers", func() bool { return c.small.waiting() == i+1 })
 	}
 	return answers
 }
@@ -282,9 +282,9 @@ func TestClientAllLeavingCancelsTheBatch(t *testing.T) {
 	<-answers
 	<-answers
 	waitFor(t, "the flush ends without an answer", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.flying == 0
+		c.small.mu.Lock()
+		defer c.small.mu.Unlock()
+		return c.small.flying == 0
 	})
 }
 
@@ -307,6 +307,153 @@ func TestClientLargeCallsBypass(t *testing.T) {
 	}
 	<-answers
 	<-answers
+}
+
+// gatheringLarge starts large sends of which one alone is on its way, and the others
+// wait behind it, in order.
+func gatheringLarge(t *testing.T, c *Client, e *sendEngine, queue string, large ...[]Message) <-chan sent {
+	t.Helper()
+	answers := make(chan sent, len(large))
+	for i, messages := range large {
+		go func() {
+			ids, err := c.Send(context.Background(), messages...)
+			answers <- sent{messages[0].Key, ids, err}
+		}()
+		if i == 0 {
+			<-e.entered
+			continue
+		}
+		waitFor(t, "the large call gathers", func() bool { return c.gathererOf(queue).waiting() == i })
+	}
+	return answers
+}
+
+func times(n int, m Message) []Message { return slices.Repeat([]Message{m}, n) }
+
+func TestClientLargeCallsOfAQueueGather(t *testing.T) {
+	t.Parallel()
+	e := newSendEngine()
+	e.hold = make(chan struct{})
+	c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1, BatchMessages: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := gatheringLarge(t, c, e, "q", times(300, message("a")), times(400, message("b")), times(600, message("c")), times(300, message("d")))
+
+	// Those of another queue, of several queues, delayed ones, and those above the
+	// bound wait for none of them.
+	others := make(chan error)
+	other := message("other")
+	other.Queue = "r"
+	delayed := message("delayed")
+	delayed.Delay = time.Second
+	for _, messages := range [][]Message{times(300, other), append(times(300, message("x")), other), times(300, delayed), times(1001, message("y"))} {
+		go func() {
+			_, err := c.Send(context.Background(), messages...)
+			others <- err
+		}()
+		<-e.entered
+	}
+	close(e.hold)
+	for range 4 {
+		if err := <-others; err != nil {
+			t.Error(err)
+		}
+	}
+	want := map[string]int{"a": 300, "b": 400, "c": 600, "d": 300}
+	for range want {
+		if a := <-answers; a.err != nil || len(a.ids) != want[a.key] {
+			t.Errorf("%s: %d ids and %v, want %d ids", a.key, len(a.ids), a.err, want[a.key])
+		}
+	}
+	var sizes []string
+	for _, keys := range e.calls {
+		switch keys[0] {
+		case "a", "b", "c", "d":
+			sizes = append(sizes, fmt.Sprint(keys[0], len(keys)))
+		}
+	}
+	if slices.Sort(sizes); !slices.Equal(sizes, []string{"a300", "b1000", "d300"}) {
+		t.Errorf("sent as %v, want b and c together, and d for itself", sizes)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.large) > 0 {
+		t.Errorf("the client keeps %d queues that nothing is sent to", len(c.large))
+	}
+}
+
+func TestClientLargeRefusalReachesOnlyItsSender(t *testing.T) {
+	t.Parallel()
+	e := newSendEngine()
+	e.hold = make(chan struct{})
+	e.answer = func(_ context.Context, messages []Message) error {
+		if slices.ContainsFunc(messages, func(m Message) bool { return m.Key == "bad" }) {
+			return Invalidf("payload", "too large")
+		}
+		return nil
+	}
+	c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := gatheringLarge(t, c, e, "q", times(300, message("a")), times(300, message("b")), times(300, message("bad")), times(300, message("c")))
+	close(e.hold)
+	for range 4 {
+		if a := <-answers; (a.err != nil) != (a.key == "bad") || a.err == nil && len(a.ids) != 300 {
+			t.Errorf("%s: %d ids and %v", a.key, len(a.ids), a.err)
+		}
+	}
+}
+
+// What a caller sent is his again as soon as Send returned, also where it returned
+// because his context ended.
+func TestClientLargeCallerMayChangeMessagesAfterwards(t *testing.T) {
+	t.Parallel()
+	e := newSendEngine()
+	e.hold = make(chan struct{})
+	c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := gatheringLarge(t, c, e, "q", times(300, message("a")))
+	ctx, leave := context.WithCancel(context.Background())
+	mine := times(300, message("mine"))
+	left := make(chan error)
+	go func() {
+		_, err := c.Send(ctx, mine...)
+		left <- err
+	}()
+	other := make(chan error)
+	waitFor(t, "mine gathers", func() bool { return c.gathererOf("q").waiting() == 1 })
+	go func() {
+		_, err := c.Send(context.Background(), times(300, message("other"))...)
+		other <- err
+	}()
+	waitFor(t, "the other gathers", func() bool { return c.gathererOf("q").waiting() == 2 })
+	e.hold <- struct{}{}
+	<-answers
+	<-e.entered // mine and the other are on their way
+	leave()
+	if err := <-left; CodeOf(err) != OutcomeUnsure {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+	for i := range mine {
+		mine[i] = message("changed")
+	}
+	e.hold <- struct{}{}
+	if err := <-other; err != nil {
+		t.Error(err)
+	}
+	if keys := e.calls[1]; len(keys) != 600 || slices.Contains(keys, "changed") {
+		t.Errorf("%d messages were sent, some as they were changed later: %v", len(keys), slices.Contains(keys, "changed"))
+	}
+}
+
+func (c *Client) gathererOf(queue string) *gatherer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.large[queue]
 }
 
 func TestClientEncodesInTheCaller(t *testing.T) {
@@ -428,7 +575,7 @@ func TestClientDenseSendersStayTogether(t *testing.T) {
 		riding := e.riding
 		e.mu.Unlock()
 		// The store is slow: whoever does not ride has time to come.
-		waitFor(t, "everybody rides or waits", func() bool { return riding+c.waiting() == senders })
+		waitFor(t, "everybody rides or waits", func() bool { return riding+c.small.waiting() == senders })
 		if call >= calls/2 {
 			carried += riding
 		}

@@ -76,7 +76,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 		res := r.result
 		res.PerSecond = known(rate(n, took))
 		res.Ratio = quotient(*res.PerSecond, res.EmptyPerSecond)
-		res.Batch, res.Messages = r.o.Batch, n
+		res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, n
 		res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 		return err
 	})
@@ -94,7 +94,7 @@ func (t *traffic) fill(ctx context.Context, n int, patience time.Duration) (int,
 		left <- min(rest, at)
 	}
 	close(left)
-	_, err := t.send(ctx, senders, patience, false, func(ctx context.Context) (int64, error) {
+	_, err := t.send(ctx, fillers, patience, false, func(ctx context.Context) (int64, error) {
 		some, ok := <-left
 		if !ok {
 			return 0, errFilled

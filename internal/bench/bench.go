@@ -54,6 +54,9 @@ type Options struct {
 	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered).
 	// Default 1,000; 1 to 10,000.
 	Batch int
+	// Senders is how many goroutines send batches (flow, pinned, backlog, ordered),
+	// each the next one when the last was committed. Default 8; 1 to 64.
+	Senders int
 	// Broker is the URL of the broker to measure on, by whose scheme it is known: RabbitMQ,
 	// Kafka, NATS JetStream or Redis (relay), RabbitMQ (pipeline). The user may make and
 	// drop a queue, topic or stream there. The words rabbitmq (the default), kafka, nats
@@ -217,6 +220,9 @@ func (o *Options) setDefaults() {
 	if o.Batch == 0 {
 		o.Batch = 1000
 	}
+	if o.Senders == 0 {
+		o.Senders = 8
+	}
 	if o.Handler == 0 {
 		o.Handler = 10 * time.Millisecond
 	}
@@ -260,6 +266,7 @@ func (o *Options) check(scenario string) error {
 	fault(o.Handler < 0 || o.Handler > 10*time.Second, "handler", "handler must be above 0 and at most 10s, got %s", o.Handler)
 	fault(o.Consumers < 0 || o.Consumers > 16, "consumers", "consumers must be 1 to 16, got %d", o.Consumers)
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
+	fault(o.Senders < 0 || o.Senders > 64, "senders", "senders must be 1 to 64, got %d", o.Senders)
 	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
 		"a database URL excludes the settings of the embedded PostgreSQL")
 	fault(o.Engine != "" && o.Engine != onPostgres && o.Engine != onRedis, "engine", "engine must be postgres or redis, got %q", o.Engine)

@@ -87,7 +87,7 @@ func flow(ctx context.Context, r *run) (err error) {
 	res := r.result
 	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, result.FloorPerSecond)
 	result.FloorPerSecond, result.Rounds = *known(result.FloorPerSecond), rounded(result.Rounds)
-	res.FlowResult, res.Batch, res.Messages = result, r.o.Batch, own.messages
+	res.FlowResult, res.Batch, res.Senders, res.Messages = result, r.o.Batch, r.o.Senders, own.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
 }

@@ -70,7 +70,7 @@ func ordered(ctx context.Context, r *run) (err error) {
 	result.FlowRounds, result.OrderedRounds = rounded(result.FlowRounds), rounded(result.OrderedRounds)
 	res := r.result
 	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, flow)
-	res.OrderedResult, res.Batch, res.Messages = result, r.o.Batch, own.messages
+	res.OrderedResult, res.Batch, res.Senders, res.Messages = result, r.o.Batch, r.o.Senders, own.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
 }

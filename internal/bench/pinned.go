@@ -55,7 +55,7 @@ func pinned(ctx context.Context, r *run) (err error) {
 	first, last := rates[0], rates[len(rates)-1]
 	res.PinnedResult = &PinnedResult{FirstPerSecond: *known(first), LastPerSecond: *known(last), Sixths: rounded(rates), SixthsCPU: rounded(cpu)}
 	res.PerSecond, res.Ratio = known(rate(s.messages, s.whole)), quotient(last, first)
-	res.Batch, res.Messages = r.o.Batch, s.messages
+	res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, s.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
 }

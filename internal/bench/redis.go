@@ -133,7 +133,7 @@ func (q *redisQueue) fill(ctx context.Context, n int) error {
 		messages[i] = posthaste.Message{Queue: q.name, Payload: payload}
 	}
 	client := posthaste.NewClient(q.run.redis.engine)
-	return inParallel(senders, n, len(messages), func(_, n int) error {
+	return inParallel(fillers, n, len(messages), func(_, n int) error {
 		_, err := client.Send(ctx, messages[:n]...)
 		return err
 	})
@@ -186,7 +186,7 @@ type redisLoop struct {
 
 func (l *redisLoop) fill(ctx context.Context, n int) error {
 	var sent atomic.Int64
-	return inParallel(senders, n, 1000, func(_, n int) error {
+	return inParallel(fillers, n, 1000, func(_, n int) error {
 		batch := make([]any, n)
 		for i := range batch { // LREM finds a message by its bytes
 			number := strconv.FormatInt(sent.Add(1), 10)

@@ -23,6 +23,8 @@ type Result struct {
 	Messages int64 `json:"messages"`
 	// Batch is how many messages one Send carried, where that was chosen.
 	Batch int `json:"batch,omitempty"`
+	// Senders is how many goroutines sent batches.
+	Senders int `json:"senders,omitempty"`
 	// DurationSeconds is what the whole run took.
 	DurationSeconds float64 `json:"duration_seconds"`
 	Machine         Machine `json:"machine"`

@@ -169,7 +169,7 @@ func (r *Result) lines() (lines [][2]string) {
 		line("messages", "%s/s (%s in all)", grouped(*r.PerSecond), grouped(float64(r.Messages)))
 	}
 	if r.Batch > 0 {
-		line("sent in batches of", "%d", r.Batch)
+		line("sent in batches of", "%d, by %d goroutines", r.Batch, r.Senders)
 	}
 	if f := r.FlowResult; f != nil {
 		line("floor", "%s/s: %s on %d connections", grouped(f.FloorPerSecond),

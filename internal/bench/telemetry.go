@@ -112,7 +112,7 @@ func telemetryCost(ctx context.Context, r *run) (err error) {
 	}
 	metrics := all[1]
 	res := r.result
-	res.TelemetryResult, res.Batch = result, r.o.Batch
+	res.TelemetryResult, res.Batch, res.Senders = result, r.o.Batch, r.o.Senders
 	res.PerSecond, res.Ratio = known(metrics.Flow.PerSecond), known(metrics.Flow.Ratio)
 	res.Messages = metrics.flow.messages
 	res.ServerCPU, res.ClientCPU = metrics.flow.serverPerMessage(), metrics.flow.clientPerMessage()

@@ -22,8 +22,8 @@ import (
 // Options.drain.
 const drainPatience = 10 * time.Second
 
-// senders is how many goroutines send batches.
-const senders = 2
+// fillers is how many goroutines send what is to wait.
+const fillers = 2
 
 // payload is JSON, the default content type.
 var payload = json.RawMessage(`{"text":"` + string(bytes.Repeat([]byte("x"), payloadBytes-len(`{"text":""}`))) + `"}`)
@@ -189,7 +189,7 @@ func (t *traffic) batches(ctx context.Context, during time.Duration, batch, outs
 		messages[i] = posthaste.Message{Queue: t.queue, Payload: payload}
 	}
 	var next atomic.Int64
-	return t.send(ctx, senders, during, drain, func(ctx context.Context) (int64, error) {
+	return t.send(ctx, t.run.o.Senders, during, drain, func(ctx context.Context) (int64, error) {
 		if !t.await(ctx, int64(outstanding-batch)) {
 			return 0, ctx.Err()
 		}

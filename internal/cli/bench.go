@@ -34,7 +34,7 @@ A result that must not be trusted says why, with exit code 1.`,
 		Example: "  posthaste bench flow\n  posthaste bench latency --duration 30s --json",
 		Args:    exactly(1, "a scenario: "+strings.Join(bench.Scenarios(), ", ")), ValidArgs: bench.Scenarios(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := explicitZero(cmd, "duration", "rate", "batch", "waiting", "handler", "consumers"); err != nil {
+			if err := explicitZero(cmd, "duration", "rate", "batch", "senders", "waiting", "handler", "consumers"); err != nil {
 				return err
 			}
 			o.Log = a.log
@@ -71,6 +71,7 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50)")
 	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: beside another sender's transaction that stays open")
 	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered: messages in one send (default 1000)")
+	flags.IntVar(&o.Senders, "senders", 0, "flow, pinned, backlog, ordered: goroutines that send (default 8)")
 	flags.IntVar(&o.Waiting, "waiting", 0, "backlog: how many messages wait (default 1000000)")
 	flags.StringVar(&o.PostgresBin, "postgres-bin", "", "a directory with initdb and postgres to use instead of fetching them")
 	flags.StringVar(&o.PostgresVersion, "postgres-version", "", "the embedded PostgreSQL to use, 14 or 18 (default 18)")
