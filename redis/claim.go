@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -17,12 +18,14 @@ const claimMost = 1000
 var orders = []string{"1023", "2013", "3012"}
 
 // order is the priorities as a claim takes them: ascending, and of eight claims
-// one begins with another than the first, so that none is starved.
+// one begins with another than the first, so that none is starved. Behind them is whether
+// what is due or what is fresh gets the greater half of one.
 func order() string {
+	half := []string{"0", "1"}[rand.N(2)]
 	if rand.N(8) == 0 {
-		return orders[rand.N(3)]
+		return orders[rand.N(3)] + half
 	}
-	return "0123"
+	return "0123" + half
 }
 
 // claiming is the script by which a queue's messages are handed out.
@@ -192,25 +195,20 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 	if _, err := e.beatRegistry(ctx, "look", worker); err != nil {
 		return nil, err
 	}
-	all, err := e.queues(ctx)
-	if err != nil {
-		return nil, err
-	}
+	all, err := e.reachable(ctx)
 	var ids []posthaste.DeliveryID
 	queues := allOf(all)
-	replies, err := e.runEach(ctx, unsettledScript, queues, func(*queue) []any { return []any{worker.String(), upTo} })
-	if err != nil {
-		return nil, readError(err)
-	}
+	replies, fault := e.runEach(ctx, unsettledScript, queues, func(*queue) []any { return []any{worker.String(), upTo} })
+	err = errors.Join(err, readError(fault)) // what is there is told with it
 	for i := range replies {
 		places, _ := replies[i].([]any) // or it never claimed from this one
 		for _, p := range places {
-			n, err := id(str(p), queues[i].number)
-			if err != nil {
-				return nil, err
+			n, fault := id(str(p), queues[i].number)
+			if fault != nil {
+				return nil, fault
 			}
 			ids = append(ids, posthaste.DeliveryID(n))
 		}
 	}
-	return ids, nil
+	return ids, err
 }

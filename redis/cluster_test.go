@@ -113,6 +113,10 @@ func TestEngineInCluster(t *testing.T) {
 		if e != nil {
 			e.Close()
 		}
+		e, err = Open(t.Context(), "redis://"+address+"/1", WithPrefix("alone"))
+		if said := wantRefused(t, "a number of a database in a cluster", e, err, posthaste.Unsupported); !strings.Contains(said.Hint, "redis.New") {
+			t.Errorf("a number of a database in a cluster: %v", said)
+		}
 	}
 	e, err := New(t.Context(), client, WithPrefix("across"))
 	if err != nil {
@@ -134,5 +138,157 @@ func TestEngineInCluster(t *testing.T) {
 	request.Digest = []byte("b")
 	if _, err := e.SendIdempotent(t.Context(), request, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.KeyReused {
 		t.Errorf("the same key for another queue: %v", err)
+	}
+}
+
+// Every master of a cluster is looked at, whichever has the registry, and told by its
+// address: by who starts, and by Doctor.
+func TestEveryMasterIsLookedAt(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3)
+	before := onCluster(t, all)
+	client, ok := before.client.(*goredis.ClusterClient)
+	if !ok {
+		t.Fatal("no client of a cluster")
+	}
+	set := func(m *node, pairs ...string) {
+		for i := 0; i < len(pairs); i += 2 {
+			if err := m.client.ConfigSet(t.Context(), pairs[i], pairs[i+1]).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, m := range all {
+		set(m, "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru", "appendonly", "no")
+		e, err := New(t.Context(), client, WithPrefix(fmt.Sprint("evicted", i)))
+		if said := wantRefused(t, m.Address(), e, err, posthaste.Refused); !strings.Contains(said.Message, m.Address()) {
+			t.Errorf("%v does not name %s", said, m.Address())
+		}
+		found, err := before.Doctor(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		checks := map[string]bool{}
+		for _, f := range found {
+			if strings.Contains(f.Message, m.Address()) {
+				checks[f.Check] = true
+			}
+		}
+		if len(found) != 2 || !checks["memory"] || !checks["persistence"] {
+			t.Errorf("of server %s is found %+v", m.Address(), found)
+		}
+		set(m, "maxmemory", "0", "maxmemory-policy", "noeviction", "appendonly", "yes")
+	}
+	for _, m := range all {
+		names, err := m.client.Keys(t.Context(), "*evicted*").Result()
+		if err != nil || len(names) > 0 {
+			t.Errorf("%v were written: %v", names, err)
+		}
+	}
+}
+
+// A user of a cluster needs one permission more, and is told.
+func TestPermissionsInCluster(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3)
+	var addresses []string
+	for _, m := range all {
+		addresses = append(addresses, m.Address())
+		for user, further := range map[string]string{"app": "+cluster|slots", "poor": "+time"} {
+			if err := m.client.Do(t.Context(), "acl", "setuser", user, "on", ">pw", "~{posthaste*", "&{posthaste*", "+@read", "+@write", "+@scripting", "+@connection", "+publish", "+subscribe", "+info", "+time", further).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	as := func(user string) *goredis.ClusterClient {
+		c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses, Username: user, Password: "pw"})
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	e, err := New(t.Context(), as("poor"))
+	wantRefused(t, "without CLUSTER SLOTS", e, err, posthaste.Denied)
+	if e, err = New(t.Context(), as("app")); err != nil {
+		t.Fatal(err)
+	}
+	create(t, e, posthaste.QueueOptions{})
+	send(t, e, 3)
+	if n := done(t, e, claim(t, e, register(t, e), 1, 3)...); n != 3 {
+		t.Errorf("%d were settled", n)
+	}
+	if _, err := e.Doctor(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A master that is away keeps nobody from what lies on the others: what a lost worker held
+// there is handed out anew, what a living one holds there is told, and who unregisters lets
+// it go.
+func TestRescueWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3, "--cluster-require-full-coverage", "no")
+	e := onCluster(t, all)
+	registry := slotOf(t, all, e.keys.queues()) * 3 / 16384
+	queues := map[int]string{} // one on each
+	for n := 0; len(queues) < 3; n++ {
+		name := fmt.Sprint("q", n)
+		on := slotOf(t, all, e.keys.of(name, "meta")) * 3 / 16384
+		if queues[on] != "" {
+			continue
+		}
+		queues[on] = name
+		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.QueueSubscribe(t.Context(), "ada", name, "other", posthaste.SubscriptionOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	away := (registry + 1) % 3
+	name := queues[(registry+2)%3]
+	lost, leaves, lives := register(t, e), register(t, e), register(t, e)
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: name}, posthaste.Message{Queue: name}, posthaste.Message{Queue: name}); err != nil {
+		t.Fatal(err)
+	}
+	refs := []posthaste.QueueRef{{Queue: name}, {Queue: name, Subscription: "other"}}
+	for _, w := range []posthaste.WorkerID{lost, leaves, lives} {
+		for i, ref := range refs {
+			reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: int64(i + 1), QueueRef: ref, Max: 1})
+			if err != nil || len(reply.Deliveries) != 1 {
+				t.Fatalf("%+v: %v", reply, err)
+			}
+		}
+	}
+	for _, ref := range refs { // its lease is over
+		q, err := e.find(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.client.ZAdd(t.Context(), e.keys.own(name, q.subscription, "leases"), goredis.Z{Score: 1, Member: lost.String()}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all[away].Kill()
+	for what, one := range map[string]*Engine{"known queues": e, "queues to be read": onCluster(t, []*node{all[registry], all[(registry+2)%3]})} {
+		held, err := one.Unsettled(t.Context(), lives, 10)
+		if len(held) != 2 || posthaste.CodeOf(err) != posthaste.Unavailable {
+			t.Errorf("%s: the living worker holds %v: %v; want its two, and what could not be looked at", what, held, err)
+		}
+	}
+	n, err := e.Rescue(t.Context())
+	if n != 2 || posthaste.CodeOf(err) != posthaste.Unavailable {
+		t.Errorf("%d were rescued: %v; want 2, and what could not be looked at", n, err)
+	}
+	if err := e.Unregister(t.Context(), leaves); posthaste.CodeOf(err) != posthaste.Unavailable {
+		t.Errorf("unregistered: %v", err)
+	}
+	if n, _ = e.Rescue(t.Context()); n != 2 {
+		t.Errorf("%d of who left were rescued, want 2", n)
+	}
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: name}); err != nil {
+		t.Errorf("sending beside it: %v", err)
+	}
+	found, err := e.Doctor(t.Context())
+	if err != nil || len(found) == 0 || found[0].Check != "connection" || !strings.Contains(found[0].Message, all[away].Address()) {
+		t.Errorf("Doctor finds %+v: %v", found, err)
 	}
 }

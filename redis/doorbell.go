@@ -124,7 +124,7 @@ func (b *doorbell) Sleep(ctx context.Context, queue string, look func(context.Co
 	case <-l.rung: // of the time before
 	default:
 	}
-	if err := b.e.client.Set(ctx, b.e.keys.of(queue, "asleep"), 1, armedFor).Err(); err != nil {
+	if _, err := armScript.run(ctx, b.e.client, []string{b.e.keys.of(queue, "asleep")}, armedFor.Milliseconds()); err != nil {
 		return readError(err)
 	}
 	found, err := look(ctx)

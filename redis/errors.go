@@ -26,6 +26,8 @@ var refusals = []struct {
 	{"NOAUTH", posthaste.Denied, "Redis wants a password", "put user and password into the URL"},
 	{"WRONGPASS", posthaste.Denied, "Redis does not take this user and password", "check both"},
 	{"NOPERM", posthaste.Denied, "this user of Redis may not do what is needed", "give it the commands, keys and channels that docs/redis-engine.md lists"},
+	{"ERR The user executing", posthaste.Denied, "this user of Redis may not do what is needed, and a script may have been stopped in its middle", "give it the commands, keys and channels that docs/redis-engine.md lists"},
+	{"ERR ACL failure", posthaste.Denied, "this user of Redis may not do what is needed, and a script may have been stopped in its middle", "give it the commands, keys and channels that docs/redis-engine.md lists"},
 	{"LOADING", posthaste.Unavailable, "Redis is still loading its data", "try again"},
 	{"BUSY", posthaste.Unavailable, "Redis is busy with somebody's script", "try again"},
 	{"MISCONF", posthaste.Unavailable, "Redis cannot write its data to its disk and takes no writes", "look at its log and its disk"},
@@ -37,6 +39,7 @@ var refusals = []struct {
 	{"MOVED", posthaste.Unsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
 	{"ASK ", posthaste.Unsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
 	{"ERR DB index", posthaste.Invalid, "this Redis has no database of that number", "give another number at the end of the URL"},
+	{"ERR SELECT is not allowed", posthaste.Unsupported, "this Redis is one server of a cluster, which has no databases by number", oneServer},
 	{"ERR max number of clients", posthaste.Unavailable, "Redis has too many clients", "raise maxclients, or try again"},
 }
 
@@ -49,7 +52,11 @@ func readError(err error) error {
 	text := err.Error()
 	for _, r := range refusals {
 		if strings.HasPrefix(text, r.begins) {
-			return &posthaste.Error{Code: r.code, Message: r.message, Hint: r.hint, Cause: err}
+			message := r.message
+			if r.code == posthaste.Denied { // Redis says what, and no secret
+				message += ": " + text
+			}
+			return &posthaste.Error{Code: r.code, Message: message, Hint: r.hint, Cause: err}
 		}
 	}
 	if answered(err) {

@@ -82,7 +82,7 @@ var ofQueue = []string{
 	"msg",    // hash: message to its content; immutable until it is removed
 	"st",     // hash: message to its state, of all but those that wait for or are in their first attempt
 	"run",    // hash: delivery to its holder ("worker:number" or "T" and when it was received) and, after "/", its message where that differs
-	"due",    // sorted set: priority:message by when it may be handed out; first attempts held back, retries, what was lost once or released
+	"due",    // sorted set: priority:message by priority and when it may be handed out (scripts/keys.lua); first attempts held back, retries, what was lost once or released
 	"alone",  // sorted set: the same of those that must run alone
 	"ready0", // list: messages that wait for their first attempt, in the order of sending
 	"ready1",

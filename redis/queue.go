@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,7 @@ type queue struct {
 	leaving []*queue // those that have ended, and still let go of what they held
 	first   string   // what became of itself: "", "leaving" or "ended"
 	stray   []field  // further ones that are enrolled and not there
+	unread  error    // why its further subscriptions are not known
 	// Of a further one:
 	born     *queue
 	letter   string
@@ -124,9 +126,14 @@ func (e *Engine) queues(ctx context.Context) (map[string]*queue, error) {
 		return nil, readError(err)
 	}
 	byName, byNo := map[string]*queue{}, map[int64]*queue{}
+	dropping := map[string]string{}
 	shared := map[string][]field{} // those that may have further subscriptions
 	for name, value := range values {
-		if strings.HasPrefix(name, "#") || strings.HasPrefix(value, "-") { // being dropped
+		if strings.HasPrefix(name, "#") {
+			continue
+		}
+		if strings.HasPrefix(value, "-") {
+			dropping[name] = value
 			continue
 		}
 		if of, _, further := strings.Cut(name, ":"); further {
@@ -153,8 +160,16 @@ func (e *Engine) queues(ctx context.Context) (map[string]*queue, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.byName, e.byNo = byName, byNo
-	return byName, nil
+	for name, q := range byName {
+		if was := e.byName[name]; q.unread != nil && was != nil && was.number == q.number && was.unread == nil {
+			byName[name], byNo[q.number] = was, was // as it was known before
+			for _, s := range was.subs {
+				byNo[s.number] = s
+			}
+		}
+	}
+	e.byName, e.byNo, e.dropping = byName, byNo, dropping
+	return maps.Clone(byName), nil // a drop takes its queue out of the other
 }
 
 // queue finds a queue, in the registry if it is not known.
@@ -312,13 +327,29 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	if err != nil {
 		return writeError(err)
 	}
+	if reply == "exists" {
+		have, err := e.client.HGet(ctx, e.keys.queues(), name).Result()
+		switch {
+		case errors.Is(err, goredis.Nil): // dropped meanwhile
+		case err != nil:
+			return readError(err)
+		case strings.HasPrefix(have, "-"): // whoever dropped it may never come to the end of that
+			if err := e.finishDrop(ctx, name, have); err != nil {
+				return err
+			}
+		default:
+			if q, err := e.newQueue(name, have); err == nil && q.options == o {
+				return nil // it is as it is wanted
+			}
+			return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists with other options", Hint: "drop it first, or ask for the options that it has"}
+		}
+		if reply, err = enrollScript.run(ctx, e.client, []string{e.keys.queues()}, name, options, maxQueues); err != nil {
+			return writeError(err)
+		}
+	}
 	switch reply {
 	case "exists":
-		have, err := e.client.HGet(ctx, e.keys.queues(), name).Result()
-		if q, fault := e.newQueue(name, have); err == nil && fault == nil && q.options == o {
-			return nil // it is as it is wanted
-		}
-		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists with other options, or is being dropped"}
+		return &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: "queue " + name + " is being dropped and made by others", Hint: "try again"}
 	case "full":
 		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues, and no more are possible", maxQueues), Hint: "drop some"}
 	}
@@ -327,64 +358,6 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 		err = e.make(ctx, q)
 	}
 	return readError(err) // whoever uses it first makes up for what was not done
-}
-
-func (e *Engine) dropKeys() []string {
-	return []string{e.keys.queues(), e.keys.schedules(), e.keys.ticks()}
-}
-
-// QueueDrop implements [posthaste.Admin].
-func (e *Engine) QueueDrop(ctx context.Context, name string) error {
-	registry := e.dropKeys()
-	reply, err := dropScript.run(ctx, e.client, registry, name, "")
-	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
-	}
-	var fields []any
-	if err == nil {
-		fields, err = e.clear(ctx, name, reply)
-	}
-	if err == nil {
-		_, err = dropScript.run(ctx, e.client, registry, append([]any{name, reply}, fields...)...)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if q := e.byName[name]; q != nil {
-		delete(e.byName, name)
-		delete(e.byNo, q.number)
-		for _, s := range q.subs {
-			delete(e.byNo, s.number)
-		}
-	}
-	return readError(err)
-}
-
-// clear removes the keys of a queue that is being dropped, with those of its further
-// subscriptions, whose fields in the registry it returns.
-func (e *Engine) clear(ctx context.Context, name string, created any) (fields []any, err error) {
-	for range 5 {
-		version, err := e.client.HGet(ctx, e.keys.of(name, "meta"), "readers").Result()
-		if err != nil && !errors.Is(err, goredis.Nil) {
-			return nil, err
-		}
-		all, err := e.client.HKeys(ctx, e.keys.queues()).Result()
-		if err != nil {
-			return nil, err
-		}
-		fields = nil
-		names := append(e.keys.queue(name, true), e.keys.ticked(name))
-		for _, field := range all {
-			if of, subscription, further := strings.Cut(field, ":"); further && of == name {
-				fields = append(fields, field)
-				names = append(names, e.keys.subscription(name, subscription, true)...)
-			}
-		}
-		reply, err := clearScript.run(ctx, e.client, names, created, version)
-		if err != nil || reply == "ok" {
-			return fields, err
-		}
-	}
-	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "others subscribe to queue " + name + " while it is being dropped", Hint: "try again"}
 }
 
 // QueuePause implements [posthaste.Admin].

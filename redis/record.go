@@ -106,7 +106,8 @@ func decodeContent(s string) (c content, err error) {
 	return c, nil
 }
 
-// state is what scripts keep of a message that is not in or before its first attempt.
+// state is what scripts keep of a message that is not in or before its first attempt. They
+// have more in it for themselves.
 type state struct {
 	Attempt  int          `codec:"a"`
 	Losses   int          `codec:"l"`

@@ -8,6 +8,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,12 @@ const connections = 4
 
 // layoutVersion is that of the keys and of what they hold. It rises when programs that
 // know the last one would lose messages beside this one: those of 1 know no further
-// subscriptions, and remove contents that these still want.
-const layoutVersion = "2"
+// subscriptions, and remove contents that these still want; those of 2 take what is due
+// with a priority above 0 for due decades later.
+const layoutVersion = "3"
+
+// layoutBefore is one whose keys this program understands: it marks them as its own.
+const layoutBefore = "2"
 
 // Engine implements [posthaste.Engine]. It is safe for concurrent use.
 type Engine struct {
@@ -42,10 +47,11 @@ type Engine struct {
 	keys    keys
 	keep    int
 
-	mu     sync.RWMutex
-	byName map[string]*queue
-	byNo   map[int64]*queue                                   // further subscriptions, too
-	joined map[posthaste.WorkerID]map[posthaste.QueueRef]bool // the subscriptions that workers of this process claimed from
+	mu       sync.RWMutex
+	byName   map[string]*queue
+	byNo     map[int64]*queue                                   // further subscriptions, too
+	dropping map[string]string                                  // queues that are being dropped, as the registry has them
+	joined   map[posthaste.WorkerID]map[posthaste.QueueRef]bool // the subscriptions that workers of this process claimed from
 }
 
 // Option changes how an engine is opened.
@@ -108,7 +114,19 @@ func New(ctx context.Context, client goredis.UniversalClient, options ...Option)
 		return nil, err
 	}
 	e.client = client
-	_, e.cluster = client.(*goredis.ClusterClient)
+	switch c := client.(type) {
+	case *goredis.ClusterClient:
+		// A replica that has missed a queue's drop would let its keys be made anew, which
+		// no registry lists, and messages be sent there.
+		if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
+			return nil, &posthaste.Error{Code: posthaste.Unsupported, Field: "client", Message: "this client of a cluster reads from replicas, whose answers may be stale",
+				Hint: "make it without ReadOnly, RouteByLatency and RouteRandomly"}
+		}
+		e.cluster = true
+	case *goredis.Ring:
+		return nil, &posthaste.Error{Code: posthaste.Unsupported, Field: "client", Message: "a Ring puts keys on another server when one is away, and messages would be lost from sight",
+			Hint: "give a client of one Redis (NewClient) or of a cluster (NewClusterClient)"}
+	}
 	if err := e.begin(ctx, client); err != nil {
 		return nil, err
 	}
@@ -133,7 +151,7 @@ func newEngine(options []Option) (*Engine, error) {
 // begin looks whether the server can be trusted with messages, and marks its keys
 // with their layout, or refuses another one.
 func (e *Engine) begin(ctx context.Context, c goredis.Cmdable) error {
-	if err := check(ctx, c); err != nil {
+	if err := e.masters(ctx, c, e.check); err != nil {
 		return err
 	}
 	// It is read first: a Redis that is out of memory refuses to set even what is there,
@@ -143,6 +161,13 @@ func (e *Engine) begin(ctx context.Context, c goredis.Cmdable) error {
 		if err = c.SetNX(ctx, e.keys.layout(), layoutVersion, 0).Err(); err == nil {
 			have, err = c.Get(ctx, e.keys.layout()).Result()
 		}
+	}
+	if have == layoutBefore && err == nil {
+		// Out of memory that is refused, and done by who starts later.
+		if err = c.Set(ctx, e.keys.layout(), layoutVersion, 0).Err(); posthaste.CodeOf(readError(err)) == posthaste.Unavailable && answered(err) {
+			err = nil
+		}
+		have = layoutVersion
 	}
 	if err != nil {
 		return readError(err)
@@ -170,8 +195,45 @@ func about(ctx context.Context, c goredis.Cmdable) (map[string]string, error) {
 	return about, nil
 }
 
+// masters calls do for each master of a cluster, or for the one Redis that there is. Those
+// of a cluster are asked one by one, and told by their addresses. One that is away is left
+// out if another answers: it keeps nobody from the queues of the others.
+func (e *Engine) masters(ctx context.Context, c goredis.Cmdable, do func(context.Context, goredis.Cmdable) error) error {
+	cluster, ok := c.(*goredis.ClusterClient)
+	if !ok {
+		return do(ctx, c)
+	}
+	var mu sync.Mutex
+	var away, refused error
+	answers := 0
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, m *goredis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		err := do(ctx, m)
+		var said *posthaste.Error
+		if errors.As(err, &said) {
+			of := *said
+			of.Message = "server " + m.Options().Addr + " of the cluster: " + of.Message
+			err = &of
+		}
+		switch {
+		case err == nil:
+			answers++
+		case posthaste.CodeOf(err) == posthaste.Unavailable && !answered(err):
+			away = cmp.Or(away, err)
+		default:
+			refused = cmp.Or(refused, err)
+		}
+		return nil
+	})
+	if refused == nil && answers == 0 {
+		refused = away
+	}
+	return cmp.Or(refused, readError(err))
+}
+
 // check refuses a Redis that cannot do what is needed, or would lose messages.
-func check(ctx context.Context, c goredis.Cmdable) error {
+func (e *Engine) check(ctx context.Context, c goredis.Cmdable) error {
 	about, err := about(ctx, c)
 	if err != nil {
 		return err
@@ -189,7 +251,7 @@ func check(ctx context.Context, c goredis.Cmdable) error {
 		return &posthaste.Error{Code: posthaste.Refused, Message: "this Redis removes any key when its memory is full (maxmemory-policy " + policy + "): messages would be lost",
 			Hint: "set maxmemory-policy noeviction"}
 	}
-	return nil
+	return e.permitted(ctx, c)
 }
 
 // Ready implements [posthaste.Engine].
@@ -200,7 +262,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 		return &posthaste.Error{Code: posthaste.SchemaOld, Message: "Redis has lost the keys below " + e.keys.prefix, Hint: "it was emptied, or its data was not kept: look at its persistence, then start anew"}
 	case err != nil:
 		return readError(err)
-	case have != layoutVersion:
+	case have != layoutVersion && have != layoutBefore:
 		return &posthaste.Error{Code: posthaste.SchemaNew, Message: "the keys have another layout than this program knows"}
 	}
 	return nil
@@ -215,11 +277,38 @@ func (e *Engine) Close() {
 
 // Doctor implements [posthaste.Admin].
 func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
-	about, err := about(ctx, e.client)
+	var found []posthaste.Finding
+	err := e.masters(ctx, e.client, func(ctx context.Context, c goredis.Cmdable) error {
+		about, err := about(ctx, c)
+		var some []posthaste.Finding
+		switch {
+		case err == nil:
+			some = examined(about)
+		case e.cluster && posthaste.CodeOf(err) == posthaste.Unavailable:
+			some = []posthaste.Finding{{Check: "connection", Fault: true, Message: err.Error(), Hint: "start it; until it is back, or its replica has taken its place, its queues stand"}}
+		default:
+			return err
+		}
+		if m, ok := c.(*goredis.Client); ok && e.cluster {
+			for i := range some {
+				some[i].Message = "server " + m.Options().Addr + " of the cluster: " + some[i].Message
+			}
+		}
+		found = append(found, some...)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	var found []posthaste.Finding
+	if took, err := e.clockDiffers(ctx); err == nil && took.Abs() > 5*time.Second {
+		found = append(found, posthaste.Finding{Check: "clock", Message: fmt.Sprintf("the clocks of Redis and of this machine differ by %s", took.Round(time.Second)), Hint: "synchronise them; Redis's is the one that counts"})
+	}
+	late, err := e.doctorSchedules(ctx)
+	return append(found, late...), err
+}
+
+// examined is what a server says of itself that it should not.
+func examined(about map[string]string) (found []posthaste.Finding) {
 	if about["aof_enabled"] == "0" {
 		found = append(found, posthaste.Finding{Check: "persistence", Message: "Redis has no append-only file: what was sent since its last snapshot is lost when it ends",
 			Hint: "set appendonly yes; with appendfsync always nothing is lost, with everysec at most about two seconds"})
@@ -238,11 +327,7 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 		found = append(found, posthaste.Finding{Check: "memory", Message: fmt.Sprintf("Redis uses %.0f %% of its maxmemory: when it is full, sending is refused", 100*used/limit),
 			Hint: "raise maxmemory, or let workers catch up"})
 	}
-	if took, err := e.clockDiffers(ctx); err == nil && took.Abs() > 5*time.Second {
-		found = append(found, posthaste.Finding{Check: "clock", Message: fmt.Sprintf("the clocks of Redis and of this machine differ by %s", took.Round(time.Second)), Hint: "synchronise them; Redis's is the one that counts"})
-	}
-	late, err := e.doctorSchedules(ctx)
-	return append(found, late...), err
+	return found
 }
 
 func (e *Engine) clockDiffers(ctx context.Context) (time.Duration, error) {

@@ -191,7 +191,7 @@ func TestLA3_SleepersAreRung(t *testing.T) {
 			return fmt.Sprintf("nobody was rung: %v", err)
 		}
 		return ""
-	}, patch{&sendScript, "call('PUBLISH', KEYS[q.at + 31], '')", ""})
+	}, patch{&sendScript, "redis.pcall('PUBLISH', KEYS[at + 31], '')", ""})
 }
 
 // A message that was moved to another time is not handed out from where it waited.

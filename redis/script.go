@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -59,6 +58,7 @@ func (s script) several() script {
 // The scripts.
 var (
 	actScript        = load("act")
+	armScript        = load("arm")
 	asideScript      = load("aside")
 	beatScript       = load("beat")
 	buryScript       = load("bury")
@@ -71,12 +71,14 @@ var (
 	eraseScript      = load("erase")
 	extendScript     = load("extend")
 	fillScript       = load("fill")
+	forgetScript     = load("forget")
 	forsakeScript    = load("forsake")
 	keyScript        = load("key")
 	leaveScript      = load("leave")
 	limitScript      = load("limit")
 	listScript       = load("list")
 	makeScript       = load("make")
+	mayScript        = load("may")
 	pauseScript      = load("pause")
 	purgeScript      = load("purge")
 	rescueScript     = load("rescue")
@@ -125,12 +127,13 @@ func eval(ctx context.Context, client goredis.UniversalClient, name, script stri
 // severalMost bounds how many queues one script is for: Redis serves nobody else meanwhile.
 const severalMost = 50
 
-// runEach runs a script for each of queues, and returns the replies in their order. It
+// runEach runs a script for each of queues, and returns as many replies in their order, nil
+// where there is none, with the error that says why: the others count none the less. It
 // takes one call for 50 queues, but in a cluster one for each, since they are in slots of
 // their own. An idle process gives hardly more commands for many queues than for one.
 func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args func(*queue) []any) (replies []any, err error) {
+	replies = make([]any, len(queues))
 	if e.cluster || len(queues) == 1 {
-		replies = make([]any, len(queues))
 		errs := make([]error, len(queues))
 		// All of them, and none waits for another: a server that is away must cost no other
 		// queue its leases.
@@ -142,15 +145,11 @@ func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args fu
 			}
 			some.Wait()
 		}
-		for _, err := range errs {
-			if err != nil {
-				return nil, err
-			}
-		}
-		return replies, nil
+		return replies, errors.Join(errs...)
 	}
 	s = s.several()
-	for some := range slices.Chunk(queues, severalMost) {
+	for from := 0; from < len(queues); from += severalMost {
+		some := queues[from:min(from+severalMost, len(queues))]
 		var names []string
 		var all []any
 		for _, q := range some {
@@ -160,13 +159,13 @@ func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args fu
 		}
 		reply, err := s.run(ctx, e.client, names, all...)
 		if err != nil {
-			return nil, err
+			return replies, err
 		}
 		each, err := list("several", reply, len(some))
 		if err != nil {
-			return nil, err
+			return replies, err
 		}
-		replies = append(replies, each...)
+		copy(replies[from:], each)
 	}
 	return replies, nil
 }

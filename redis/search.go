@@ -229,6 +229,14 @@ func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.Me
 	if err := (&posthaste.Message{Queue: "any", Terms: []string{term}}).Check(); err != nil {
 		return nil, 0, err
 	}
+	// What is over its time is shown no more, and may be there still.
+	all, err := e.queues(ctx)
+	for more := true; more && err == nil; {
+		more, err = e.expire(ctx, all)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
 	found, next, err := e.search(ctx, "", eraseMost, before, func(name string) pages { return e.worded(name, "", term) },
 		func(t *told) bool { return slices.Contains(t.Terms, term) })
 	if err != nil {

@@ -76,11 +76,14 @@ func (e *Engine) readSubscriptions(ctx context.Context, queues map[string]*queue
 	if len(answers) == 0 {
 		return nil
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return readError(err)
-	}
+	_, _ = pipe.Exec(ctx) // each answer has its own error
 	for q, answer := range answers {
-		is := answer.Val()
+		is, err := answer.Result()
+		if err != nil { // one server of a cluster is away, and keeps nobody from the others' queues
+			lookAgain(e.client, err)
+			q.unread = readError(err)
+			continue
+		}
 		if len(is) != 4 || str(is[0]) != q.numberArg {
 			continue
 		}
@@ -172,6 +175,9 @@ func (e *Engine) find(ctx context.Context, ref posthaste.QueueRef) (*queue, erro
 	}
 	if s := q.named(ref.Subscription); s != nil {
 		return s, nil
+	}
+	if q.unread != nil {
+		return nil, q.unread
 	}
 	return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: fmt.Sprintf("queue %q has no subscription %q", ref.Queue, ref.Subscription)}
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -145,6 +145,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	}
 	e.mu.RUnlock()
 	var queues []*queue
+	var missed error
 	for ref := range looks {
 		q, err := e.find(ctx, ref)
 		if posthaste.CodeOf(err) == posthaste.NotFound { // it has ended: nothing is held there
@@ -154,15 +155,16 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 			continue
 		}
 		if err != nil {
-			return nil, err
+			missed = errors.Join(missed, err) // the others' leases are kept none the less
+			continue
 		}
 		queues = append(queues, q)
 	}
 	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any {
 		return []any{q.numberArg, beat.Worker.String(), s.Lease, s.Name, ""}
 	})
-	if err != nil {
-		return nil, readError(err)
+	if missed = errors.Join(missed, readError(err)); missed != nil {
+		return nil, missed
 	}
 	for i := range answers {
 		all, ok := answers[i].([]any)
@@ -180,18 +182,30 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 
 // Unregister implements [posthaste.Claims].
 func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) error {
-	if _, err := workerScript.run(ctx, e.client, e.registry(), "remove", worker.String()); err != nil {
-		return readError(err)
-	}
-	all, err := e.queues(ctx)
-	if err != nil {
-		return err
-	}
-	e.forget(worker)
-	_, err = e.runEach(ctx, beatScript, allOf(all), func(q *queue) []any {
+	_, err := workerScript.run(ctx, e.client, e.registry(), "remove", worker.String())
+	all, fault := e.reachable(ctx)
+	_, ending := e.runEach(ctx, beatScript, allOf(all), func(q *queue) []any {
 		return []any{q.numberArg, worker.String(), -1, "", ""}
 	})
-	return readError(err)
+	if err = errors.Join(readError(err), fault, readError(ending)); err == nil {
+		e.forget(worker)
+	}
+	return err
+}
+
+// reachable are the queues, or those that were known before where the registry cannot be
+// read, with the error that says whether some may be missing.
+func (e *Engine) reachable(ctx context.Context) (map[string]*queue, error) {
+	all, err := e.queues(ctx)
+	if err != nil {
+		e.mu.RLock()
+		defer e.mu.RUnlock()
+		return maps.Clone(e.byName), err
+	}
+	for _, q := range all {
+		err = errors.Join(err, q.unread)
+	}
+	return all, err
 }
 
 // allOf are the subscriptions of queues.
@@ -210,24 +224,20 @@ func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
 
 // rescue returns the queues that there were, too.
 func (e *Engine) rescue(ctx context.Context) (all map[string]*queue, lost int, err error) {
-	if _, err := workerScript.run(ctx, e.client, e.registry(), "expire"); err != nil {
-		return nil, 0, readError(err)
-	}
-	if all, err = e.queues(ctx); err != nil {
-		return nil, 0, err
-	}
-	// Most have nothing to rescue, which one look tells of many.
+	_, err = workerScript.run(ctx, e.client, e.registry(), "expire")
+	all, fault := e.reachable(ctx)
+	err = errors.Join(readError(err), fault)
+	// Most have nothing to rescue, which one look tells of many. What cannot be looked at is
+	// rescued by itself, if there was an answer at all.
 	queues := allOf(all)
-	looks, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", "", "", ""} })
-	if err != nil && !answered(err) {
-		return nil, 0, readError(err)
+	looks, fault := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", "", "", ""} })
+	if fault != nil && !answered(fault) {
+		err = errors.Join(err, readError(fault))
 	}
-	err = nil // one of them cannot be looked at: each is rescued by itself
 	for i, q := range queues {
-		if looks != nil {
-			if look, ok := looks[i].([]any); ok && len(look) >= 3 && str(look[2]) == "" {
-				continue
-			}
+		look, ok := looks[i].([]any)
+		if ok && len(look) >= 3 && str(look[2]) == "" || looks[i] == nil && fault != nil && !answered(fault) {
+			continue
 		}
 		n, fault := e.rescueQueue(ctx, q.ref())
 		if fault != nil && posthaste.CodeOf(fault) != posthaste.NotFound {
@@ -238,28 +248,13 @@ func (e *Engine) rescue(ctx context.Context) (all map[string]*queue, lost int, e
 	return all, lost, err
 }
 
-// rescueMost bounds one script, as claimMost.
-const rescueMost = 200
+// rescueMost bounds one script, as claimMost: a lost delivery costs more than others.
+const rescueMost = 500
 
 func (e *Engine) rescueQueue(ctx context.Context, ref posthaste.QueueRef) (lost int, err error) {
 	reply, _, err := e.on(ctx, rescueScript, ref, func(q *queue) []any { return []any{q.numberArg, q.rules, rescueMost} })
 	n, _ := reply.(int64)
 	return int(n), err
-}
-
-// Maintain implements [posthaste.Engine]. Upkeep goes with what is settled; what is
-// left is to rescue, and to go on with the ends of subscriptions that were cut short.
-func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
-	all, lost, err := e.rescue(ctx)
-	reply.Rescued, reply.More = lost, lost > 0
-	for _, q := range all {
-		more, fault := e.leaveAll(ctx, q, leaveMost)
-		if fault = errors.Join(fault, e.strikeStray(ctx, q, strayFor)); fault != nil {
-			err = errors.Join(err, fmt.Errorf("ending subscriptions of queue %s: %w", q.name, readError(fault)))
-		}
-		reply.More = reply.More || more
-	}
-	return reply, err
 }
 
 // Workers implements [posthaste.Admin]. Those that are overdue are told as lost;

@@ -55,16 +55,24 @@ func (h *handledBy) twice() (n int) {
 func work(t *testing.T, e posthaste.Engine, c worker.Config, handle func(posthaste.RawDelivery) error, further ...func(*worker.Worker)) *handledBy {
 	t.Helper()
 	h := &handledBy{times: map[posthaste.MessageID]int{}}
+	runWorker(t, e, c, append(further, func(w *worker.Worker) {
+		worker.Handle(w, jobs, func(_ context.Context, d posthaste.Delivery[int]) error {
+			h.handle(d.RawDelivery)
+			if handle == nil {
+				return nil
+			}
+			return handle(d.RawDelivery)
+		})
+	})...)
+	return h
+}
+
+// runWorker runs a worker of what is given until the test ends.
+func runWorker(t *testing.T, e posthaste.Engine, c worker.Config, handle ...func(*worker.Worker)) {
+	t.Helper()
 	c.Logger = slog.New(slog.DiscardHandler)
 	w := worker.New(e, c)
-	worker.Handle(w, jobs, func(_ context.Context, d posthaste.Delivery[int]) error {
-		h.handle(d.RawDelivery)
-		if handle == nil {
-			return nil
-		}
-		return handle(d.RawDelivery)
-	})
-	for _, f := range further {
+	for _, f := range handle {
 		f(w)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,7 +84,6 @@ func work(t *testing.T, e posthaste.Engine, c worker.Config, handle func(posthas
 			t.Error(err)
 		}
 	})
-	return h
 }
 
 func until(t *testing.T, what string, ok func() bool) {

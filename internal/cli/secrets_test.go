@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,6 +28,7 @@ import (
 // Those in URLs have characters that are escaped there.
 var secrets = map[string]string{
 	"password of the database": "db-S3cret/p%w", "wrong password of the database": "db-Wr0ng/p%w", "password of the mail server": "smtp-S3cret/p%w",
+	"password of Redis": "redis-S3cret/p%w", "wrong password of Redis": "redis-Wr0ng/p%w",
 	"wrong password of the mail server": "smtp-Wr0ng/p%w", "given token": "given-S3cret-token", "wrong token": "wrong-S3cret-token",
 	"payload": "payload-S3cret", "header of a message": "header-S3cret", "text of a mail": "text-S3cret", "subject of a mail": "subject-S3cret",
 	"header of a mail": "mailheader-S3cret", "attachment": "YXR0YWNobWVudC1TM2NyZXQ=", "parameter": "parameter-S3cret",
@@ -90,6 +92,7 @@ func TestNoSecretComesOut(t *testing.T) {
 	right.stop(syscall.SIGTERM)
 	server.stop(syscall.SIGTERM)
 	tryCommands(t, &out, asUser)
+	tryRedis(t, &out, secrets["payload"])
 	for what, p := range map[string]*process{"server": server, "worker with a wrong password": wrong, "worker": right} {
 		out.add(what, p.said())
 	}
@@ -184,6 +187,36 @@ func tryRequests(t *testing.T, out *output, base, stored string) {
 			t.Errorf("request %d, %s %s: %s, want %d: %s %v", i, c.method, c.path, answer.Status, c.want, body, err)
 		}
 		out.add("answer of "+c.method, fmt.Sprint(answer.Header)+string(body))
+	}
+}
+
+// tryRedis runs commands on a Redis, and a server, that fail in many ways.
+func tryRedis(t *testing.T, out *output, payload string) {
+	t.Helper()
+	r := startRedis(t, "--requirepass", secrets["password of Redis"])
+	at := func(password, host string) string {
+		return (&url.URL{Scheme: "redis", User: url.UserPassword("default", password), Host: host}).String()
+	}
+	right := at(secrets["password of Redis"], r.Address())
+	wrong := at(secrets["wrong password of Redis"], r.Address())
+	away := at(secrets["password of Redis"], "127.0.0.1:1")
+	if text, _, code := run(t, "", "queue", "create", "orders", "--redis-url", right); code != 0 {
+		t.Fatalf("queue create: %s", text)
+	}
+	for _, c := range []struct{ redis, args string }{
+		{wrong, "queue ls"}, {wrong, "worker --queue orders"}, {wrong, "queue ls --json"}, {away, "queue ls"}, {away, "doctor"},
+		{at(secrets["password of Redis"], "127.0.0.1:port"), "queue ls"}, {right + "/nonsense", "queue ls"}, {right + "/99", "serve --listen 127.0.0.1:0"},
+		{strings.Replace(right, "redis:", "rediss:", 1), "queue ls"}, {right, "send nowhere " + payload}, {right, "serve --listen nonsense"},
+	} {
+		limited, cancel := context.WithTimeout(t.Context(), 3*time.Second) // those that run wait for a Redis that is away
+		cmd := exec.CommandContext(limited, "posthaste", strings.Fields(c.args)...)
+		cmd.Env = append(os.Environ(), "REDIS_URL="+c.redis, "DATABASE_URL=", "POSTHASTE_LOG_LEVEL=debug")
+		text, err := cmd.CombinedOutput()
+		cancel()
+		if err == nil {
+			t.Errorf("%s passes on Redis", c.args)
+		}
+		out.add("posthaste "+strings.Fields(c.args)[0]+" on Redis", string(text))
 	}
 }
 

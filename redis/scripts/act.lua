@@ -2,6 +2,7 @@
 -- Records what an operator did. The last 10,000 are kept.
 -- keys: 1 the list of actions
 -- args: the actions, as JSON without id and time
+-- returns: how many
 -- cost: four commands, and one per action
 local call = redis.call
 local clock = call('TIME')

@@ -6,7 +6,7 @@
 -- returns: "gone", or a list: "1" if something may be handed out, µs until the next
 --       is due ("-1": none known), "1" if a lease has ended, "1" if the queue's limits
 --       let nothing through
--- cost: at most thirteen commands
+-- cost: at most seventeen commands
 -- includes: keys, limits
 local meta, own = call('HMGET', META, 'paused', 'limits'), call('HMGET', TALLY, 'no', 'full', 'first')
 if own[1] ~= ARGV[1] or own[3] then return 'gone' end
@@ -16,8 +16,8 @@ if ARGV[5] == '1' then
 elseif ARGV[2] ~= '' then
   call('ZADD', LEASES, 'XX', text(now + ARGV[3]), ARGV[2])
 end
-local found, due = '', nil
-for _, key in ipairs({DUE, ALONE, KEYS[35]}) do
+local found, due = '', nextDue()
+for _, key in ipairs({ALONE, KEYS[35]}) do
   local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   if next and (not due or next < due) then due = next end
 end

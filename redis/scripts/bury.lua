@@ -22,11 +22,12 @@ for i = 4, #ARGV do
         call('ZADD', WAIT, 0, placed(key, id))
         line(TURN, {key})
       else
-        call('ZADD', DUE, text(now), string.sub(content, 1, 1) .. ':' .. id)
+        local priority = string.sub(content, 1, 1)
+        call('ZADD', DUE, ranked(priority, now), priority .. ':' .. id)
       end
       wake = true
     else
-      st.z = 'discarded'
+      st.z, st.q = 'discarded', now
       local key = letGo(st)
       if key and goOn(key) then wake = true end
       kept[#kept + 1] = id

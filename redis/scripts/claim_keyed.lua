@@ -245,8 +245,8 @@ for i, c in ipairs(chosen) do
 end
 free()
 if #deliveries == 0 then
-  local due
-  for _, key in ipairs({DUE, LATER, wants == '' and ALONE or LATER}) do
+  local due = nextDue()
+  for _, key in ipairs({LATER, wants == '' and ALONE or LATER}) do
     local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
     if next and (not due or next < due) then due = next end
   end

@@ -28,7 +28,7 @@ if rules.y then
     if first and (not oldest or first < oldest) then oldest = first end
   end
 end
-local due = tonumber(call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2])
+local due = nextDue()
 if due and due <= now and (not oldest or due < oldest) then oldest = due end
 return {
   text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[1] or '',

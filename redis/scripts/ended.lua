@@ -83,7 +83,11 @@ local function ended(delivery, held, s)
   st.z = 'waits'
   call('HSET', ST, id, pack(st))
   local priority = string.sub(call('HGET', MSG, id), 1, 1)
-  call('ZADD', st.l >= 2 and ALONE or DUE, text(due), priority .. ':' .. id)
+  if st.l >= 2 then
+    call('ZADD', ALONE, text(due), priority .. ':' .. id)
+  else
+    call('ZADD', DUE, ranked(priority, due), priority .. ':' .. id)
+  end
   if rules.o then call('ZADD', WAIT, 0, placed(key, id)) end -- its place is before what was sent later
   wake = true
   return outcome, due
@@ -130,10 +134,9 @@ local function endedPlainly(deliveries)
   return was
 end
 
--- forget removes the oldest of what is kept beyond the rules, at most twice as
--- many as came, so that no call is long.
-local function forget(came)
-  local most = 2 * came + 2
+-- forget removes the oldest of what is kept beyond the rules, so many at most. came is how
+-- many were kept just now. It returns how many it removed.
+local function forget(came, most)
   local old = {}
   if rules.r > 0 then
     for _, e in ipairs(call('LRANGE', PAST, 0, most - 1)) do
@@ -167,6 +170,7 @@ local function forget(came)
   passed(old, false)
   many('HDEL', ST, old)
   many('ZREM', KNOWN, old)
+  return #old
 end
 
 -- finish writes what all that ended has in common. A message that ended before
@@ -213,7 +217,7 @@ local function finish(limits)
   came = came + #kept
   for _, id in ipairs(kept) do entries[#entries + 1] = text(now) .. ':' .. id end
   many('RPUSH', PAST, entries)
-  if came > 0 then forget(came) end
+  if came > 0 then forget(came, 2 * came + 2) end -- so that no call is long
   for name, n in pairs(counts) do
     if n > 0 then call('HINCRBY', TALLY, name, n) end
   end
@@ -221,5 +225,5 @@ local function finish(limits)
     call('HDEL', TALLY, 'mute')
     wake = true
   end
-  if wake then ring() end
+  if wake then ring(0) end
 end

@@ -56,6 +56,7 @@ local function standing(id, held, member)
     if mark then
       if mark == '+' and not (st and st.z and not st.d and st.z ~= 'waits' and st.z ~= 'dead') then wanted = true end
       local at = not st and tonumber(call('ZSCORE', KEYS[base + 2 * i], member) or nil)
+      at = at and at % STEP
       if at and at > now then
         due = math.min(due or at, at)
       else
@@ -83,7 +84,7 @@ local function consider(id, content)
     wait[#wait + 1] = placed(key, id)
     names[#names + 1] = key
   else -- what is sent meanwhile is in the lists, which are in the order of sending
-    due[#due + 1] = at and text(at) or id
+    due[#due + 1] = ranked(string.sub(content, 1, 1), at or tonumber(id))
     due[#due + 1] = member
   end
   for _, word in ipairs((wordsOf(content))) do
@@ -116,5 +117,5 @@ end
 if #known > 0 then call('HINCRBY', TALLY, 'sent', #known) end
 if cursor ~= '0' then return paused('filled', cursor) end
 call('HDEL', TALLY, 'fill', 'filled')
-ring()
+ring(0)
 return ''

@@ -13,5 +13,5 @@ for at = 0, #KEYS - 1, 41 do
   WAIT, TURN = KEYS[at + 32], KEYS[at + 33]
   if goOn(ARGV[3]) then wake = true end
 end
-if wake then ring() end
+if wake then ring(0) end
 return was

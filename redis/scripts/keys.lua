@@ -35,7 +35,24 @@ local function got(key, fields)
   return all
 end
 
--- ring wakes who sleeps, if anybody does.
-local function ring()
-  if call('DEL', ASLEEP) == 1 then call('PUBLISH', BELL, '') end
+-- What is in DUE lies by priorities: its score is its time, behind STEP for each priority
+-- before its own. A time has 51 bits (until the year 2096), and later ones count as that.
+local STEP = 2251799813685248
+local function ranked(priority, due) return text(priority * STEP + math.min(due, STEP - 1)) end
+
+-- nextDue is when the first of DUE may be handed out, of whatever priority.
+local function nextDue()
+  local next
+  if call('EXISTS', DUE) == 0 then return next end
+  for p = 0, 3 do
+    local first = call('ZRANGEBYSCORE', DUE, text(p * STEP), '(' .. text((p + 1) * STEP), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if first and (not next or first - p * STEP < next) then next = first - p * STEP end
+  end
+  return next
+end
+
+-- ring wakes who sleeps at the queue whose keys come behind at, if anybody does. It comes
+-- last and fails nothing: what was done is done, and who sleeps looks by himself at last.
+local function ring(at)
+  if redis.pcall('DEL', KEYS[at + 20]) == 1 then redis.pcall('PUBLISH', KEYS[at + 31], '') end
 end

@@ -20,5 +20,5 @@ for at = 0, #KEYS - 1, rules.y and 41 or 31 do
     line(AGAIN, call('HKEYS', HELD))
   end
 end
-ring()
+ring(0)
 return 'ok'

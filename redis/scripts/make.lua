@@ -4,6 +4,7 @@
 -- alone.
 -- keys: of the queue
 -- args: 1 the queue's number; 2 its limits (limits.lua), or ""; 3 when it was created
+-- returns: "ok"
 -- cost: three commands
 -- includes: keys
 local meta = call('HMGET', META, 'no', 'made')

@@ -9,5 +9,5 @@ local meta = call('HMGET', META, 'no', 'paused')
 if meta[1] ~= ARGV[1] then return 'gone' end
 if ARGV[2] == '1' then return call('HSETNX', META, 'paused', text(now)) end
 local was = call('HDEL', META, 'paused')
-ring()
+ring(0)
 return was

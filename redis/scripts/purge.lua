@@ -11,7 +11,7 @@ local function cancel(id)
   if call('SREM', STALE, id) == 1 then return end -- is something else already
   local before = call('HGET', ST, id)
   local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
-  st.z = 'cancelled'
+  st.z, st.q = 'cancelled', now
   call('HSET', ST, id, pack(st))
   if not before then call('ZADD', KNOWN, id, id) end
   kept[#kept + 1] = id

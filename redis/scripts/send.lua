@@ -64,7 +64,7 @@ local plain = {}
 local function put(r, id, place, o, priority, due)
   r.n = r.n + 1
   if due > now then
-    r.due[#r.due + 1] = text(due)
+    r.due[#r.due + 1] = ranked(priority, due)
     r.due[#r.due + 1] = priority .. ':' .. id
     r.known[#r.known + 1] = id
     r.known[#r.known + 1] = id
@@ -154,7 +154,6 @@ local function turns(r)
 end
 
 for _, q in ipairs(queues) do
-  local wake = false
   if q.given then
     many('HSET', KEYS[q.at + 2], q.msg)
     many('HSET', KEYS[q.at + 30], q.held)
@@ -171,10 +170,9 @@ for _, q in ipairs(queues) do
       end
       for p, ready in pairs(r.ready) do many('RPUSH', KEYS[r.at + 7 + p], ready) end
       call('HINCRBY', KEYS[r.at + 29], 'sent', r.n)
-      if r.wake and not r.quiet then wake = true end
+      if r.wake and not r.quiet then q.wake = true end
     end
   end
-  if wake and call('DEL', KEYS[q.at + 20]) == 1 then call('PUBLISH', KEYS[q.at + 31], '') end
 end
 if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .. ids[#ids]) == 1 and call('HLEN', KEYS[first + 1]) > 1000 then
   local rows, old = call('HGETALL', KEYS[first + 1]), {} -- of schedules that were dropped
@@ -184,4 +182,7 @@ if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .. ids[#ids]) == 
   many('HDEL', KEYS[first + 1], old)
 end
 if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end
+for _, q in ipairs(queues) do
+  if q.wake then ring(q.at) end
+end
 return ids

@@ -22,11 +22,22 @@ local function together(id)
   return past[id]
 end
 
+-- over says that a message was settled so long ago that it is shown no more, whether it was
+-- removed already or not.
+local function over(st)
+  if rules.r == 0 then return false end
+  local s = unpacked(st)
+  if s.d or not s.z or s.z == 'waits' or s.z == 'dead' then return false end
+  local at = s.q or s.s and #s.s > 0 and s.s[#s.s].e
+  return at and at <= now - rules.r
+end
+
 local all = {}
 for i = 3, #ARGV do
   local id = ARGV[i]
   local content, st = call('HGET', MSG, id), call('HGET', ST, id)
   local holds = content and markOf(call('HGET', HOLDERS, id), me)
+  if st and over(st) then holds, st = nil, nil end
   if not holds and not st then st = together(id) end
   local due, running = '', ''
   if holds then
@@ -45,7 +56,7 @@ for i = 3, #ARGV do
   all[#all + 1] = (holds or st) and '1' or ''
   all[#all + 1] = content or ''
   all[#all + 1] = st or ''
-  all[#all + 1] = due ~= '' and tonumber(due) > now and text(tonumber(due)) or ''
+  all[#all + 1] = due ~= '' and due % STEP > now and text(due % STEP) or ''
   all[#all + 1] = running
 end
 return all

@@ -25,12 +25,17 @@ elseif waited == 0 then
 end
 if not before then call('ZADD', KNOWN, id, id) end
 if ARGV[3] == 'cancel' then
-  st.z = 'cancelled'
+  st.z, st.q = 'cancelled', now
   call('HSET', ST, id, pack(st))
   kept[1] = id
   counts.withdrawn = 1
 else
-  call('ZADD', st.l >= 2 and ALONE or DUE, text(math.max(now, tonumber(ARGV[5]))), member)
+  local due = math.max(now, tonumber(ARGV[5]))
+  if st.l >= 2 then
+    call('ZADD', ALONE, text(due), member)
+  else
+    call('ZADD', DUE, ranked(string.sub(member, 1, 1), due), member)
+  end
   wake = true
 end
 finish()

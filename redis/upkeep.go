@@ -1,0 +1,58 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Maintain implements [posthaste.Engine]. Upkeep goes with what is settled; what is
+// left is to rescue, to forget what is too old where nothing is settled, and to go on with
+// the ends of queues and subscriptions that were cut short.
+func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
+	all, lost, err := e.rescue(ctx)
+	reply.Rescued, reply.More = lost, lost > 0
+	for _, q := range all {
+		more, fault := e.leaveAll(ctx, q, leaveMost)
+		if fault = errors.Join(fault, e.strikeStray(ctx, q, strayFor)); fault != nil {
+			err = errors.Join(err, fmt.Errorf("ending subscriptions of queue %s: %w", q.name, readError(fault)))
+		}
+		reply.More = reply.More || more
+	}
+	more, fault := e.expire(ctx, all)
+	if fault = errors.Join(fault, e.dropAll(ctx)); fault != nil {
+		err = errors.Join(err, fault)
+	}
+	reply.More = reply.More || more
+	return reply, err
+}
+
+// expireMost bounds one script, as claimMost; of many queues together each has a part.
+const expireMost = 1000
+
+// expire forgets what was kept for its queue's retention: settling does so only while there
+// is something to settle. It returns whether there is more.
+func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, err error) {
+	var queues []*queue
+	for _, q := range allOf(all) {
+		if q.options.Retention > 0 {
+			queues = append(queues, q)
+		}
+	}
+	const part = expireMost / severalMost
+	args := func(most int64) func(*queue) []any {
+		return func(q *queue) []any { return []any{q.numberArg, q.rules, most} }
+	}
+	replies, err := e.runEach(ctx, forgetScript, queues, args(part))
+	for i, reply := range replies {
+		if reply != int64(part) {
+			continue
+		}
+		reply, fault := forgetScript.run(ctx, e.client, queues[i].keys, args(expireMost)(queues[i])...)
+		err = errors.Join(err, fault)
+		more = more || reply == int64(expireMost)
+	}
+	return more, readError(err)
+}

@@ -1,0 +1,300 @@
+package redis
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// What a queue keeps is shown until its retention is over and goes by upkeep alone, where
+// nothing is sent or settled any more.
+func TestRetentionEndsWithoutTraffic(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Retention: 300 * time.Millisecond, RetainPayload: true})
+		w := register(t, e)
+		ids := send(t, e, 60)
+		if _, err := e.Cancel(t.Context(), "ada", ids[0]); err != nil {
+			t.Fatal(err)
+		}
+		got := claim(t, e, w, 1, 59)
+		failed, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.Dead, Error: "x"}})
+		if err != nil || !failed[0].Settled {
+			t.Fatalf("%+v: %v", failed, err)
+		}
+		if _, err := e.Discard(t.Context(), "ada", got[0].MessageID); err != nil {
+			t.Fatal(err)
+		}
+		if n := done(t, e, got[1:]...); n != 58 {
+			t.Fatalf("%d were settled", n)
+		}
+		held := send(t, e, 1)[0]
+		if m := claim(t, e, w, 2, 1); len(m) != 1 {
+			t.Fatal("nothing was handed out")
+		}
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			shown := 0
+			for _, id := range ids {
+				_, err := e.Message(t.Context(), id)
+				if err == nil {
+					shown++
+				} else if posthaste.CodeOf(err) != posthaste.NotFound {
+					t.Fatal(err)
+				}
+			}
+			found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shown == 0 && len(found) == 1 && found[0].ID == held {
+				break
+			}
+			if time.Now().After(end) {
+				return fmt.Sprintf("%d are shown, %d listed", shown, len(found))
+			}
+		}
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			reply, err := e.Maintain(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := map[string]int64{}
+			for _, what := range []string{"msg", "st"} {
+				if left[what], err = e.client.HLen(t.Context(), e.keys.of(jobs, what)).Result(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if left["past"], err = e.client.LLen(t.Context(), e.keys.of(jobs, "past")).Result(); err != nil {
+				t.Fatal(err)
+			}
+			if left["msg"] == 1 && left["st"] == 0 && left["past"] == 0 {
+				break
+			}
+			if time.Now().After(end) {
+				return fmt.Sprintf("there are still %v (%+v)", left, reply)
+			}
+		}
+		if _, err := e.Message(t.Context(), held); err != nil {
+			return fmt.Sprintf("what is handed out is not shown: %v", err)
+		}
+		return ""
+	}, patch{&forgetScript, "return forget(0, tonumber(ARGV[3]))", "return 0"})
+}
+
+// The same is hidden by who tells it, whatever upkeep does.
+func TestRetentionIsOverToTheMoment(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Retention: 50 * time.Millisecond})
+		w := register(t, e)
+		ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Reference: "r", Terms: []string{"ada"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done(t, e, claim(t, e, w, 1, 1)...)
+		time.Sleep(60 * time.Millisecond) // its time
+		if _, err := e.Message(t.Context(), ids[0]); posthaste.CodeOf(err) != posthaste.NotFound {
+			return fmt.Sprintf("it is shown: %v", err)
+		}
+		for _, f := range []posthaste.MessageFilter{{Queue: jobs}, {Reference: "r"}, {Term: "ada"}} {
+			if found, _, err := e.Messages(t.Context(), f); err != nil || len(found) != 0 {
+				return fmt.Sprintf("it is listed: %v, %v", found, err)
+			}
+		}
+		// It is there all the same, until upkeep, or who erases: nothing of a person stays
+		// because it was hidden.
+		if n, err := e.client.HLen(t.Context(), e.keys.of(jobs, "st")).Result(); err != nil || n != 1 {
+			t.Fatalf("%d states are kept: %v", n, err)
+		}
+		if _, _, err := e.Erase(t.Context(), "ada", "ada", 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"st", "msg"} {
+			if n, err := e.client.HLen(t.Context(), e.keys.of(jobs, what)).Result(); err != nil || n != 0 {
+				return fmt.Sprintf("%d of %s are left: %v", n, what, err)
+			}
+		}
+		return ""
+	}, patch{&tellScript, "if st and over(st) then", "if false then"})
+}
+
+// A drop that was cut short is finished by upkeep, or by who makes the queue anew.
+func TestDropsAreFinished(t *testing.T) {
+	t.Parallel()
+	for what, finish := range map[string]func(e *Engine) error{
+		"by upkeep": func(e *Engine) error { _, err := e.Maintain(t.Context()); return err },
+		"by who makes it anew": func(e *Engine) error {
+			return e.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{MaxAttempts: 7})
+		},
+	} {
+		e := open(t, server.URL())
+		create(t, e, posthaste.QueueOptions{})
+		if err := e.QueueSubscribe(t.Context(), "ada", jobs, "other", posthaste.SubscriptionOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		send(t, e, 3)
+		if _, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, ""); err != nil { // and then it was killed
+			t.Fatal(err)
+		}
+		if err := finish(e); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if what == "by upkeep" {
+			fields, err := e.client.HGetAll(t.Context(), e.keys.queues()).Result()
+			for name := range fields {
+				if !strings.HasPrefix(name, "#") {
+					t.Errorf("%s: %s is left in the registry", what, name)
+				}
+			}
+			if n, fault := e.client.Exists(t.Context(), e.keys.queue(jobs, true)...).Result(); err != nil || fault != nil || n != 0 {
+				t.Errorf("%s: %d keys are left: %v, %v", what, n, err, fault)
+			}
+			continue
+		}
+		infos, err := e.Queues(t.Context(), jobs)
+		if err != nil || len(infos) != 1 || infos[0].Options.MaxAttempts != 7 || len(infos[0].Subscriptions) != 1 || infos[0].Subscriptions[0].Depth != 0 {
+			t.Errorf("%s: %+v, %v", what, infos, err)
+		}
+	}
+}
+
+// One claim passes over some 1,000 messages that were taken back, and says that there is
+// more to look at; none is lost by that.
+func TestLongScriptsAreBounded(t *testing.T) {
+	holds := func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		var gone []any
+		for range 3 {
+			for _, id := range send(t, e, 1000) {
+				gone = append(gone, place(int64(id)))
+			}
+		}
+		last := send(t, e, 1)[0]
+		// As if each had been cancelled.
+		if err := e.client.SAdd(t.Context(), e.keys.of(jobs, "stale"), gone...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		w := register(t, e)
+		claims := 0
+		for {
+			claims++
+			reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: int64(claims), QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(reply.Deliveries) == 1 && reply.Deliveries[0].MessageID == last {
+				break
+			}
+			if len(reply.Deliveries) > 0 || reply.NextDue != 0 {
+				return fmt.Sprintf("claim %d: %d were handed out, and the next is due in %s", claims, len(reply.Deliveries), reply.NextDue)
+			}
+		}
+		if claims < 3 || claims > 10 {
+			return fmt.Sprintf("%d claims passed over 3,000", claims)
+		}
+		// What a worker held is lost bit by bit.
+		send(t, e, 2000)
+		for n := range 2 {
+			if got := claim(t, e, w, int64(claims+1+n), 1000); len(got) != 1000 {
+				t.Fatalf("%d were handed out", len(got))
+			}
+		}
+		if err := e.Unregister(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		total, rounds := 0, 0
+		until(t, "all are lost", func() bool {
+			lost, err := e.Rescue(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lost > 0 {
+				rounds++
+			}
+			total += lost
+			return total >= 2001
+		})
+		if total != 2001 || rounds < 2001/rescueMost {
+			return fmt.Sprintf("%d were lost in %d rounds", total, rounds)
+		}
+		if n, err := e.client.ZCard(t.Context(), e.keys.of(jobs, "claims")).Result(); err != nil || n != 0 {
+			return fmt.Sprintf("%d claims are left: %v", n, err)
+		}
+		return ""
+	}
+	rule(t, holds, patch{&claimScript, "passing = passing - 1", ""})
+	breaks(t, holds, patch{&rescueScript, "most = most - 1", ""})
+}
+
+// Each script's file says what it is given, answers and costs.
+func TestScriptsHaveHeaders(t *testing.T) {
+	t.Parallel()
+	files, err := scriptFiles.ReadDir("scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := 0
+	for _, f := range files {
+		text := file(strings.TrimSuffix(f.Name(), ".lua"))
+		if !strings.HasPrefix(text, "#!lua") { // it is included by others
+			continue
+		}
+		scripts++
+		var said []string
+		for line := range strings.Lines(text) {
+			if comment, ok := strings.CutPrefix(line, "-- "); ok {
+				if word, _, ok := strings.Cut(comment, ": "); ok && !strings.Contains(word, " ") {
+					said = append(said, word)
+				}
+			} else if !strings.HasPrefix(line, "#!") {
+				break
+			}
+		}
+		said = slices.DeleteFunc(said, func(word string) bool { return !slices.Contains([]string{"keys", "args", "returns", "cost"}, word) })
+		if !slices.Equal(said, []string{"keys", "args", "returns", "cost"}) {
+			t.Errorf("the header of %s has %v, want keys, args, returns and cost", f.Name(), said)
+		}
+	}
+	if scripts < 30 {
+		t.Errorf("%d scripts were found", scripts)
+	}
+}
+
+// What a claim and its settling cost does not grow with what is in flight.
+func TestRE_CostInFlight(t *testing.T) {
+	most := 20_000
+	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
+		most = 1_000_000
+	}
+	commands := func(inFlight int) int64 {
+		e := open(t, start(t).URL())
+		create(t, e, posthaste.QueueOptions{})
+		w, number := register(t, e), int64(0)
+		for held := 0; held < inFlight; held += 1000 {
+			send(t, e, 1000)
+			number++
+			if got := claim(t, e, w, number, 1000); len(got) != 1000 {
+				t.Fatalf("%d were handed out", len(got))
+			}
+		}
+		send(t, e, 500)
+		if err := e.client.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			number++
+			if n := done(t, e, claim(t, e, w, number, 10)...); n != 10 {
+				t.Fatalf("%d were settled", n)
+			}
+		}
+		return calledAll(t, e)
+	}
+	few, many := commands(1000), commands(most)
+	t.Logf("50 claims of 10 and their settling: %d commands with 1,000 in flight, %d with %d", few, many, most)
+	if many > few+few/20 {
+		t.Error("it grows")
+	}
+}
