@@ -203,44 +203,40 @@ func order() []int {
 	return all
 }
 
-// take removes up to limit entries that may start now, the due ones first but
-// at most half while fresh ones wait. One that must run alone comes alone.
+// take removes up to limit entries that may start now, one priority after the other: of
+// each, due ones and fresh ones get half while both wait. One that must run alone comes
+// alone.
 func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, wantsIdle bool) {
-	var aside []*entry
-	half := limit
-	if q.waiting() > 0 {
-		half = (limit + 1) / 2
-	}
-	priorities := order()
-	var due []*entry
+	var due [posthaste.MaxPriority + 1][]*entry
+	var lone []*entry
 	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
-		due = append(due, heap.Pop(&q.due).(*entry))
-	}
-	slices.SortStableFunc(due, func(a, b *entry) int {
-		return slices.Index(priorities, a.m.Priority) - slices.Index(priorities, b.m.Priority)
-	})
-	for len(due) > 0 && len(taken) < half {
-		n := due[0]
-		due = due[1:]
-		if n.losses >= 2 && (!idle || len(taken) > 0) {
-			aside = append(aside, n)
-			continue
-		}
-		taken = append(taken, n)
-		if n.losses >= 2 {
-			limit = 1
-			break
+		if n := heap.Pop(&q.due).(*entry); n.losses >= 2 {
+			lone = append(lone, n)
+		} else {
+			due[n.m.Priority] = append(due[n.m.Priority], n)
 		}
 	}
-	for _, n := range append(due, aside...) {
+	if idle && len(lone) > 0 {
+		taken, lone, limit = lone[:1:1], lone[1:], 1
+	} else {
+		wantsIdle = len(lone) > 0
+	}
+	for _, p := range order() {
+		left := limit - len(taken)
+		half := max((left+rand.N(2))/2, left-len(q.fresh[p]))
+		for _, from := range []struct {
+			all  *[]*entry
+			most int
+		}{{&due[p], half}, {&q.fresh[p], left}} {
+			n := min(from.most, limit-len(taken), len(*from.all))
+			taken = append(taken, (*from.all)[:n]...)
+			*from.all = (*from.all)[n:]
+		}
+	}
+	for _, n := range slices.Concat(append(due[:], lone)...) {
 		heap.Push(&q.due, n)
 	}
-	for _, p := range priorities {
-		rest := min(limit-len(taken), len(q.fresh[p]))
-		taken = append(taken, q.fresh[p][:rest]...)
-		q.fresh[p] = q.fresh[p][rest:]
-	}
-	return taken, len(aside) > 0
+	return taken, wantsIdle
 }
 
 func (e *Engine) hand(d *delivery) {
