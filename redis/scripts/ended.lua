@@ -84,7 +84,7 @@ local function ended(delivery, held, s)
   call('HSET', ST, id, pack(st))
   local priority = string.sub(call('HGET', MSG, id), 1, 1)
   if st.l >= 2 then
-    call('ZADD', ALONE, text(due), priority .. ':' .. id)
+    call('ZADD', ALONE, ranked(0, due), priority .. ':' .. id)
   else
     call('ZADD', DUE, ranked(priority, due), priority .. ':' .. id)
   end

@@ -56,7 +56,7 @@ local function standing(id, held, member)
     if mark then
       if mark == '+' and not (st and st.z and not st.d and st.z ~= 'waits' and st.z ~= 'dead') then wanted = true end
       local at = not st and tonumber(call('ZSCORE', KEYS[base + 2 * i], member) or nil)
-      at = at and at % STEP
+      at = at and dueOf(at)
       if at and at > now then
         due = math.min(due or at, at)
       else

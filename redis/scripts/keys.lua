@@ -36,11 +36,22 @@ local function got(key, fields)
 end
 
 -- What is in DUE lies by priorities: its score is its time, behind STEP for each priority
--- before its own. A time has 51 bits (until the year 2096), and later ones count as that.
-local STEP = 2251799813685248
-local function ranked(priority, due) return text(priority * STEP + math.min(due, STEP - 1)) end
+-- before its own. What is left of a double has 51 bits: times from FAR on, in May 2096, are
+-- there to the second. ALONE has them so, too, without priorities.
+local STEP, FAR = 2251799813685248, 2251250000000000
+local function ranked(priority, due)
+  if due >= FAR then due = FAR + math.ceil((due - FAR) / 1000000) end
+  return text(priority * STEP + due)
+end
 
--- nextDue is when the first of DUE may be handed out, of whatever priority.
+-- dueOf is the time in a score.
+local function dueOf(score)
+  local due = score % STEP
+  return due < FAR and due or FAR + (due - FAR) * 1000000
+end
+
+-- nextDue is when the first of DUE may be handed out, of whatever priority (FAR or later: far
+-- away).
 local function nextDue()
   local next
   if call('EXISTS', DUE) == 0 then return next end

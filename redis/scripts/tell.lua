@@ -56,7 +56,7 @@ for i = 3, #ARGV do
   all[#all + 1] = (holds or st) and '1' or ''
   all[#all + 1] = content or ''
   all[#all + 1] = st or ''
-  all[#all + 1] = due ~= '' and due % STEP > now and text(due % STEP) or ''
+  all[#all + 1] = due ~= '' and dueOf(due) > now and text(dueOf(due)) or ''
   all[#all + 1] = running
 end
 return all

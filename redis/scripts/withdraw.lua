@@ -32,7 +32,7 @@ if ARGV[3] == 'cancel' then
 else
   local due = math.max(now, tonumber(ARGV[5]))
   if st.l >= 2 then
-    call('ZADD', ALONE, text(due), member)
+    call('ZADD', ALONE, ranked(0, due), member)
   else
     call('ZADD', DUE, ranked(string.sub(member, 1, 1), due), member)
   end
