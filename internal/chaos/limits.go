@@ -8,7 +8,7 @@ import (
 
 // The limits of Limited.
 const (
-	limit      = 4  // messages that are handed out and not settled
+	limit      = 6  // messages that are handed out and not settled
 	limitRate  = 80 // messages that are handed out in a second
 	limitBurst = 8  // at once, after a pause
 )

@@ -99,8 +99,13 @@ func (p *planner) next(most int) plan {
 	if p.random.IntN(3) == 0 {
 		n += p.random.IntN(most)
 	}
-	if p.random.IntN(300) == 0 {
+	// Many take the queue with limits, and those of a key, so long that a run would end
+	// before they do.
+	if p.random.IntN(300) == 0 && d.queue != Limited {
 		n = 300 // enough for COPY
+		if d.queue == Ordered {
+			n = 100
+		}
 	}
 	if d.queue == Deduped { // whoever sends at about the same time uses the same key
 		d.dedupe, n = fmt.Sprint("at-", int64(history.Now()/time.Second)), 1

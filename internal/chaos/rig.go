@@ -382,7 +382,7 @@ func (r *rig) leaseOf(role string) time.Duration {
 // mix is the queues, as often as senders choose them: half of it is plain.
 func (r *rig) mix() (mix []string) {
 	for _, queue := range r.Queues {
-		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 3, Relayed: 4, Shared: 3, Deduped: 2, Limited: 2}[queue])...)
+		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 3, Relayed: 4, Shared: 3, Deduped: 2, Limited: 1}[queue])...)
 	}
 	return mix
 }
