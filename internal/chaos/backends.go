@@ -16,6 +16,7 @@ func (s *postgresStore) terminate(kind Fault, which string, place int) func(cont
 	return func(ctx context.Context) error {
 		p := s.at(place)
 		return s.connected(ctx, func(conn *pgx.Conn) error {
+			s.whileInFlight(ctx, func() []string { return s.witnesses(p) })
 			return s.during(kind, p.name, func() (int, error) { return endBackends(ctx, conn, which, p.name) })
 		})
 	}

@@ -172,6 +172,16 @@ func (r *rig) witnesses(p *running) (names []string) {
 	return names
 }
 
+// whileInFlight waits, for a while, until one of some processes is in the middle of
+// something.
+func (r *rig) whileInFlight(ctx context.Context, names func() []string) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; hold(ctx, 2*time.Millisecond) {
+		if slices.ContainsFunc(names(), r.inFlight) {
+			return
+		}
+	}
+}
+
 // inFlight reports whether a process's history has something begun and not ended.
 func (r *rig) inFlight(name string) bool {
 	content, err := os.ReadFile(filepath.Join(r.Dir, name+".history"))

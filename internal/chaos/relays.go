@@ -105,13 +105,14 @@ func (b *broker) relayed(r *history.Recorder) error {
 // whilePublishing waits, for a while, until some relay has published something that was
 // not confirmed yet.
 func (r *rig) whilePublishing(ctx context.Context) {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; hold(ctx, 2*time.Millisecond) {
+	r.whileInFlight(ctx, func() (relays []string) {
 		for place, role := range r.cast {
-			if role == roleRelay && r.inFlight(r.at(place).name) {
-				return
+			if role == roleRelay {
+				relays = append(relays, r.at(place).name)
 			}
 		}
-	}
+		return relays
+	})
 }
 
 // killBroker kills the broker and starts it again after a moment.
