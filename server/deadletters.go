@@ -13,18 +13,9 @@ import (
 )
 
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, append([]string{"id", "limit", "before"}, deadFields...)...)
-	filter := deadFilter(q.text, q.time)
-	filter.Before, filter.Limit = q.messageID("before"), q.int("limit", defaultListed, 1, maxListed)
-	for _, text := range q.values["id"] {
-		var id posthaste.MessageID
-		if id.UnmarshalText([]byte(text)) != nil {
-			q.fail("id", "must be a message id, which is a positive decimal number, and is "+strconv.Quote(text))
-		}
-		filter.IDs = append(filter.IDs, id)
-	}
-	if q.err != nil {
-		return q.err
+	filter, err := parseDeadQuery(r)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
@@ -41,6 +32,22 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 		shown[i] = wire.NewDeadLetter(d)
 	}
 	return s.writeJSON(w, http.StatusOK, shown)
+}
+
+// parseDeadQuery reads which dead letters are wanted: ?id=1&id=2, or deadFields and
+// a page.
+func parseDeadQuery(r *http.Request) (posthaste.DeadLetterFilter, error) {
+	q := readQuery(r, append([]string{"id", "limit", "before"}, deadFields...)...)
+	filter := deadFilter(q.text, q.time)
+	filter.Before, filter.Limit = q.messageID("before"), q.int("limit", defaultListed, 1, maxListed)
+	for _, text := range q.values["id"] {
+		var id posthaste.MessageID
+		if id.UnmarshalText([]byte(text)) != nil {
+			q.fail("id", "must be a message id, which is a positive decimal number, and is "+strconv.Quote(text))
+		}
+		filter.IDs = append(filter.IDs, id)
+	}
+	return filter, q.err
 }
 
 // deadFields are what dead letters are chosen by, in the query and in bodies.

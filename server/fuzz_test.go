@@ -2,7 +2,11 @@ package server
 
 import (
 	"errors"
+	"net/http"
+	"net/url"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -76,6 +80,40 @@ func FuzzParseIDs(f *testing.F) {
 		for _, id := range ids {
 			if id <= 0 {
 				t.Fatal(id)
+			}
+		}
+		if filter != nil && (filter.Limit < 0 || filter.Limit > maxListed || filter.Before < 0 || len(filter.IDs) > 0) {
+			t.Fatalf("%+v", filter)
+		}
+	})
+}
+
+// Of the query that says which dead letters are to be listed.
+func FuzzParseDeadQuery(f *testing.F) {
+	for _, seed := range []string{``, `id=1&id=2`, `id=x`, `queue=q&subscription=s&kind=k&key=a%20b&reference=r&term=t&error=no+way`, `died_from=2030-01-31T12:00:00Z&died_before=2030-02-01T00:00:00%2B01:00`,
+		`limit=1000&before=9`, `limit=0`, `limit=1e3`, `before=-1`, `queue=a&queue=b`, `died_from=yesterday`, `colour=red`, `queue=%ff`, `key=%00`, `%`, `a;b`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		filter, err := parseDeadQuery(&http.Request{URL: &url.URL{RawQuery: query}})
+		if err != nil {
+			var e *posthaste.Error
+			if !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Message == "" {
+				t.Fatalf("not clear: %#v", err)
+			}
+			return
+		}
+		if filter.Limit < 1 || filter.Limit > maxListed || filter.Before < 0 {
+			t.Fatalf("%+v", filter)
+		}
+		for _, id := range filter.IDs {
+			if id <= 0 {
+				t.Fatal(id)
+			}
+		}
+		for _, text := range []string{filter.Queue, filter.Subscription, filter.Kind, filter.Key, filter.Reference, filter.Term, filter.Error} {
+			if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+				t.Fatalf("%q is no text that can be stored", text)
 			}
 		}
 	})

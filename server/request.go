@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -151,6 +152,8 @@ func readQuery(r *http.Request, known ...string) *query {
 			q.fail(name, "is unknown"+hint)
 		case len(values[name]) > 1 && name != "id":
 			q.fail(name, "is given twice")
+		case slices.ContainsFunc(values[name], func(s string) bool { return !utf8.ValidString(s) || strings.Contains(s, "\x00") }):
+			q.fail(name, "must be text in UTF-8 without NUL")
 		}
 	}
 	return q

@@ -1,10 +1,17 @@
 package ledger_test
 
 import (
+	"context"
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
@@ -44,9 +51,21 @@ func TestDoctorFindings(t *testing.T) {
 	s.ails(t, "horizon", "fault", "never ended")
 	other.exec(`rollback prepared 'forgotten in ` + get[string](s, `select current_database()`) + `'`)
 	s.well(t, "horizon")
+	s.exec(`select posthaste.pause_queue('q')`)
+	s.ails(t, "behind", "warning", ": the queue is paused")
+	s.exec(`select posthaste.resume_queue('q')`)
 	s.receive()
 	s.well(t, "behind")
 	s.exec(`reset posthaste.patience`)
+
+	// The clock was set back since a reader looked what is due.
+	s.send(`{"delay": "1 millisecond"}`)
+	until(t, "it falls due", func() bool { return len(s.receive()) == 1 })
+	s.well(t, "clock")
+	s.exec(`update posthaste.claims set t1 = t1 + interval '1 day' where t1 is not null`)
+	s.ails(t, "clock", "warning", "the clock of the database was set back by 23:59:")
+	s.exec(`update posthaste.claims set t1 = t1 - interval '1 day' where t1 is not null`)
+	s.well(t, "clock")
 
 	// A worker beats late; it is not lost yet.
 	worker := s.register()
@@ -56,11 +75,18 @@ func TestDoctorFindings(t *testing.T) {
 	s.well(t, "heartbeats")
 
 	// Privileges were taken away.
-	s.exec(`revoke execute on function posthaste.send(text, jsonb, jsonb) from posthaste_sender`)
-	s.exec(`revoke execute on function posthaste.send(text, jsonb, jsonb) from posthaste_admin`)
-	s.ails(t, "privileges", "fault", "role posthaste_sender may not send")
-	s.exec(`grant execute on function posthaste.send(text, jsonb, jsonb) to posthaste_sender`)
-	s.well(t, "privileges")
+	for _, taken := range [][3]string{
+		{"execute on function posthaste.send(text, jsonb, jsonb)", "posthaste_sender", "send"},
+		{"execute on function posthaste.receive(text, integer, interval, jsonb)", "posthaste_receiver", "receive"},
+		{"execute on function posthaste.maintain()", "posthaste_receiver", "do upkeep"},
+		{"execute on function posthaste.create_queue(text, jsonb)", "posthaste_admin", "make queues"},
+		{"usage on schema posthaste", "posthaste_sender", "send"},
+	} {
+		s.exec(`revoke ` + taken[0] + ` from ` + taken[1])
+		s.ails(t, "privileges", "fault", "role "+taken[1]+" may not "+taken[2])
+		s.exec(`grant ` + taken[0] + ` to ` + taken[1])
+		s.well(t, "privileges")
+	}
 
 	// A schedule in a time zone that is gone; one that nobody ticks.
 	s.exec(`select posthaste.schedule_put('nightly', 'q', '0 3 * * *')`)
@@ -75,14 +101,23 @@ func TestDoctorFindings(t *testing.T) {
 	s.ails(t, "plans", "fault", "cannot be used")
 	s.exec(`update pg_index set indisvalid = true where not indisvalid`)
 	s.well(t, "plans")
-	// Or somebody dropped one as unused.
-	for index, statement := range map[string]string{"entries_fresh": "the claim of fresh messages", "entries_due": "the claim of what fell due", "claims_reader": "a reader's cursor"} {
+	// Or somebody dropped one as unused, and made it anew for the parent alone.
+	for index, statement := range map[string]string{"entries_fresh": "the claim of fresh messages", "entries_due_xid": "the claim of what became visible",
+		"entries_due": "the claim of what fell due", "entries_ordered": "the claim of keyed messages", "entries_message": "the look at later attempts",
+		"claims_reader": "a reader's cursor", "claims_holder": "the look at what a worker holds"} {
 		definition := get[string](s, `select pg_get_indexdef(('posthaste.' || $1::text)::regclass)`, index)
 		s.exec(`drop index posthaste.` + index)
 		s.ails(t, "plans", "warning", statement+" is planned with a")
+		s.exec(definition)
+		s.ails(t, "plans", "fault", "has no index like posthaste."+index)
+		s.exec(`drop index posthaste.` + index)
 		s.exec(strings.Replace(definition, " ON ONLY ", " ON ", 1))
 		s.well(t, "plans")
 	}
+	s.exec(`alter table posthaste.settlements drop constraint settlements_pkey`)
+	s.ails(t, "plans", "warning", "settling is planned with a")
+	s.exec(`alter table posthaste.settlements add constraint settlements_pkey primary key (slot, claim, part, number)`)
+	s.well(t, "plans")
 
 	// An upgrade was not finished. The database was made a while ago on a busy machine.
 	s.exec(`update posthaste.counted set at = at - interval '20 minutes'`)
@@ -96,32 +131,176 @@ func TestDoctorFindings(t *testing.T) {
 	s.exec(`select posthaste.worker_unregister($1)`, old)
 	s.well(t, "workers")
 	s.exec(`select posthaste.worker_unregister($1)`, young)
-	for setting, finding := range map[string][3]string{
-		"enable_indexscan = off":                            {"plans", "warning", "enable_indexscan is off"},
+}
+
+// Settings of the database, each alone.
+func TestDoctorFindingsOfSettings(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	s := connect(t, url)
+	findings := map[string][3]string{
 		"default_transaction_isolation = 'repeatable read'": {"settings", "fault", "default_transaction_isolation is repeatable read"},
+		"default_transaction_read_only = on":                {"settings", "fault", "default_transaction_read_only is on"},
 		"synchronous_commit = off":                          {"settings", "warning", "synchronous_commit is off"},
 		"statement_timeout = '9s'":                          {"settings", "warning", "statement_timeout is 9000 ms"},
-	} {
-		s.exec(`do $$ begin execute format('alter database %I set ` + strings.ReplaceAll(setting, "'", "''") + `', current_database()); end $$`)
-		begin(t, url).ails(t, finding[0], finding[1], finding[2])
+	}
+	if testpg.Version(t) != "14" { // it is new in 17
+		findings["transaction_timeout = '9s'"] = [3]string{"settings", "warning", "transaction_timeout is 9000 ms"}
+	}
+	for _, plan := range []string{"indexscan", "indexonlyscan", "bitmapscan", "nestloop", "partition_pruning"} {
+		findings["enable_"+plan+" = off"] = [3]string{"plans", "warning", "enable_" + plan + " is off"}
+	}
+	for setting, finding := range findings {
 		name, _, _ := strings.Cut(setting, " ")
+		told := func() int {
+			return get[int](connect(t, url), `select count(*)::int from posthaste.doctor() d where d."check" = $1 and d.level = $2 and strpos(d.message, $3) > 0 and d.hint <> ''`, finding[0], finding[1], finding[2])
+		}
+		if n := told(); n != 0 {
+			t.Errorf("before %s it is told %d times", setting, n)
+		}
+		s.exec(`do $$ begin execute format('alter database %I set ` + strings.ReplaceAll(setting, "'", "''") + `', current_database()); end $$`)
+		if n := told(); n != 1 {
+			t.Errorf("with %s it is told %d times: %q", setting, n, list[string](connect(t, url), `select d.message from posthaste.doctor() d`))
+		}
 		s.exec(`do $$ begin execute format('alter database %I reset ` + name + `', current_database()); end $$`)
 	}
+}
+
+// What keeps the ring's oldest slot is told, with what helps against that.
+func TestDoctorSaysWhatKeepsTheRing(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	s := begin(t, url)
+	s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
+	s.send(`{}`)
+	turn(t, s)
+	s.send(`{}`)
+	held := s.claim(s.register(), 1, 10, false)
+	turn(t, s)
+	s.exec(`select posthaste.carry_slot(0)`)
+	kept := func(words, helps string) {
+		t.Helper()
+		s.ails(t, "ring", "warning", words)
+		if hint := get[string](s, `select hint from posthaste.doctor() where "check" = 'ring'`); !strings.Contains(hint, helps) {
+			t.Errorf("against %q it is said: %s", words, hint)
+		}
+	}
+	// Transactions of other databases may have written, too, as far as it can know.
+	kept(fmt.Sprintf("claim %d of worker 1 is open", held[0]>>12), "end who holds it")
+	other := connect(t, url)
+	other.exec(`begin`)
+	other.exec(`select pg_current_xact_id()`)
+	s.exec(`update posthaste.slots set left_before = pg_current_xact_id() where slot = 0`)
+	kept("which may have written into it, is still open", "backend_xid")
+	other.exec(`rollback`)
+	s.exec(`select from posthaste.settle(array[$1::bigint], array[B'11'])`, held[0]>>12)
+	s.exec(`select posthaste.carry_slot(1)`) // the cursor, as maintenance does
+	kept("nothing, it is reclaimed next", "wait")
 }
 
 // What concerns the whole server, on one of its own.
 func TestDoctorFindingsOfTheServer(t *testing.T) {
 	t.Parallel()
-	s := begin(t, testpg.Server(t).URL())
-	s.ails(t, "settings", "fault", "fsync is off") // as in all tests
+	url := testpg.Server(t, func(c *devpg.Config) {
+		delete(c.Settings, "fsync") // what is given at the start cannot be changed
+		delete(c.Settings, "full_page_writes")
+		c.Settings["max_connections"] = "20"
+		c.Settings["wal_sender_timeout"] = "0" // who reads a slot here says nothing
+	}).URL()
+	s := begin(t, url)
+	change := func(setting string) {
+		s.exec(`alter system ` + setting)
+		s.exec(`select pg_reload_conf()`)
+	}
+	isWell := func(check string) {
+		t.Helper()
+		until(t, check+" is well", func() bool {
+			return get[int](s, `select count(*)::int from posthaste.doctor() d where d."check" = $1`, check) == 0
+		})
+	}
+	for setting, level := range map[string]string{"fsync": "fault", "full_page_writes": "fault", "autovacuum": "warning"} {
+		isWell("settings")
+		change(`set ` + setting + ` = off`)
+		s.ails(t, "settings", level, setting+" is off")
+		change(`reset ` + setting)
+	}
+	isWell("settings")
+	change(`set max_wal_size = '32MB'`)
 	s.exec(`select pg_create_physical_replication_slot('nobody', true)`)
 	s.ails(t, "horizon", "warning", "replication slot 'nobody' is read by nobody")
+
+	// Somebody reads it and confirms nothing; how much log that may keep is max_wal_size.
+	reader := readSlot(t, url, "nobody", get[string](s, `select restart_lsn::text from pg_replication_slots`))
+	until(t, "it is read", func() bool { return get[bool](s, `select active from pg_replication_slots`) })
+	s.well(t, "horizon")
+	for range 3 {
+		s.exec(`select pg_logical_emit_message(false, '', 'x')`)
+		s.exec(`select pg_switch_wal()`)
+	}
+	s.ails(t, "horizon", "warning", "replication slot 'nobody' is read by process ")
+	s.ails(t, "horizon", "warning", ", which lags: it keeps ")
+	change(`set max_wal_size = '1GB'`)
+	isWell("horizon")
+	// A standby with hot_standby_feedback keeps old rows: of a million transactions, for want of time here of ten.
+	breakFunctions(t, url, []patch{{file: "doctor_horizon.sql", old: "r.rows > 1000000", new: "r.rows > 10", times: 2}})
+	s.well(t, "horizon")
+	feedBack(t, reader, get[uint32](s, `select pg_current_xact_id()::text::bigint`))
+	for range 20 {
+		s.exec(`select pg_current_xact_id()`)
+	}
+	s.ails(t, "horizon", "warning", " and the old rows of ")
+	_ = reader.Close(t.Context())
+	until(t, "nobody reads the slot", func() bool { return !get[bool](s, `select active from pg_replication_slots`) })
 	s.exec(`select pg_drop_replication_slot('nobody')`)
 	s.well(t, "horizon")
-	s.exec(`alter system set autovacuum = off`)
-	s.exec(`select pg_reload_conf()`)
-	s.ails(t, "settings", "warning", "autovacuum is off")
+
+	for range 18 {
+		connect(t, url)
+	}
+	s.ails(t, "settings", "warning", "19 of 20 connections are in use")
 	if hints := list[string](s, `select coalesce(d.hint, '') from posthaste.doctor() d`); slices.Contains(hints, "") {
 		t.Errorf("a finding without a remedy: %q", hints)
+	}
+}
+
+// readSlot reads a replication slot from a position on, as a standby does that never
+// says how far it is.
+func readSlot(t *testing.T, url, slot, from string) *pgconn.PgConn {
+	t.Helper()
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["replication"] = "true"
+	conn, err := pgconn.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION SLOT " + slot + " PHYSICAL " + from})
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		m, err := conn.ReceiveMessage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := m.(*pgproto3.CopyBothResponse); ok {
+			return conn
+		}
+	}
+}
+
+// feedBack says which transactions' rows a standby still needs.
+func feedBack(t *testing.T, conn *pgconn.PgConn, xmin uint32) {
+	t.Helper()
+	data := binary.BigEndian.AppendUint64([]byte{'h'}, 0)
+	for _, n := range []uint32{xmin, 0, 0, 0} { // with its epoch, and none for catalogues
+		data = binary.BigEndian.AppendUint32(data, n)
+	}
+	conn.Frontend().Send(&pgproto3.CopyData{Data: data})
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -122,6 +122,92 @@ func TestRuleRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 		without("the tokens that were left", patch{file: "claim_ruled.sql", old: "      v_limits.at := t;\n", new: "      v_limits.at := t;\n      v_limits.tokens := null;\n"}))
 }
 
+// So it is with the limits of keys, whose waiting an event of a certain time ends; and
+// that ends it still when the clock has caught up.
+func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := connect(t, url)
+		worker, number := s.register(), 0
+		// clock sets it, as far as the ledger can tell.
+		clock := func(by string) {
+			for table, columns := range map[string][]string{"keys": {"tokens_at", "wake_at"}, "claims": {"t0", "t1", "at"}, "entries": {"due_at"}} {
+				for _, column := range columns {
+					s.exec(`update posthaste.`+table+` set `+column+` = `+column+` - $1::text::interval where `+column+` is not null`, by)
+				}
+			}
+		}
+		ready := func() bool {
+			return get[bool](s, `select ready from posthaste.worker_look($1, '{q}', '{default}')`, worker)
+		}
+		for before, what := range []string{"before the first event is read", "after an event was read"} {
+			s.exec(`select posthaste.create_queue('q', '{"key_rate_limit": {"limit": 2, "per": "1 hour", "burst": 3}, "lanes": 1}')`)
+			s.sendMany(11, `{"key": "a"}`)
+			if n := len(s.take(10)); n != 3 {
+				return fmt.Sprintf("%d are handed out at once, 3 may be", n)
+			}
+			s.take(10) // parks the rest
+			if before > 0 {
+				clock("30 minutes 1 second")
+				if n := len(s.take(10)); n != 1 {
+					return fmt.Sprintf("%d are handed out half an hour later, 1 may be", n)
+				}
+			}
+			clock("-1 day")
+			if !ready() {
+				return what + ", a look says that nothing is to be done after the clock was set back"
+			}
+			for range 3 {
+				if n := len(s.take(10)); n != 0 {
+					return fmt.Sprintf("%s, %d are handed out for that, none may be", what, n)
+				}
+				number++
+				if at := get[float64](s, `select coalesce(next_due, -1) from posthaste.claim($1, $2, 'q', 'default', 10)`, worker, number); at < 1700 || at > 1800 {
+					return fmt.Sprintf("%s, the next one is told for %v s from now, it is 1,800", what, at)
+				}
+				if ready() {
+					return what + ", a look says that something is ready"
+				}
+				// What another key has brings the lane's reader past all events of this one.
+				if s.sendKey(fmt.Sprint("other ", number)); len(s.take(10)) != 1 {
+					return what + ", a message of another key is not handed out"
+				}
+				if ready() {
+					return what + ", a look says that something is ready after another key's message"
+				}
+				clock("30 minutes 1 second")
+				if !ready() {
+					return what + ", half an hour later a look says that nothing is ready"
+				}
+				if n := len(s.take(10)); n != 1 {
+					return fmt.Sprintf("%s, %d are handed out half an hour later, 1 may be", what, n)
+				}
+			}
+			// A key that began to wait meanwhile goes on, too, when the clock has caught up.
+			s.sendMany(4, `{"key": "late"}`)
+			if n := len(s.take(10)) + len(s.take(10)); n != 3 {
+				return fmt.Sprintf("%s, %d of a new key are handed out at once, 3 may be", what, n)
+			}
+			if s.sendKey("last"); len(s.take(10)) != 1 {
+				return what + ", a message of another key is not handed out, or others are"
+			}
+			clock("1 day")
+			if n := len(s.take(10)) + len(s.take(10)); n != 4 {
+				return fmt.Sprintf("%s, %d are handed out when the clock has caught up, a burst of 3 of one key and 1 of another may be", what, n)
+			}
+			s.exec(`select posthaste.drop_queue('q')`)
+		}
+		return ""
+	},
+		without("going on", patch{file: "token_time.sql", old: "then v_now else t end", new: "then t else t end"}),
+		without("beginning anew", patch{file: "claim_keyed.sql", old: "    perform posthaste.renew_tokens(", new: "    -- perform posthaste.renew_tokens("}),
+		without("writing that down", patch{file: "claim_keyed.sql", old: "v_renewed := true", new: "v_renewed := false"}),
+		without("looking for keys", patch{file: "claim_keyed.sql", old: "  if v_back then\n", new: "  if false then\n"}),
+		without("telling when", patch{file: "claim_keyed.sql", old: "if v_back and handed = 0 then", new: "if false then"}),
+		without("looks of workers", patch{file: "worker_look.sql", old: "(greatest(b.t1, b.at) > t + interval '2 seconds') is not true", new: "true"}),
+		without("looks", patch{file: "look.sql", old: "if v_rated and greatest(w.t1, w.at) >", new: "if false and greatest(w.t1, w.at) >"}),
+		without("the event for later", patch{file: "wake_key.sql", old: "greatest(p_at, t + interval '1 millisecond')", new: "p_at"}))
+}
+
 // A place comes back with a settle, and so with the rescue of a lost worker or an
 // ended lease, and whoever was refused one is told.
 func TestRuleFreedPlacesAreTold(t *testing.T) {

@@ -29,6 +29,9 @@ declare
   v_stop timestamptz;
   s pg_snapshot;
   t timestamptz;
+  v_now timestamptz;
+  v_back boolean; -- the clock was set back behind the time of events
+  v_renewed boolean := false;
   w posthaste.claims;
   c posthaste.claims;
   o record;
@@ -69,7 +72,14 @@ begin
   v_stop := case when coalesce(a.complete, true) then t + interval '50 milliseconds' else t end;
   live := posthaste.live_slots();
   w := posthaste.cursor_of(v_reader + 1, live);
+  v_now := t;
   t := greatest(t, w.t1);
+  v_back := q.key_rate is not null and posthaste.token_time(t) < t;
+  if q.key_rate is not null and w.at > v_now + interval '2 seconds' then
+    -- Since the last claim. With this one that is known.
+    perform posthaste.renew_tokens(q, v_subscriber, p_lane, v_now, t);
+    v_renewed := true;
+  end if;
   -- As of the snapshot: of what is in flight no more, the events, which became
   -- visible at the same moment, are read below.
   o := posthaste.lane_open(coalesce(w.open, '{}'), p_holder, s);
@@ -92,6 +102,7 @@ begin
     w.sifted := w.sifted + d.sifted;
     v_wrote := cardinality(v_came) > 0 or e.walked > 64 or not e.complete;
   end if;
+  v_wrote := v_wrote or v_renewed;
   select exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.waits), posthaste.has_line(v_subscriber, p_lane, w.turns)
     into v_waits, v_line;
   if v_line then
@@ -99,6 +110,14 @@ begin
     w.turns := d.turns;
     v_keys := d.keys;
     v_line := cardinality(v_keys) >= v_most;
+  end if;
+  if v_back then
+    -- No event tells who has a token by it.
+    v_came := v_came || array(
+      select z.key from posthaste.keys z
+       where z.subscriber = v_subscriber and z.lane = p_lane and z.lane >= 0 and z.wake_at <= v_now
+         and z.blocked and z.paused_at is null and z.stopped_by is null and z.key not in (select x from unnest(v_came) x)
+       order by z.wake_at limit v_most);
   end if;
   w.turns := coalesce(w.turns, array[0, 0, 0]);
   v_turn := w.turns[3];
@@ -162,7 +181,7 @@ begin
     end loop;
     -- More of the log is left than there was time for.
     if handed = 0 and v_rest then
-      next_due := t;
+      next_due := v_now;
     end if;
     v_keys := v_keys || array(select distinct x from unnest(v_more) x where x not in (select y from unnest(v_keys) y));
   end loop;
@@ -184,7 +203,7 @@ begin
     d := posthaste.read_ahead(q, c, a, v_turn, v_filter, s, live);
     v_wrote := v_wrote or d.turn > v_turn;
     if d.turn > v_turn and handed = 0 then
-      next_due := t;
+      next_due := v_now;
     end if;
     v_turn := d.turn;
   elsif q.fair and c.ended and a.reading is not null then
@@ -193,11 +212,14 @@ begin
   end if;
   w.turns := array[w.turns[1], w.turns[2], v_turn];
   if handed = 0 and (not v_complete or not wants_idle and (cardinality(v_keys) > 0 or v_line)) then
-    next_due := t;
+    next_due := v_now;
   end if;
   if handed = 0 and v_busy <> '{}' and exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.waits) then
     -- Whoever settles wakes the sleepers if it sees that a key waits; it may not.
-    next_due := least(next_due, t + interval '250 milliseconds');
+    next_due := least(next_due, v_now + interval '250 milliseconds');
+  end if;
+  if v_back and handed = 0 then
+    next_due := least(next_due, posthaste.next_token(v_subscriber, p_lane, v_now));
   end if;
   if not v_wrote then
     return;

@@ -1,6 +1,8 @@
 -- posthaste.doctor_horizon: what keeps old rows from being vacuumed and slots from
 -- being reclaimed: transactions that stay open, prepared ones that nobody ended,
--- and replication slots that nobody reads. Other databases' transactions pin
+-- replication slots that nobody reads, and those whose reader lags: by more of the
+-- write-ahead log than is kept between checkpoints anyway (max_wal_size), or by a
+-- million transactions. Other databases' transactions pin
 -- nothing here; those of other users are seen by members of pg_read_all_stats.
 -- Reads: pg_stat_activity, pg_prepared_xacts, pg_replication_slots.
 create or replace function posthaste.doctor_horizon()
@@ -27,5 +29,14 @@ begin
            format('start what reads it, or drop it: select pg_drop_replication_slot(%L)', r.slot_name), null::text, null::text
       from pg_replication_slots r
      where not r.active and r.restart_lsn is not null
+     order by r.slot_name limit 20;
+  return query
+    select 'warning', format('replication slot %L is read by process %s, which lags: it keeps %s of the write-ahead log%s', r.slot_name, r.active_pid, pg_size_pretty(r.log),
+                             case when r.rows > 1000000 then format(' and the old rows of %s transactions', r.rows) else '' end),
+           'see in pg_stat_replication what holds its reader up (on a standby with hot_standby_feedback a long query), or stop it and drop the slot; max_slot_wal_keep_size bounds the log', null::text, null::text
+      from (select x.slot_name, x.active_pid, greatest(age(x.xmin), age(x.catalog_xmin), 0) as rows,
+                   case when pg_is_in_recovery() then 0 else pg_wal_lsn_diff(pg_current_wal_lsn(), x.restart_lsn) end as log
+              from pg_replication_slots x where x.active) r
+     where r.log > pg_size_bytes(current_setting('max_wal_size')) or r.rows > 1000000
      order by r.slot_name limit 20;
 end $$;

@@ -38,7 +38,7 @@ begin
       ('the claim of keyed messages', 'select ord, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is null and ord is not null and (ord, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by ord, pos limit 100'),
       ('the look at later attempts', 'select pos from posthaste.entries where message_id = 1 and ((pos >> 22) & 15) = %s'),
       ('a reader''s cursor', 'select id from posthaste.claims where reader = 1 and slot = %s order by reader, seq desc limit 1'),
-      ('the look at what a worker holds', 'select id from posthaste.claims where holder = 1 and number between 1 and 2 and slot = %s'),
+      ('the look at what a worker holds', 'select id from posthaste.claims where holder = 1 and number between 1 and 2 and slot = %s order by number'),
       ('settling', 'select bits from posthaste.settlements where slot = %s and claim = 1 and part = 0 order by number desc limit 1')
     ) x (what, sql)
   loop

@@ -36,6 +36,7 @@ declare
   v_hashes bigint[] := '{}';
   v_room int;
   v_bound text;
+  v_now timestamptz := case when q.key_rate is not null then posthaste.token_time(t) end; -- of tokens
   v_tokens float8;
   v_wake timestamptz;
   v_share int := ceil(p_limit::float8 / greatest(1, least(cardinality(keys), 8)));
@@ -78,7 +79,7 @@ begin
       v_bound := 'busy';
     end if;
     if q.key_rate is not null and v_key <> '' and v_room > 0 then
-      v_tokens := posthaste.key_tokens(k.tokens, k.tokens_at, q.key_rate, q.key_burst, t);
+      v_tokens := posthaste.key_tokens(k.tokens, k.tokens_at, q.key_rate, q.key_burst, v_now);
       if floor(v_tokens) < v_room then
         v_room := floor(v_tokens);
         v_bound := 'tokens';
@@ -122,15 +123,15 @@ begin
     if v_low_ord is null and q.key_rate is null then
       delete from posthaste.keys z where z.subscriber = v_subscriber and z.key = v_key;
     else
-      v_wake := t + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - (v_tokens - v_n), 0) / q.key_rate);
-      if v_ready and v_bound = 'tokens' and (k.wake_at is null or k.wake_at <= t or k.wake_at > v_wake) then
+      v_wake := v_now + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - (v_tokens - v_n), 0) / q.key_rate);
+      if v_ready and v_bound = 'tokens' and (k.wake_at is null or k.wake_at <= v_now or k.wake_at > v_wake) then
         k.wake_at := v_wake;
-        perform posthaste.lane_event(v_subscriber, v_lane, jsonb_build_array(jsonb_build_object('key', v_key)), k.wake_at);
+        perform posthaste.wake_key(v_subscriber, v_lane, v_key, v_wake, v_now, t);
       end if;
       update posthaste.keys z
-         set blocked = v_low_ord is not null, low_ord = coalesce(v_low_ord, '0'), low_id = coalesce(v_low_id, 0), waits = v_ready and v_bound = 'busy', wake_at = k.wake_at,
+         set blocked = v_low_ord is not null, low_ord = coalesce(v_low_ord, '0'), low_id = coalesce(v_low_id, 0), waits = v_ready and v_bound = 'busy', wake_at = case when k.wake_at > v_now then k.wake_at end,
              turn = case when v_ready and v_bound = 'limit' then let_go.turn + 1 end,
-             tokens = case when v_tokens is not null then v_tokens - v_n else z.tokens end, tokens_at = case when v_tokens is not null then t else z.tokens_at end
+             tokens = case when v_tokens is not null then v_tokens - v_n else z.tokens end, tokens_at = case when v_tokens is not null then v_now else z.tokens_at end
        where z.subscriber = v_subscriber and z.key = v_key;
     end if;
     if v_ready and v_bound = 'limit' then

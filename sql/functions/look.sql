@@ -17,10 +17,11 @@ declare
   d record;
   v_idle boolean;
   v_keyed boolean;
+  v_rated boolean;
   v_next timestamptz;
 begin
   ready := false;
-  v_keyed := (select q.keyed from posthaste.queue_settings q where q.id = p_queue);
+  select q.keyed, q.key_rate is not null into v_keyed, v_rated from posthaste.queue_settings q where q.id = p_queue;
   for v_lane in 0..p_lanes - 1 loop
     v_reader := posthaste.reader_key(p_queue, p_subscription, v_lane, 0);
     c := posthaste.cursor_of(v_reader, l);
@@ -34,6 +35,15 @@ begin
             and cardinality(w.busy) > cardinality(posthaste.lane_busy(w.open, s)) then
         ready := true;
         return;
+      end if;
+      if v_rated and greatest(w.t1, w.at) > clock_timestamp() + interval '2 seconds' then
+        -- The clock was set back, as in posthaste.claim_keyed.
+        v_next := posthaste.next_token(v_reader >> 10, v_lane, null);
+        v_due := least(v_due, v_next);
+        if w.at > clock_timestamp() + interval '2 seconds' or v_next <= clock_timestamp() then
+          ready := true;
+          return;
+        end if;
       end if;
     elsif c.part = 3 then
       d := posthaste.sifted_slice(p_queue, v_lane, c, s, 1, l);

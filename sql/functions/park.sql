@@ -14,6 +14,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   v_subscriber bigint := c.reader >> 10;
   v_lane int := (c.reader >> 1) & 511;
+  v_now timestamptz;
   k record;
   v_rows int;
 begin
@@ -36,14 +37,16 @@ begin
      from unnest(p_keys, p_ords, p_poss, p_why) u (key, ord, pos, why)
     where u.why is not null;
   if 'tokens' = any (p_why) then
+    v_now := posthaste.token_time(t);
     for k in update posthaste.keys z
                 -- Each by its key: as a join this may walk over all keys.
-                set wake_at = t + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - posthaste.key_tokens(z.tokens, z.tokens_at, q.key_rate, q.key_burst, t), 0) / q.key_rate)
+                set wake_at = v_now + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - posthaste.key_tokens(z.tokens, z.tokens_at, q.key_rate, q.key_burst, v_now), 0) / q.key_rate),
+                    tokens_at = least(z.tokens_at, v_now)
                from (select y.ctid from (select distinct u.key from unnest(p_keys, p_why) u (key, why) where u.why = 'tokens') x
                       cross join lateral (select y.ctid from posthaste.keys y where y.subscriber = v_subscriber and y.key = x.key limit 1) y) u
-              where z.ctid = u.ctid and (z.wake_at is null or z.wake_at <= t)
+              where z.ctid = u.ctid and (z.wake_at is null or z.wake_at <= v_now)
              returning z.key, z.wake_at loop
-      perform posthaste.lane_event(v_subscriber, v_lane, jsonb_build_array(jsonb_build_object('key', k.key)), k.wake_at);
+      perform posthaste.wake_key(v_subscriber, v_lane, k.key, k.wake_at, v_now, t);
     end loop;
   end if;
   select array_agg(x.key), array_agg(x.n) into again, counts

@@ -27,6 +27,7 @@ declare
   f record;
   p record;
   n int := 0;
+  v_now timestamptz := case when q.key_rate is not null then posthaste.token_time(t) end; -- of tokens
   v_handed int;
   v_hashes bigint[];
   v_why text[];
@@ -71,7 +72,7 @@ begin
                         when z.stopped_by is not null then 'stopped'
                         when z.blocked then 'behind'
                         when q.key_concurrency - coalesce(b.n, 0) < e.nth then 'busy'
-                        when q.key_rate is not null and floor(posthaste.key_tokens(z.tokens, z.tokens_at, q.key_rate, q.key_burst, t)) < e.nth then 'tokens'
+                        when q.key_rate is not null and floor(posthaste.key_tokens(z.tokens, z.tokens_at, q.key_rate, q.key_burst, v_now)) < e.nth then 'tokens'
                         when v_share < e.nth then 'share' end as why
               from (select u.key, u.out, posthaste.key_hash(u.key) as hash, u.i, row_number() over (partition by u.key, u.out order by u.i) as nth
                       from unnest(f.keys, v_out) with ordinality u (key, out, i)) e
@@ -114,10 +115,10 @@ begin
   end if;
   if not p_all and q.key_rate is not null then
     insert into posthaste.keys as k (subscriber, key, lane, hash, tokens, tokens_at)
-    select v_subscriber, u.key, v_lane, posthaste.key_hash(u.key), q.key_burst - count(*), t
+    select v_subscriber, u.key, v_lane, posthaste.key_hash(u.key), q.key_burst - count(*), v_now
       from unnest(f.keys[:v_last], v_why[:v_last]) u (key, why) where u.why is null and u.key is not null group by u.key
     on conflict (subscriber, key) do update
-      set tokens = posthaste.key_tokens(k.tokens, k.tokens_at, q.key_rate, q.key_burst, t) - (q.key_burst - excluded.tokens), tokens_at = t;
+      set tokens = posthaste.key_tokens(k.tokens, k.tokens_at, q.key_rate, q.key_burst, v_now) - (q.key_burst - excluded.tokens), tokens_at = v_now;
   end if;
   if q.key_concurrency is not null or q.ordered then
     if p_all then

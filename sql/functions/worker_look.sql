@@ -53,6 +53,7 @@ begin
                         and (not o.keyed
                              or not exists (select from posthaste.keys z where z.subscriber = o.id::bigint << 10 | o.number and z.lane = g and z.waits)
                                 and not posthaste.has_line(o.id::bigint << 10 | o.number, g, b.turns)
+                                and (greatest(b.t1, b.at) > t + interval '2 seconds') is not true -- the clock was set back
                                 and coalesce((select e.pos from posthaste.entries e
                                       where e.queue_id = o.id and e.lane = g and e.ord is not null and e.due_at is null and e.ord >= pg_snapshot_xmin(y.s)
                                         and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
@@ -70,7 +71,7 @@ begin
              where k.reader = posthaste.reader_key(o.id, o.number, g, 0) and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
              order by k.reader desc, k.seq desc limit 1) f on true
           left join lateral (
-            select k.id, k.ended, k.part, k.s1, k.t1, k.turns from posthaste.claims k
+            select k.id, k.ended, k.part, k.s1, k.t1, k.at, k.turns from posthaste.claims k
              where k.reader = posthaste.reader_key(o.id, o.number, g, 1) and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
              order by k.reader desc, k.seq desc limit 1) b on true
          cross join lateral (select case when f.id is null then o.since else f.s1 end as s) y

@@ -1010,6 +1010,7 @@ function must_flush() returns void language plpgsql volatile cost 100 set search
 function named_heads(p_queues integer[], p_reference text, p_term text, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function newest_heads(p_queue integer, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with time zone) returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function oldest_slot() returns TABLE(slot integer, since timestamp with time zone, blocker text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function oldest_waiting(p_queue integer, p_subscription integer, p_lanes integer) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -1055,6 +1056,7 @@ function reference_heads(p_queues integer[], p_reference text, p_term text, p_sl
 function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function refuse_copy() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function release(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function renew_tokens(q queue_settings, p_subscriber bigint, p_lane integer, p_now timestamp with time zone, t timestamp with time zone) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function replay(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
@@ -1108,11 +1110,13 @@ function token_drop(name text, by text DEFAULT SESSION_USER) returns void langua
 function token_end(p_options jsonb) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function token_queues(p_options jsonb) returns text[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function truncate_slot(p_slot integer, p_last bigint, p_readers bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function vitals(OUT slots_free integer, OUT slots_wanted integer, OUT slot_age interval, OUT alive integer, OUT overdue integer, OUT heartbeat_age interval, OUT doorbells integer, OUT upkeep_age interval) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function wake_key(p_subscriber bigint, p_lane integer, p_key text, p_at timestamp with time zone, p_now timestamp with time zone, t timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function wake_waiting(c claims) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function wall_time(p_zone text, p_wall timestamp without time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function warm_up() returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, jit=off
@@ -1279,6 +1283,7 @@ grant EXECUTE on function must_flush() to posthaste_admin
 grant EXECUTE on function named_heads(integer[],text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admin
 grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function next_token(bigint,integer,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function oldest_slot() to posthaste_admin
 grant EXECUTE on function oldest_waiting(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function open_claims(bigint) to posthaste_admin
@@ -1327,6 +1332,7 @@ grant EXECUTE on function refuse_at_most_once(integer) to posthaste_admin
 grant EXECUTE on function refuse_copy() to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_receiver
+grant EXECUTE on function renew_tokens(queue_settings,bigint,integer,timestamp with time zone,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function replay(bigint[],text,jsonb,bigint,integer) to posthaste_admin
 grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
@@ -1389,11 +1395,13 @@ grant EXECUTE on function token_drop(text,text) to posthaste_admin
 grant EXECUTE on function token_end(jsonb) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
 grant EXECUTE on function token_queues(jsonb) to posthaste_admin
+grant EXECUTE on function token_time(timestamp with time zone) to posthaste_admin
 grant EXECUTE on function truncate_slot(integer,bigint,bigint[]) to posthaste_admin
 grant EXECUTE on function unpark(bigint,bigint[],text) to posthaste_admin
 grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
 grant EXECUTE on function vitals() to posthaste_admin
+grant EXECUTE on function wake_key(bigint,integer,text,timestamp with time zone,timestamp with time zone,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function wake_waiting(claims) to posthaste_admin
 grant EXECUTE on function wall_time(text,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_admin
