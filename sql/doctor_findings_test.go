@@ -31,6 +31,14 @@ func (s *session) well(t *testing.T, check string) {
 	}
 }
 
+// heals waits until a check finds nothing any more.
+func (s *session) heals(t *testing.T, check string) {
+	t.Helper()
+	until(t, check+" is well", func() bool {
+		return get[int](s, `select count(*)::int from posthaste.doctor() d where d."check" = $1`, check) == 0
+	})
+}
+
 // Each finding is caused, told with what helps, and gone with its cause.
 func TestDoctorFindings(t *testing.T) {
 	t.Parallel()
@@ -101,7 +109,8 @@ func TestDoctorFindings(t *testing.T) {
 	s.ails(t, "plans", "fault", "cannot be used")
 	s.exec(`update pg_index set indisvalid = true where not indisvalid`)
 	s.well(t, "plans")
-	// Or somebody dropped one as unused, and made it anew for the parent alone.
+	// Or somebody dropped one as unused, and made it anew for the parent alone. A
+	// new one is not used beside transactions that are older than it, of other tests, too.
 	for index, statement := range map[string]string{"entries_fresh": "the claim of fresh messages", "entries_due_xid": "the claim of what became visible",
 		"entries_due": "the claim of what fell due", "entries_ordered": "the claim of keyed messages", "entries_message": "the look at later attempts",
 		"claims_reader": "a reader's cursor", "claims_holder": "the look at what a worker holds"} {
@@ -112,12 +121,12 @@ func TestDoctorFindings(t *testing.T) {
 		s.ails(t, "plans", "fault", "has no index like posthaste."+index)
 		s.exec(`drop index posthaste.` + index)
 		s.exec(strings.Replace(definition, " ON ONLY ", " ON ", 1))
-		s.well(t, "plans")
+		s.heals(t, "plans")
 	}
 	s.exec(`alter table posthaste.settlements drop constraint settlements_pkey`)
 	s.ails(t, "plans", "warning", "settling is planned with a")
 	s.exec(`alter table posthaste.settlements add constraint settlements_pkey primary key (slot, claim, part, number)`)
-	s.well(t, "plans")
+	s.heals(t, "plans")
 
 	// An upgrade was not finished. The database was made a while ago on a busy machine.
 	s.exec(`update posthaste.counted set at = at - interval '20 minutes'`)
@@ -212,19 +221,13 @@ func TestDoctorFindingsOfTheServer(t *testing.T) {
 		s.exec(`alter system ` + setting)
 		s.exec(`select pg_reload_conf()`)
 	}
-	isWell := func(check string) {
-		t.Helper()
-		until(t, check+" is well", func() bool {
-			return get[int](s, `select count(*)::int from posthaste.doctor() d where d."check" = $1`, check) == 0
-		})
-	}
 	for setting, level := range map[string]string{"fsync": "fault", "full_page_writes": "fault", "autovacuum": "warning"} {
-		isWell("settings")
+		s.heals(t, "settings")
 		change(`set ` + setting + ` = off`)
 		s.ails(t, "settings", level, setting+" is off")
 		change(`reset ` + setting)
 	}
-	isWell("settings")
+	s.heals(t, "settings")
 	change(`set max_wal_size = '32MB'`)
 	s.exec(`select pg_create_physical_replication_slot('nobody', true)`)
 	s.ails(t, "horizon", "warning", "replication slot 'nobody' is read by nobody")
@@ -240,7 +243,7 @@ func TestDoctorFindingsOfTheServer(t *testing.T) {
 	s.ails(t, "horizon", "warning", "replication slot 'nobody' is read by process ")
 	s.ails(t, "horizon", "warning", ", which lags: it keeps ")
 	change(`set max_wal_size = '1GB'`)
-	isWell("horizon")
+	s.heals(t, "horizon")
 	// A standby with hot_standby_feedback keeps old rows: of a million transactions, for want of time here of ten.
 	breakFunctions(t, url, []patch{{file: "doctor_horizon.sql", old: "r.rows > 1000000", new: "r.rows > 10", times: 2}})
 	s.well(t, "horizon")
