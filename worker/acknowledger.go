@@ -129,8 +129,12 @@ func (a *acknowledger) collect() bool {
 func (a *acknowledger) settleAll(ctx context.Context) {
 	for rest := a.closedBefore(a.batch); len(rest) > 0; {
 		n := min(len(rest), settleMost)
-		a.settle(ctx, rest[:n], false)
+		next, later := inTurn(rest[:n])
+		a.settle(ctx, next, false)
 		rest = rest[n:]
+		if len(later) > 0 {
+			rest = append(later, rest...)
+		}
 	}
 	clear(a.batch)
 	a.tally.tell(a.rt)
@@ -139,6 +143,38 @@ func (a *acknowledger) settleAll(ctx context.Context) {
 			sub.want()
 		}
 	}
+}
+
+// inTurn splits off what must be settled by a later call: what the store refuses for
+// its content is sent again without that, and what follows of its ordered key must not
+// be on record before, or a crash in between would have the first handled after them.
+func inTurn(batch []outcome) (next, later []outcome) {
+	first := 0
+	for first < len(batch) && !batch[first].holdsUp() {
+		first++
+	}
+	if first == len(batch) {
+		return batch, nil
+	}
+	type line struct {
+		sub *subscription
+		key string
+	}
+	unsure := map[line]bool{}
+	next = slices.Clone(batch[:first])
+	for i := first; i < len(batch); i++ {
+		o := &batch[i]
+		l := line{o.seg.sub, o.key}
+		if o.key != "" && unsure[l] {
+			later = append(later, *o)
+			continue
+		}
+		if o.holdsUp() {
+			unsure[l] = true
+		}
+		next = append(next, *o)
+	}
+	return next, later
 }
 
 // closedBefore tells of the outcomes that nobody records, for handing the
@@ -202,7 +238,7 @@ func (a *acknowledger) call(ctx context.Context, batch []outcome) (results []pos
 	a.settlements = a.settlements[:0]
 	for i := range batch {
 		s := batch[i].Settlement
-		if s.Outcome == posthaste.Done && len(s.Receipt) == 0 && len(s.Terms) == 0 {
+		if s.Outcome == posthaste.Done && !batch[i].refusable() {
 			s.Duration = 0 // a plain success has nothing to say: it is one bit
 		}
 		a.settlements = append(a.settlements, s)
@@ -227,7 +263,7 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 			a.closed(batch[from:i], last)
 			from = i
 		}
-		if o.key != "" && (results[i].Err == nil || last) {
+		if o.closes && (results[i].Err == nil || last) {
 			a.rt.held.restart(o.seg, o.key)
 		}
 		if results[i].Err == nil || last {

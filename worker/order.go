@@ -39,7 +39,7 @@ func (q *sequence) close() {
 func (q *sequence) handBack(seg *segment) outcome {
 	q.close()
 	o := released(seg, &seg.items[0])
-	o.key = seg.items[0].Key
+	o.key, o.closes = seg.items[0].Key, true
 	return o
 }
 

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,44 @@ func (e *inOrder) Settle(ctx context.Context, s []posthaste.Settlement) ([]posth
 // A crash between two calls of Settle must not keep a message of a key and lose the
 // one before it, which would then be handled again after it.
 func TestKeysAreSettledInOrder(t *testing.T) {
+	settledInOrder(t, func(w *worker.Worker, handled *atomic.Int64) {
+		worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
+			time.Sleep(time.Microsecond) // lets others of the pool have a part
+			handled.Add(1)
+			return nil
+		})
+	})
+}
+
+// So also where the store refuses what is said of one, and it is recorded without that.
+func TestKeysAreSettledInOrderBesideWhatIsRefused(t *testing.T) {
+	settledInOrder(t, func(w *worker.Worker, handled *atomic.Int64) {
+		worker.HandleSink(w, queue, saying(func(d *posthaste.RawDelivery) (r posthaste.SinkResult) {
+			switch d.MessageID % 3 {
+			case 0:
+				r.Receipt = json.RawMessage(`{"a":`)
+			case 1:
+				r.Receipt = json.RawMessage(`{"a": 1}`)
+			}
+			handled.Add(1)
+			return r
+		}))
+	})
+}
+
+// saying is a sink that says something of each message.
+type saying func(d *posthaste.RawDelivery) posthaste.SinkResult
+
+func (s saying) Deliver(_ context.Context, batch []posthaste.RawDelivery) (results []posthaste.SinkResult) {
+	for i := range batch {
+		results = append(results, s(&batch[i]))
+	}
+	return results
+}
+
+func (saying) Close() error { return nil }
+
+func settledInOrder(t *testing.T, register func(w *worker.Worker, handled *atomic.Int64)) {
 	f := newFixture(t, posthaste.QueueOptions{})
 	const keys, each = 100, 90
 	e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
@@ -65,13 +104,7 @@ func TestKeysAreSettledInOrder(t *testing.T) {
 	_, err := f.memory.Send(f.ctx, messages...)
 	f.must(err)
 	var handled atomic.Int64
-	f.run(e, worker.Config{}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
-			time.Sleep(time.Microsecond) // lets others of the pool have a part
-			handled.Add(1)
-			return nil
-		})
-	})
+	f.run(e, worker.Config{}, func(w *worker.Worker) { register(w, &handled) })
 	f.until("all are handled", func() bool { return handled.Load() >= keys*each })
 	close(e.waits)
 	f.until("all are settled", func() bool {

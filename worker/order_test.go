@@ -40,7 +40,7 @@ func TestKeyStaysClosedUntilWhatCameEarlyIsHandedBack(t *testing.T) {
 		t.Fatalf("%d and %d were handed back, want both: the second would run before the first", len(early), len(next))
 	}
 	for _, o := range append(early, next...) {
-		if o.Outcome != posthaste.Released || o.key != "k" {
+		if o.Outcome != posthaste.Released || o.key != "k" || !o.closes {
 			t.Errorf("handed back as %+v", o)
 		}
 		h.restart(o.seg, o.key) // the store knows
@@ -85,7 +85,7 @@ func TestKeyStaysClosedUntilThoseBehindAreHandedBack(t *testing.T) {
 		t.Fatal("what was sent after those that are handed back runs before them")
 	}
 	for _, o := range append(behind, early...) {
-		if o.Outcome != posthaste.Released || o.key != "k" {
+		if o.Outcome != posthaste.Released || o.key != "k" || !o.closes {
 			t.Errorf("handed back as %+v", o)
 		}
 		h.restart(o.seg, o.key)

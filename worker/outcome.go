@@ -18,7 +18,8 @@ type outcome struct {
 	attempt int
 	cause   error
 	once    bool   // handing it out has settled it
-	key     string // of an ordered queue, closed until this is on record
+	key     string // of an ordered queue, whose outcomes are recorded in their order
+	closes  bool   // the key is closed until this is on record
 	trace   posthaste.Trace
 	batch   *batch // of a call for many; nil if nobody wants to know
 }
@@ -47,6 +48,12 @@ func (b *batch) settled(rt *runtime, done bool) {
 	rt.tell(posthaste.Event{Kind: posthaste.EventBatch, Queue: b.sub.ref.Queue, Subscription: b.sub.ref.Subscription, Count: b.count, Failed: b.failed,
 		Claim: b.claim, Duration: b.took, Settle: settle, Total: b.claim + b.took + settle})
 }
+
+// refusable says that the store may refuse the outcome for what it says.
+func (o *outcome) refusable() bool { return len(o.Receipt) > 0 || len(o.Terms) > 0 }
+
+// holdsUp says that what follows of its key is not settled by the same call.
+func (o *outcome) holdsUp() bool { return o.key != "" && o.refusable() }
 
 // maxErrorBytes is where error texts are cut.
 const maxErrorBytes = 4000

@@ -402,11 +402,12 @@ func (s *slot) putPart(r *run, p part, n int, took time.Duration, result func(i 
 			told.left++
 		}
 		if p.seg.sub.inOrder.Load() && d.Key != "" {
+			o.key = d.Key
 			if o.Outcome == posthaste.Done {
 				s.ends = append(s.ends, end{p.seg, d.Key})
 			} else {
 				// Before this is on record, for its answer opens the key again.
-				o.key = d.Key
+				o.closes = true
 				s.back = append(s.back, s.pool.rt.held.unfinished(p.seg, d.Key)...)
 			}
 			s.keyed = append(s.keyed, o)
