@@ -29,6 +29,8 @@ type crew struct {
 
 	mu     sync.Mutex
 	faults []string // what must not happen, as it happened
+
+	dedupeKeys map[string][]*sent // what was committed with a dedupe key
 }
 
 func (x *crew) fault(format string, args ...any) {

@@ -205,8 +205,8 @@ func (x *interleaving) checkPurged(conn *pgx.Conn) {
 
 // checkKeys: of two messages with one dedupe key the later one was sent when the
 // window of the earlier one was over. Under the mutex.
-func (x *interleaving) checkKeys() {
-	for key, all := range x.keys {
+func (x *crew) checkKeys() {
+	for key, all := range x.dedupeKeys {
 		slices.SortFunc(all, func(a, b *sent) int { return a.before.Compare(b.before) })
 		for i, m := range all[min(1, len(all)):] {
 			if first := all[i]; m.after.Before(first.before.Add(first.window)) {

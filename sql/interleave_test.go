@@ -24,7 +24,6 @@ type interleaving struct {
 	readers   []*reader              // the lives of all subscriptions
 	committed map[int64]*sent        // by message id
 	undone    map[int64]bool         // sent and rolled back
-	keys      map[string][]*sent     // committed with a dedupe key
 	handed    map[handing]int        // times handed out and not released
 	seen      map[handing]bool       // ever handed out
 	waits     map[[2]int64]waiting   // (reader, message) that were retried → since when
@@ -71,7 +70,7 @@ type purge struct {
 // message is done for both subscriptions, or until none has ended for so long
 // that the rest are lost: longer than leases take to end.
 func (x *interleaving) run(duration, still time.Duration) {
-	x.committed, x.undone, x.keys = map[int64]*sent{}, map[int64]bool{}, map[string][]*sent{}
+	x.committed, x.undone, x.dedupeKeys = map[int64]*sent{}, map[int64]bool{}, map[string][]*sent{}
 	x.handed, x.seen, x.waits = map[handing]int{}, map[handing]bool{}, map[[2]int64]waiting{}
 	x.done, x.late, x.resolved = map[[2]int64]int{}, map[[2]int64]bool{}, map[[2]int64]bool{}
 	x.cancelled, x.moved, x.purged = map[[2]int64]time.Time{}, map[int64]bool{}, map[string]int{}

@@ -92,7 +92,7 @@ func (x *interleaving) transaction(conn *pgx.Conn, r *rand.Rand, prepare string)
 			x.committed[id] = m
 			x.ids = append(x.ids, id)
 			if m.key != "" {
-				x.keys[m.key] = append(x.keys[m.key], m)
+				x.dedupeKeys[m.key] = append(x.dedupeKeys[m.key], m)
 			}
 		}
 		x.mu.Unlock()

@@ -93,6 +93,27 @@ func TestRuleRateHolds(t *testing.T) {
 		without("the burst", patch{file: "key_tokens.sql", old: "least(p_burst, coalesce(", new: "greatest(p_burst, coalesce("}))
 }
 
+// Each subscription counts for itself: what one has in flight or took leaves another's
+// limits alone.
+func TestRuleLimitsAreOfEachSubscription(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"concurrency": 3, "rate_limit": {"limit": 1, "per": "1 hour", "burst": 4}}`)
+		s.exec(`select posthaste.subscribe('q', 'second')`)
+		s.sendMany(10, `{}`)
+		for _, subscription := range []string{"default", "second"} {
+			held := s.takeFor(subscription, 10)
+			if n := len(held); n != 3 {
+				return fmt.Sprintf("%d are handed out to subscription %s, its concurrency is 3", n, subscription)
+			}
+			s.ack(held...)
+			if n := len(s.takeFor(subscription, 10)); n != 1 {
+				return fmt.Sprintf("%d more are handed out to subscription %s, it has one token left", n, subscription)
+			}
+		}
+		return ""
+	}, without("a count of its own", patch{file: "claim_ruled.sql", old: "v_subscriber bigint := p_queue::bigint << 10 | p_subscription;", new: "v_subscriber bigint := p_queue::bigint << 10;"}))
+}
+
 // A clock that is set back stops no limit: tokens come from then on as ever, and
 // none for the time that comes twice.
 func TestRuleRateGoesOnWhenTheClockIsSetBack(t *testing.T) {

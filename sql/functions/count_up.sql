@@ -91,7 +91,8 @@ begin
                   where e.queue_id = q.id and e.lane = g and e.due_at is not null
                     and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
                     and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-                    and e.message_id is distinct from 0 -- events
+                    -- Of events only those of a keyed queue's replays, which append nothing else.
+                    and (e.message_id is distinct from 0 or e.story -> 0 ? 'id' and e.story -> 0 ? 'go')
                   order by e.xid, e.pos) e
                group by e.for_subscription) d
             where q.dropped_at is null loop

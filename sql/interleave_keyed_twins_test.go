@@ -1,0 +1,162 @@
+package ledger_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// drawnLimits is a run whose queue has options and limits by chance.
+func drawnLimits(seed uint64, workers int) *keyedRun {
+	r := rand.New(rand.NewPCG(seed, uint64(workers)))
+	x := &keyedRun{keys: 6, workers: workers, keyedFeatures: drawnKeyed(r)}
+	options := []string{`"max_attempts": 1000`}
+	kind := r.IntN(3)
+	switch kind {
+	case 0:
+		options = append(options, fmt.Sprintf(`"ordered": true, "lanes": %d`, 1+r.IntN(3)))
+		x.ordered = true
+		if x.stop {
+			options = append(options, `"on_dead": "stop"`)
+		}
+	case 1:
+		options = append(options, `"fair": true`)
+	}
+	x.stop = x.stop && x.ordered
+	x.pauses = kind < 2
+	if r.IntN(2) == 0 {
+		x.all = 2 + r.IntN(8)
+		options = append(options, fmt.Sprintf(`"concurrency": %d`, x.all))
+	}
+	if x.all == 0 || r.IntN(2) == 0 {
+		x.rate, x.burst = float64(500+r.IntN(1500)), float64(20+r.IntN(80))
+		options = append(options, fmt.Sprintf(`"rate_limit": {"limit": %.0f, "burst": %.0f}`, x.rate, x.burst))
+	}
+	if kind == 1 && r.IntN(2) == 0 {
+		x.cap = 1 + r.IntN(2)
+		options = append(options, fmt.Sprintf(`"key_concurrency": %d`, x.cap))
+	}
+	if kind < 2 && r.IntN(2) == 0 {
+		options = append(options, fmt.Sprintf(`"key_rate_limit": {"limit": %d, "burst": 30}`, 200+r.IntN(400)))
+	}
+	x.options = "{" + strings.Join(options, ", ") + "}"
+	return x
+}
+
+// Limits drawn by chance hold, and at the end nothing waits for ever.
+func TestInterleavingLimits(t *testing.T) {
+	for _, workers := range []int{0, 3} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			t.Parallel()
+			url := testpg.New(t)
+			n := seed(t)
+			x := drawnLimits(n, workers)
+			x.t, x.url, x.seed = t, url, n
+			t.Log(x.options)
+			x.run(seconds(t, 3), patience)
+			for _, f := range x.faults {
+				t.Error(f)
+			}
+			if len(x.messages) < enough {
+				t.Errorf("only %d messages were sent", len(x.messages))
+			}
+		})
+	}
+}
+
+// Of each key one message after the other, in the order in which they were sent,
+// each done exactly once, however often it is tried, and nothing left behind.
+func TestInterleavingKeyed(t *testing.T) {
+	for _, x := range []*keyedRun{
+		{options: `{"ordered": true, "lanes": 2, "max_attempts": 1000}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, dedupe: true}},
+		{options: `{"ordered": true, "lanes": 3, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, workers: 3, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true}},
+		{options: `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true, purging: true, dedupe: true}},
+		{options: `{"key_concurrency": 2, "max_attempts": 1000}`, cap: 2, keys: 6, keyedFeatures: keyedFeatures{dying: true, purging: true}},
+		{options: `{"key_rate_limit": {"limit": 200, "burst": 20}, "max_attempts": 1000}`, keys: 6, keyedFeatures: keyedFeatures{dedupe: true}},
+		{options: `{"fair": true, "max_attempts": 1000}`, keys: 6, workers: 2, keyedFeatures: keyedFeatures{dying: true, purging: true}},
+	} {
+		t.Run(x.options, func(t *testing.T) {
+			t.Parallel()
+			x.t, x.url, x.seed = t, testpg.New(t), seed(t)
+			x.run(seconds(t, 3), patience)
+			for _, f := range x.faults {
+				t.Error(f)
+			}
+			if len(x.messages) < enough {
+				t.Errorf("only %d messages were sent", len(x.messages))
+			}
+		})
+	}
+}
+
+// So also where a fair queue's claims come so little on in the log that much of it is
+// read ahead, in steps that are as small.
+func TestInterleavingFairAhead(t *testing.T) {
+	t.Parallel()
+	x := &keyedRun{options: `{"fair": true, "max_attempts": 1000}`, keys: 6, workers: 2}
+	x.t, x.url, x.seed = t, testpg.New(t), seed(t)
+	breakFunctions(t, x.url, []patch{
+		{file: "claim_keyed.sql", old: "when q.fair and handed = p_max then 1024 when q.fair then 4096", new: "when q.fair then 3"},
+		{file: "claim_keyed.sql", old: "then t + interval '50 milliseconds' else t end", new: "then t else t end"},
+		{file: "read_ahead.sql", old: "a.last_xid, a.last_pos, 8192, l)", new: "a.last_xid, a.last_pos, 5, l)"},
+		{file: "read_ahead.sql", old: "if n < 8192 then", new: "if n < 5 then"},
+		{file: "read_ahead.sql", old: "case when a.parked < 8192 then 2048 when", new: "case when a.parked < 8192 then 3 when"},
+	})
+	x.run(seconds(t, 3), patience)
+	for _, f := range x.faults {
+		t.Error(f)
+	}
+	if len(x.messages) < 20 {
+		t.Errorf("only %d messages were sent", len(x.messages))
+	}
+}
+
+// keyedTwins are the shipped functions with one condition broken, which the random
+// interleavings of keyed queues must find.
+var keyedTwins = []struct {
+	name, file, old, new string
+	keyedFeatures
+}{
+	{"what was withdrawn is handed out", "pass_log.sql", "case when e.out is not null then e.out", "case when false then e.out", keyedFeatures{}},
+	{"cancelling outside the lock", "hold_message.sql", "    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n", keyedFeatures{}},
+	{"copied by the transaction's id", "copy_begin.sql", "ord := posthaste.ord_now();", "ord := pg_current_xact_id();", keyedFeatures{}},
+	{"cancelling beside what is parked", "withdraw.sql", "if v_keyed and posthaste.unpark(", "if false and posthaste.unpark(", keyedFeatures{}},
+	{"a dead message that stops nothing", "finish.sql", "and q.on_dead = 'stop' and", "and false and", keyedFeatures{dying: true, stop: true}},
+	{"a key that stays stopped", "discard.sql", "jsonb_build_object('key', g.key, 'go', g.message_id)", "jsonb_build_object('key', g.key)", keyedFeatures{dying: true, stop: true}},
+	{"a replayed message behind others", "replay.sql", "coalesce(g.key, ''), g.ord, g.message_id, g.pos,", "coalesce(g.key, ''), posthaste.ord_now(), g.message_id, g.pos,", keyedFeatures{dying: true}},
+	{"a replayed message that is not let go", "replay.sql", "'id', g.message_id, 'go', g.message_id", "'id', null, 'go', g.message_id", keyedFeatures{dying: true}},
+	{"purging beside what is parked", "purge.sql", "perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled');", "null;", keyedFeatures{purging: true}},
+	{"a dedupe key taken in its window", "insert_once.sql", "where d.until <= v_now\n      returning", "\n      returning", keyedFeatures{dedupe: true}},
+}
+
+func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
+	for _, twin := range keyedTwins {
+		t.Run(strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			options := `{"ordered": true, "lanes": 1, "max_attempts": 1000}`
+			if twin.stop {
+				options = `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`
+			}
+			begun := time.Now()
+			for n := 0; time.Since(begun) < 5*time.Minute; n++ {
+				x := &keyedRun{options: options, ordered: true, keys: 6, keyedFeatures: twin.keyedFeatures}
+				if n%2 == 0 {
+					x.workers = 3
+				} else {
+					x.cap = 1
+				}
+				x.t, x.url, x.seed = t, testpg.New(t), seed(t)
+				breakFunction(t, x.url, twin.file, twin.old, twin.new)
+				if x.run(5*time.Second, 5*time.Second); len(x.faults) > 0 {
+					t.Logf("found after %s: %s", time.Since(begun).Round(time.Second), x.faults[0])
+					return
+				}
+			}
+			t.Error("the broken function was not found")
+		})
+	}
+}

@@ -1,0 +1,261 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// keyedFeatures are what happens in a run of a keyed queue beside the plain flow.
+type keyedFeatures struct {
+	dying   bool // messages die, and are replayed and discarded
+	stop    bool // of an ordered queue: a dead one stops its key
+	purging bool
+	dedupe  bool
+}
+
+// drawnKeyed are features by lot.
+func drawnKeyed(r *rand.Rand) keyedFeatures {
+	lot := func() bool { return r.IntN(2) == 0 }
+	return keyedFeatures{dying: lot(), stop: lot(), purging: lot(), dedupe: lot()}
+}
+
+func (f keyedFeatures) String() string {
+	var names []string
+	for _, n := range []struct {
+		name string
+		on   bool
+	}{{"dead letters", f.dying}, {"keys that stop", f.stop}, {"purging", f.purging}, {"dedupe keys", f.dedupe}} {
+		if n.on {
+			names = append(names, n.name)
+		}
+	}
+	if names == nil {
+		return "nothing else"
+	}
+	return strings.Join(names, ", ")
+}
+
+// sendOnce sends with a dedupe key.
+func (x *keyedRun) sendOnce(conn *pgx.Conn, r *rand.Rand, key, kind string) (*sent, error) {
+	m := &sent{key: fmt.Sprint("once ", r.IntN(6)), window: time.Duration(1+r.IntN(400)) * time.Millisecond}
+	return m, conn.QueryRow(context.Background(), `
+		select clock_timestamp(), posthaste.send('q', '1', jsonb_build_object('key', $1::text, 'kind', $2::text, 'dedupe_key', $3::text, 'dedupe_window', $4::text)), clock_timestamp()`,
+		key, kind, m.key, fmt.Sprintf("%d milliseconds", m.window.Milliseconds())).Scan(&m.before, &m.id, &m.after)
+}
+
+// asking notes that a claim begins.
+func (x *keyedRun) asking() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := x.clock.Add(1)
+	x.asks[at] = true
+	return at
+}
+
+// answered notes what a claim handed out: nothing that had only waited when the queue
+// was purged before.
+func (x *keyedRun) answered(asked int64, got []keyedDelivery) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.asks, asked)
+	for i := range got {
+		m := x.messages[got[i].keyedID]
+		if m == nil {
+			continue // as begins tells
+		}
+		if !m.taken && m.committed != 0 {
+			for _, p := range x.purges {
+				if m.committed < p.begun && p.done != 0 && p.done < asked && !x.askedBefore(p.done) {
+					x.found("message %d of key %s had waited when the queue was purged, and was handed out afterwards: %v", m.id, m.key, m.story)
+					break
+				}
+			}
+		}
+		m.taken = true
+	}
+}
+
+// askedBefore says whether a claim is on its way that began before a time, and may have
+// handed out what is not known yet.
+func (x *keyedRun) askedBefore(at int64) bool {
+	for asked := range x.asks {
+		if asked < at {
+			return true
+		}
+	}
+	return false
+}
+
+// dies says whether a message is to die now. While nothing more is sent none does, so
+// that all end.
+func (x *keyedRun) dies(r *rand.Rand) bool {
+	return x.dying && r.IntN(4) == 0 && x.sending()
+}
+
+// deceases settles a delivery as dead.
+func (x *keyedRun) deceases(d *keyedDelivery, settle func() bool) {
+	x.mu.Lock()
+	if d.m != nil {
+		d.m.deaths++
+		d.m.diedAt = math.MaxInt64
+		x.died = append(x.died, d.m)
+	}
+	x.mu.Unlock()
+	if !settle() && x.ctx.Err() == nil {
+		x.fault("a failure within the lease was refused")
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if d.m != nil {
+		d.m.diedAt = x.clock.Add(1)
+		d.m.story = append(d.m.story, fmt.Sprintf("%d: dead", d.m.diedAt))
+	}
+}
+
+// operator replays and discards what is dead of a key.
+func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
+	for x.ctx.Err() == nil {
+		time.Sleep(time.Duration(5+r.IntN(60)) * time.Millisecond)
+		x.mu.Lock()
+		var m *keyedMessage
+		if n := len(x.died); n > 0 {
+			m = x.died[r.IntN(n)]
+		}
+		if m == nil || !m.dead() {
+			i := slices.IndexFunc(x.died, (*keyedMessage).dead) // one that waits for long
+			if i < 0 {
+				x.mu.Unlock()
+				continue
+			}
+			m = x.died[i]
+		}
+		x.operated = m.key
+		x.mu.Unlock()
+		what := "replay"
+		if r.IntN(4) == 0 {
+			what = "discard"
+		}
+		rows, err := conn.Query(context.Background(), `select posthaste.`+what+`(filter => jsonb_build_object('queue', 'q', 'subscription', $1::text, 'key', $2::text))`, m.key.subscription, m.key.key)
+		var ids []int64
+		if err == nil {
+			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		if err != nil {
+			x.unexpected(what, err)
+		}
+		x.mu.Lock()
+		x.operated = keyedKey{}
+		at := x.clock.Add(1)
+		for _, id := range ids {
+			o := x.messages[keyedID{m.key.subscription, id}]
+			if o == nil || o.deaths <= o.replays || o.discarded {
+				x.found("%s tells message %d of key %s, which was not dead", what, id, m.key)
+				continue
+			}
+			o.story = append(o.story, fmt.Sprintf("%d: %s", at, what))
+			if what == "discard" {
+				o.discarded = true
+			} else {
+				o.replays++
+				o.revived = at
+			}
+		}
+		x.mu.Unlock()
+	}
+}
+
+// purger empties the queue now and then.
+func (x *keyedRun) purger(conn *pgx.Conn, r *rand.Rand) {
+	for x.sending() {
+		time.Sleep(time.Duration(200+r.IntN(800)) * time.Millisecond)
+		x.mu.Lock()
+		n := len(x.purges)
+		x.purges = append(x.purges, purge{begun: x.clock.Add(1)})
+		x.mu.Unlock()
+		told := map[string]int{}
+		rows, err := conn.Query(context.Background(), `select subscription, purged from posthaste.purge('q')`)
+		if err == nil {
+			var name string
+			var some int
+			_, err = pgx.ForEachRow(rows, []any{&name, &some}, func() error { told[name] += some; return nil })
+		}
+		if err != nil {
+			x.unexpected("purge", err)
+		}
+		x.mu.Lock()
+		x.purges[n].done = x.clock.Add(1)
+		for name, some := range told {
+			x.purged[name] += some
+		}
+		x.mu.Unlock()
+	}
+}
+
+// perhapsPurged says under the mutex whether a purge may have taken a message back.
+func (x *keyedRun) perhapsPurged(m *keyedMessage) bool {
+	if len(x.purges) == 0 {
+		return false
+	}
+	last := x.purges[len(x.purges)-1]
+	return last.done == 0 || m.begun < last.done
+}
+
+// finished asks the ledger about those alone that a purge may have taken back.
+func (x *keyedRun) finished(conn *pgx.Conn) bool {
+	x.mu.Lock()
+	var open []*keyedMessage
+	for _, m := range x.messages {
+		if m.committed == 0 || m.over() {
+			continue
+		}
+		if !x.perhapsPurged(m) || m.dead() || m.cancelling {
+			x.mu.Unlock()
+			return false
+		}
+		open = append(open, m)
+	}
+	x.mu.Unlock()
+	for _, m := range open {
+		var state string
+		err := conn.QueryRow(context.Background(), `select state from posthaste.message($1) where subscription = $2`, m.id, m.key.subscription).Scan(&state)
+		var pg *pgconn.PgError
+		switch {
+		case errors.As(err, &pg) && pg.Code == "PH404", errors.Is(err, pgx.ErrNoRows): // and reclaimed since
+		case err != nil:
+			x.unexpected("message", err)
+			return false
+		case state != "cancelled":
+			return false
+		}
+		x.mu.Lock()
+		m.purged = !m.over() // it may have ended meanwhile
+		x.mu.Unlock()
+	}
+	return true
+}
+
+// checkPurged compares what never came with what purging said that it took back. Under
+// the mutex.
+func (x *keyedRun) checkPurged() {
+	missing, cancelled := 0, 0
+	for id, m := range x.messages {
+		if id.subscription == "default" && m.purged {
+			missing++
+		}
+		if id.subscription == "default" && m.cancelled {
+			cancelled++ // perhaps only afterwards
+		}
+	}
+	if n := x.purged["default"]; n < missing || n > missing+cancelled {
+		x.found("%d messages never came, %d were cancelled, and %d were purged, it was said", missing, cancelled, n)
+	}
+}
