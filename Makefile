@@ -5,6 +5,7 @@
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
 #   make release builds what a release consists of, into dist
+#   make full    runs the tests that have a full size at it
 #   make chaos   breaks everything around it, and accounts for every message
 
 GO        ?= go
@@ -13,6 +14,9 @@ FUZZTIME  ?= 15s
 # Further flags and packages of the tests: make test-18 PACKAGES=./worker TESTFLAGS='-race -run DU1 -v'
 TESTFLAGS ?= -race -count=1 -timeout 40m
 PACKAGES  ?= ./...
+
+# Which of them `make full` runs, as a pattern of names.
+FULL      ?= .
 
 # How long `make chaos` takes, and what repeats a run's faults (0: a new one).
 CHAOS_DURATION ?= 40s
@@ -24,7 +28,7 @@ CHAOS_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden full chaos nightly release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 test: needs lint test-18 test-14 fuzz
@@ -81,6 +85,11 @@ fuzz: $(LAUNCH)
 golden: $(LAUNCH)
 	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./sql -run Golden -update
 	POSTHASTE_TEST_POSTGRES=14 $(LAUNCH) -versions 14 -- $(GO) test -count=1 ./sql -run Golden -update
+
+# Tests at their full sizes, one after the other, on PostgreSQL 18. Hours; see
+# docs/testing.md.
+full: $(LAUNCH) bin/posthaste
+	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -- scripts/full '$(FULL)'
 
 # See docs/chaos.md.
 chaos: bin/posthaste $(CHAOS)
