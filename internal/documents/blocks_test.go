@@ -4,6 +4,7 @@ package documents_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -218,5 +219,44 @@ func TestFilesThatAreNamedAreThere(t *testing.T) {
 		if checked < 5 {
 			t.Errorf("%s names only %d files", file, checked)
 		}
+	}
+}
+
+// TestTestsThatAreNamedAreThere: what the comparison says is shown by a test is.
+func TestTestsThatAreNamedAreThere(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && len(path) > 1 && path[0] == '.' {
+			return fs.SkipDir
+		}
+		if err == nil && (strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "enginetest/") && strings.HasSuffix(path, ".go")) {
+			code.WriteString(read(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(read(t, "docs/comparison.md"), "| shown by |")
+	checked := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || strings.HasPrefix(cells[1], "---") {
+			continue
+		}
+		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1)
+		if len(names) == 0 {
+			t.Errorf("no test shows %q", cells[1])
+		}
+		for _, m := range names {
+			checked++
+			if !strings.Contains(code.String(), "func "+m[1]+"(") && !strings.Contains(code.String(), `{name: "`+m[1]+`"`) {
+				t.Errorf("docs/comparison.md names the test %s, which is not there", m[1])
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("it names only %d tests", checked)
 	}
 }
