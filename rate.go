@@ -15,7 +15,8 @@ type Rate struct {
 	// Per is in how long, 1 ms to 366 days (default 1 s).
 	Per time.Duration
 	// Burst is how many may be handed out at once after a pause (default: what
-	// comes in a tenth of a second, at least 1).
+	// comes in a tenth of a second, at least 2, or 1 where no more than one comes
+	// in a second).
 	Burst int
 }
 

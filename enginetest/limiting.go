@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -15,6 +16,8 @@ var limiting = []test{
 	{name: "KeyConcurrency", run: keyConcurrency, needsLimits: true},
 	{name: "KeyRateLimit", run: keyRateLimit, needsLimits: true},
 	{name: "KeyRateLimitInOrder", run: keyRateLimitInOrder, needsLimits: true, needsOrder: true},
+	{name: "LimitsOfEachSubscription", run: limitsOfEachSubscription, needsLimits: true, needsSubscriptions: true},
+	{name: "LowRates", run: lowRates, needsLimits: true},
 	{name: "LimitsChange", run: limitsChange, needsLimits: true},
 	{name: "FairKeys", run: fairKeys, needsLimits: true},
 	{name: "PausedKey", run: pausedKey, needsLimits: true},
@@ -170,6 +173,73 @@ func keyRateLimitInOrder(s *suite) {
 	s.settle(done, got...)
 	s.none(w)
 	s.nothing("while the rate of the keys lets nothing through")
+}
+
+// limitsOfEachSubscription: each counts for itself, as a whole and by key.
+func limitsOfEachSubscription(s *suite) {
+	for name, c := range map[string]struct {
+		limits posthaste.QueueLimits
+		want   int // for each subscription
+	}{
+		"concurrency":     {posthaste.QueueLimits{Concurrency: 3}, 3},
+		"rate":            {posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: 1, Per: time.Hour, Burst: 3}}, 3},
+		"key concurrency": {posthaste.QueueLimits{KeyConcurrency: 2}, 4},
+		"key rate":        {posthaste.QueueLimits{KeyRateLimit: posthaste.Rate{Limit: 1, Per: time.Hour, Burst: 2}}, 4},
+	} {
+		s.queue = strings.ReplaceAll(name, " ", "-")
+		s.limited(c.limits)
+		s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "second", posthaste.SubscriptionOptions{}))
+		s.sendKeys("a", "a", "a", "a", "b", "b", "b", "b")
+		w := s.register(time.Minute)
+		for _, subscription := range []string{posthaste.DefaultSubscription, "second"} {
+			handed := 0
+			for range 4 { // one may hand out less than it could
+				request := s.request(w, 10)
+				request.Subscription = subscription
+				reply, err := s.engine.Claim(s.ctx, request)
+				s.must(err)
+				handed += len(reply.Deliveries)
+			}
+			if handed != c.want {
+				s.Errorf("%s: subscription %s is handed out %d, want %d whatever the other has", name, subscription, handed, c.want)
+			}
+		}
+	}
+}
+
+// lowRates: a rate of few in a long time hands out one at once, not what it allows in
+// that time, unless it is given a burst.
+func lowRates(s *suite) {
+	for i, c := range []struct {
+		rate  posthaste.Rate
+		burst int           // that it has
+		next  time.Duration // until the next one
+	}{
+		{posthaste.Rate{Limit: 1, Per: time.Minute}, 1, time.Minute},
+		{posthaste.Rate{Limit: 60, Per: time.Hour}, 1, time.Minute},
+		{posthaste.Rate{Limit: 1, Per: time.Second}, 1, time.Second},
+		{posthaste.Rate{Limit: 60, Per: time.Hour, Burst: 5}, 5, time.Minute},
+		{posthaste.Rate{Limit: 2, Per: time.Second}, 2, time.Second},
+	} {
+		s.queue = fmt.Sprint("low-", i)
+		s.limited(posthaste.QueueLimits{RateLimit: c.rate})
+		queues, err := s.engine.Queues(s.ctx, s.queue)
+		s.must(err)
+		if is := queues[0].Options.Limits.RateLimit.Burst; is != c.burst {
+			s.Errorf("%s has a burst of %d, want %d", c.rate, is, c.burst)
+		}
+		s.send(8)
+		w := s.register(time.Minute)
+		if got := s.claim(w, 10); len(got) != c.burst {
+			s.Fatalf("%s hands out %d at once, want %d", c.rate, len(got), c.burst)
+		}
+		if c.next == time.Second {
+			continue // a busy machine may come later than that
+		}
+		if reply := s.atLimit(w); reply.NextDue > c.next || reply.NextDue < c.next/2 {
+			s.Errorf("%s tells the next one for %s from now, want %s", c.rate, reply.NextDue, c.next)
+		}
+	}
 }
 
 func limitsChange(s *suite) {

@@ -39,7 +39,11 @@ func rateOf(field string, r posthaste.Rate) (*rate, error) {
 	case r.Burst < 0 || r.Burst > 1e6:
 		return nil, posthaste.Invalidf(field, "%s: burst must be 1 to 1,000,000, got %d", field, r.Burst)
 	case r.Burst == 0:
-		r.Burst = max(1, int(math.Ceil(float64(r.Limit)/r.Per.Seconds()/10)))
+		perSecond := float64(r.Limit) / r.Per.Seconds()
+		r.Burst = max(1, int(math.Ceil(perSecond/10)))
+		if perSecond > 1 {
+			r.Burst = max(2, r.Burst) // or whoever comes a moment late for one would come late for all that follow
+		}
 	}
 	return &rate{Limit: r.Limit, Per: r.Per.Microseconds(), Burst: r.Burst}, nil
 }

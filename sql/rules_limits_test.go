@@ -93,6 +93,24 @@ func TestRuleRateHolds(t *testing.T) {
 		without("the burst", patch{file: "key_tokens.sql", old: "least(p_burst, coalesce(", new: "greatest(p_burst, coalesce("}))
 }
 
+// Whoever comes a moment late for one is not late for all that follow: what came
+// meanwhile is kept.
+func TestRuleALateClaimLosesNothing(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"rate_limit": {"limit": 2}}`)
+		s.sendMany(10, `{}`)
+		s.take(10)
+		// One and a half come, and then half of one. What the test itself takes comes on top.
+		for _, later := range []string{"0.75 s", "0.25 s"} {
+			s.exec(`update posthaste.limit_states set at = at - $1::text::interval`, later)
+			if len(s.take(1)) == 0 {
+				return fmt.Sprintf("nothing is handed out %s later", later)
+			}
+		}
+		return ""
+	}, without("a burst of two", patch{file: "option_rate.sql", old: "case when rate > 1 then 2 else 1 end", new: "1"}))
+}
+
 // Each subscription counts for itself: what one has in flight or took leaves another's
 // limits alone.
 func TestRuleLimitsAreOfEachSubscription(t *testing.T) {

@@ -114,6 +114,33 @@ func TestEM3_MailsAtARate(t *testing.T) {
 	}
 }
 
+// A rate of few in a second, whose burst is the default, is kept to from both sides:
+// what a worker is late for one message does not come off the next.
+func TestLowRatesHold(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []int{3, 9} {
+		t.Run(fmt.Sprint(rate, " a second"), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			q := s.queue(posthaste.QueueOptions{Limits: posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: rate}}})
+			queues, err := s.engine.Queues(s.ctx, q)
+			s.must(err)
+			n := rate * size(6, 60)
+			var handled atomic.Int64
+			stalled := s.stalls()
+			for range 2 {
+				s.work(q, s.recorder(), worker.Config{Concurrency: 4}, func(context.Context, posthaste.RawDelivery) error {
+					handled.Add(1)
+					return nil
+				})
+			}
+			s.send(q, n)
+			s.until("all are handled", func() bool { return handled.Load() == int64(n) })
+			s.checkRate(s.handouts(q), float64(rate), float64(queues[0].Options.Limits.RateLimit.Burst), stalled())
+		})
+	}
+}
+
 // A queue's concurrency holds over all workers, and all is handled.
 func TestConcurrencyOverWorkers(t *testing.T) {
 	t.Parallel()

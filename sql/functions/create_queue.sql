@@ -81,8 +81,10 @@ begin
                       is distinct from (q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead, q.fair)
                     -- Limits may have been changed since; only those asked for must be so.
                     or o ?| array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit']
-                       and (x.concurrency, x.rate, x.burst, x.key_concurrency, x.key_rate, x.key_burst)
-                           is distinct from (q.concurrency, q.rate, q.burst, q.key_concurrency, q.key_rate, q.key_burst)) then
+                       and ((x.concurrency, x.rate, x.key_concurrency, x.key_rate) is distinct from (q.concurrency, q.rate, q.key_concurrency, q.key_rate)
+                            -- What it has unless told otherwise was another once.
+                            or o #>> '{rate_limit,burst}' is not null and x.burst is distinct from q.burst
+                            or o #>> '{key_rate_limit,burst}' is not null and x.key_burst is distinct from q.key_burst)) then
       raise exception using errcode = 'PH409', column = 'name', message = format('queue %L exists with other options', v_name),
         hint = 'look at it in the view posthaste.queues';
     end if;

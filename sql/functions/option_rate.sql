@@ -1,6 +1,7 @@
 -- posthaste.option_rate: a rate option: {"limit": 50, "per": "1 second", "burst": 5}.
 -- Returns: how many a second, and how many at once at most: by default what comes
--- together in a tenth of a second, and one at least. posthaste.rate_option tells
+-- together in a tenth of a second, and two at least, or one where no more than one
+-- comes in a second. posthaste.rate_option tells
 -- both as an option again.
 -- Errors: PH400 with the option's name.
 create or replace function posthaste.option_rate(p_options jsonb, p_name text, out rate float8, out burst float8)
@@ -29,5 +30,6 @@ begin
       message = format('option %L: per must be 1 millisecond to 366 days, and is %s', p_name, o ->> 'per');
   end if;
   rate := rate / v_per;
-  burst := coalesce(burst, greatest(1, ceil(rate / 10)));
+  -- Two, or whoever comes a moment late for one would come late for all that follow.
+  burst := coalesce(burst, greatest(case when rate > 1 then 2 else 1 end, ceil(rate / 10)));
 end $$;
