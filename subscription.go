@@ -51,7 +51,7 @@ type SubscriptionOptions struct {
 	Filter Filter
 	// MaxLag bounds how long the subscription may keep space that is wanted: what
 	// lies further behind may be skipped, which is recorded in the actions. Zero
-	// means that nothing is ever skipped.
+	// means that nothing is ever skipped. Engines that reclaim no space refuse it.
 	MaxLag time.Duration
 }
 

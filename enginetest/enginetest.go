@@ -37,6 +37,8 @@ type Capabilities struct {
 	NoSchedules bool
 	// NoSendAcross: one call sends to one queue.
 	NoSendAcross bool
+	// NoMaxLag: no subscription can be bounded by MaxLag.
+	NoMaxLag bool
 }
 
 // lacks says why a test is skipped, or "" if it is not.
@@ -56,6 +58,7 @@ func (can Capabilities) lacks(c test) string {
 		{c.needsTokens, can.NoTokens, "it has no tokens"},
 		{c.needsSendAcross, can.NoSendAcross, "one call sends to one queue"},
 		{c.needsSchedules, can.NoSchedules, "it has no schedules"},
+		{c.needsMaxLag, can.NoMaxLag, "no subscription can be bounded by MaxLag"},
 	} {
 		if x.needs && x.lacks {
 			return x.why
@@ -104,6 +107,7 @@ type test struct {
 	needsTokens      bool
 	needsSchedules   bool
 	needsSendAcross  bool
+	needsMaxLag      bool
 }
 
 // suite is one test's engine with the steps that tests share.

@@ -16,6 +16,7 @@ var withdrawing = []test{
 	{name: "Subscriptions", run: subscriptions, needsSubscriptions: true},
 	{name: "Filter", run: filter, needsSubscriptions: true},
 	{name: "SubscribeRefusals", run: subscribeRefusals, needsSubscriptions: true},
+	{name: "MaxLag", run: maxLag, needsSubscriptions: true, needsMaxLag: true},
 	{name: "Doctor", run: doctor},
 	{name: "Vitals", run: vitals},
 }
@@ -181,16 +182,12 @@ func filter(s *suite) {
 	if all := s.receiveAll(""); len(all) != 12 {
 		s.Errorf("default received %d, want 12", len(all))
 	}
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", posthaste.SubscriptionOptions{MaxLag: 36 * time.Hour}))
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	for _, info := range infos[0].Subscriptions {
-		f, lag := info.Filter, time.Duration(0)
-		if info.Name == "short" {
-			lag = 36 * time.Hour
-		}
+		f := info.Filter
 		filtered := slices.Equal(slices.Sorted(slices.Values(f.Kinds)), []string{"made", "paid"}) && maps.EqualFunc(f.Headers, map[string][]string{"region": {"eu"}}, slices.Equal)
-		if info.MaxLag != lag || filtered != (info.Name == "some") || !filtered && len(f.Kinds)+len(f.Headers) > 0 {
+		if info.MaxLag != 0 || filtered != (info.Name == "some") || !filtered && len(f.Kinds)+len(f.Headers) > 0 {
 			s.Errorf("subscription %s is told with %+v and %s", info.Name, f, info.MaxLag)
 		}
 	}
@@ -198,10 +195,11 @@ func filter(s *suite) {
 
 func subscribeRefusals(s *suite) {
 	s.create(quick())
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", posthaste.SubscriptionOptions{MaxLag: time.Hour}))
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", posthaste.SubscriptionOptions{MaxLag: time.Hour}))
+	some := posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"y"}}}
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", some))
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", some))
 	for what, o := range map[string]posthaste.SubscriptionOptions{
-		"other options": {}, "another filter": {MaxLag: time.Hour, Filter: posthaste.Filter{Kinds: []string{"x"}}},
+		"other options": {}, "another filter": {Filter: posthaste.Filter{Kinds: []string{"x"}}},
 	} {
 		s.wantCode(what, s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", o), posthaste.Conflict)
 	}
@@ -216,6 +214,21 @@ func subscribeRefusals(s *suite) {
 	s.must(err)
 	if len(infos[0].Subscriptions) != 2 {
 		s.Errorf("what was refused is there: %+v", infos[0].Subscriptions)
+	}
+}
+
+func maxLag(s *suite) {
+	s.create(quick())
+	short := posthaste.SubscriptionOptions{MaxLag: 36 * time.Hour}
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", short))
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", short))
+	s.wantCode("another bound", s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", posthaste.SubscriptionOptions{MaxLag: time.Hour}), posthaste.Conflict)
+	infos, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	for _, info := range infos[0].Subscriptions {
+		if want := map[string]time.Duration{"short": short.MaxLag}[info.Name]; info.MaxLag != want {
+			s.Errorf("subscription %s is told with a bound of %s, want %s", info.Name, info.MaxLag, want)
+		}
 	}
 }
 

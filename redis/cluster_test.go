@@ -92,7 +92,7 @@ func TestEngineInCluster(t *testing.T) {
 	addresses := cluster(t)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses})
 	t.Cleanup(func() { client.Close() })
-	can := enginetest.Capabilities{NoSendAcross: true}
+	can := enginetest.Capabilities{NoSendAcross: true, NoMaxLag: true}
 	enginetest.RunWith(t, can, func(t *testing.T) posthaste.Engine {
 		e, err := New(t.Context(), client, WithPrefix(fmt.Sprintf("cluster%d", prefixes.Add(1))))
 		if err != nil {

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, runDoomed(where))
 		os.Exit(1)
 	}
+	if where := os.Getenv(clockOff); where != "" {
+		fmt.Fprintln(os.Stderr, runOff(where))
+		os.Exit(1)
+	}
 	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
 		return devbroker.StartRedis(ctx, dir)
 	})
@@ -42,7 +46,7 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 }
 
 func TestEngine(t *testing.T) {
-	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
+	enginetest.RunWith(t, enginetest.Capabilities{NoMaxLag: true}, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
 }
 
 const jobs = "jobs"

@@ -48,6 +48,9 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 		return posthaste.Invalidf("scheduled", "from %s and scheduled exclude each other: the oldest kept holds what is scheduled, too", posthaste.FromOldest)
 	case o.MaxLag < 0:
 		return posthaste.Invalidf("max_lag", "max_lag must be above zero")
+	case o.MaxLag > 0:
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "max_lag", Message: "the Redis engine skips nothing for a subscription that lags: what it has not settled stays in memory",
+			Hint: "leave max_lag out; watch its oldest age, and unsubscribe one that nobody reads"}
 	}
 	sorted := func(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
 	o.Filter.Kinds = sorted(o.Filter.Kinds)
@@ -76,9 +79,6 @@ func detailsOf(name string, o posthaste.SubscriptionOptions) map[string]any {
 	}
 	if o.Scheduled {
 		details["scheduled"] = true
-	}
-	if o.MaxLag > 0 {
-		details["max_lag"] = o.MaxLag.String()
 	}
 	wanted := map[string]any{}
 	if len(o.Filter.Kinds) > 0 {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -215,10 +217,71 @@ func TestIdle(t *testing.T) {
 	}
 }
 
+// In a cluster each queue is asked for by itself: at most one command in two seconds for
+// each, and two a second whatever their number.
+func TestIdleInCluster(t *testing.T) {
+	t.Parallel()
+	queues := []int{5}
+	idle := 10 * time.Second
+	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
+		queues, idle = []int{1, 4, 20, 100}, 100*time.Second
+	}
+	masters := nodes(t, 3)
+	var addresses []string
+	for _, m := range masters {
+		addresses = append(addresses, m.Address())
+	}
+	for _, n := range queues {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses})
+			defer client.Close()
+			e, err := New(t.Context(), client, WithPrefix(fmt.Sprint("idle", n)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			create(t, e, posthaste.QueueOptions{})
+			h := work(t, e, worker.Config{}, nil, func(w *worker.Worker) {
+				for i := range n - 1 {
+					name := fmt.Sprint("idle", i)
+					if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+						t.Fatal(err)
+					}
+					worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { return nil })
+				}
+			})
+			ids := send(t, e, 10)
+			until(t, "it works", func() bool { return h.all(ids) })
+			until(t, "all are settled", settledAll(t, e))
+			all := func() (sum int64) {
+				for _, m := range masters {
+					sum += askedOf(t, m.client)
+				}
+				return sum
+			}
+			before, began := all(), time.Now()
+			time.Sleep(idle) // it is idleness that is measured
+			per := float64(all()-before) / time.Since(began).Seconds()
+			t.Logf("%d queues: %.2f commands a second", n, per)
+			bound := 2 + 0.5*float64(n)
+			if idle < time.Minute { // what it has just done is a part of it
+				bound *= 2
+			}
+			if per > bound {
+				t.Errorf("%d queues: %.2f commands a second, at most %.1f may be", n, per, bound)
+			}
+		})
+	}
+}
+
 // asked is how many commands clients have given, scripts' own left out.
 func asked(t *testing.T, e *Engine) (n int64) {
 	t.Helper()
-	text, err := e.client.Info(t.Context(), "commandstats").Result()
+	return askedOf(t, e.client)
+}
+
+func askedOf(t *testing.T, client goredis.Cmdable) (n int64) {
+	t.Helper()
+	text, err := client.Info(t.Context(), "commandstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -435,7 +435,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 		if q.first != "" {
 			return nil
 		}
-		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter, MaxLag: q.wanted.MaxLag,
+		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
 			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8],
 			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10])})
 		return nil

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -273,66 +272,6 @@ func (e *Engine) Close() {
 	if e.owned {
 		_ = e.client.Close()
 	}
-}
-
-// Doctor implements [posthaste.Admin].
-func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
-	var found []posthaste.Finding
-	err := e.masters(ctx, e.client, func(ctx context.Context, c goredis.Cmdable) error {
-		about, err := about(ctx, c)
-		var some []posthaste.Finding
-		switch {
-		case err == nil:
-			some = examined(about)
-		case e.cluster && posthaste.CodeOf(err) == posthaste.Unavailable:
-			some = []posthaste.Finding{{Check: "connection", Fault: true, Message: err.Error(), Hint: "start it; until it is back, or its replica has taken its place, its queues stand"}}
-		default:
-			return err
-		}
-		if m, ok := c.(*goredis.Client); ok && e.cluster {
-			for i := range some {
-				some[i].Message = "server " + m.Options().Addr + " of the cluster: " + some[i].Message
-			}
-		}
-		found = append(found, some...)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if took, err := e.clockDiffers(ctx); err == nil && took.Abs() > 5*time.Second {
-		found = append(found, posthaste.Finding{Check: "clock", Message: fmt.Sprintf("the clocks of Redis and of this machine differ by %s", took.Round(time.Second)), Hint: "synchronise them; Redis's is the one that counts"})
-	}
-	late, err := e.doctorSchedules(ctx)
-	return append(found, late...), err
-}
-
-// examined is what a server says of itself that it should not.
-func examined(about map[string]string) (found []posthaste.Finding) {
-	if about["aof_enabled"] == "0" {
-		found = append(found, posthaste.Finding{Check: "persistence", Message: "Redis has no append-only file: what was sent since its last snapshot is lost when it ends",
-			Hint: "set appendonly yes; with appendfsync always nothing is lost, with everysec at most about two seconds"})
-	}
-	if about["aof_last_write_status"] == "err" {
-		found = append(found, posthaste.Finding{Check: "persistence", Fault: true, Message: "Redis cannot write its append-only file", Hint: "look at its log and its disk"})
-	}
-	if policy := about["maxmemory_policy"]; policy != "noeviction" {
-		found = append(found, posthaste.Finding{Check: "memory", Fault: strings.HasPrefix(policy, "allkeys-") && about["maxmemory"] != "0",
-			Message: "maxmemory-policy is " + policy + ": with a maxmemory Redis would remove keys when its memory is full",
-			Hint:    "set maxmemory-policy noeviction"})
-	}
-	limit, _ := strconv.ParseFloat(about["maxmemory"], 64)
-	used, _ := strconv.ParseFloat(about["used_memory"], 64)
-	if limit > 0 && used > 0.9*limit {
-		found = append(found, posthaste.Finding{Check: "memory", Message: fmt.Sprintf("Redis uses %.0f %% of its maxmemory: when it is full, sending is refused", 100*used/limit),
-			Hint: "raise maxmemory, or let workers catch up"})
-	}
-	return found
-}
-
-func (e *Engine) clockDiffers(ctx context.Context) (time.Duration, error) {
-	theirs, err := e.client.Time(ctx).Result()
-	return time.Since(theirs), err
 }
 
 // Vitals implements [posthaste.Admin].

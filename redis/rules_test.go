@@ -333,3 +333,81 @@ func TestTokenNameIsTakenOnce(t *testing.T) {
 		return ""
 	}, patch{&tokenScript, "if call('HEXISTS', KEYS[1], name) == 1 then return 'exists' end", ""})
 }
+
+// What was done and lost before that was told does not happen twice, if it was not handed
+// out again yet: in every kind of queue.
+func TestDU5_LateDoneWithdraws(t *testing.T) {
+	for name, o := range map[string]posthaste.QueueOptions{
+		"plain": {}, "retained": {Retention: time.Hour}, "ordered": {Ordered: true}, "fair": {Fair: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule(t, func(t *testing.T, e *Engine) string {
+				create(t, e, o)
+				for _, key := range []string{"a", "a", "b", "c"} {
+					if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Key: key, Payload: 1}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := register(t, e)
+				d := claim(t, e, w, 1, 4)
+				if err := e.Unregister(t.Context(), w); err != nil || len(d) != 4 {
+					t.Fatalf("%d were handed out: %v", len(d), err)
+				}
+				if lost, err := e.Rescue(t.Context()); err != nil || lost != 4 {
+					t.Fatalf("%d were lost: %v", lost, err)
+				}
+				results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.Done},
+					{Delivery: d[1].ID, Outcome: posthaste.Retried, Error: "x"}, {Delivery: d[2].ID, Outcome: posthaste.Done, Duration: time.Second}, {Delivery: d[3].ID, Outcome: posthaste.Released}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range results {
+					if r.Settled {
+						return "a lost delivery was settled"
+					}
+				}
+				again := claim(t, e, register(t, e), 1, 10)
+				if len(again) != 2 {
+					return fmt.Sprintf("%d came again, want those that were not done", len(again))
+				}
+				done(t, e, again...)
+				done(t, e, d...) // nothing is there to be taken back any more
+				for i, d := range d {
+					info, err := e.Message(t.Context(), d.MessageID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					s, want := info.Subscriptions[0], []int{1, 2, 1, 2}[i]
+					if s.State != posthaste.StateDone || len(s.Attempts) != want || s.Attempts[0].Outcome != posthaste.Lost {
+						return fmt.Sprintf("message %d is %s after %+v", i, s.State, s.Attempts)
+					}
+				}
+				infos, err := e.Queues(t.Context(), jobs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s := infos[0].Subscriptions[0]; s.Depth != 0 || s.InFlight != 0 || s.Done != 2 || s.Withdrawn != 2 {
+					return fmt.Sprintf("the queue is told as %+v", s)
+				}
+				return ""
+			}, patch{&settleScript, "local function lateDone(id)\n", "local function lateDone(id)\n  if true then return end\n"})
+		})
+	}
+}
+
+// A subscription that may lag so far and no further is refused, and not made.
+func TestMaxLagIsRefused(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	for _, name := range []string{"audit", posthaste.DefaultSubscription} {
+		err := e.QueueSubscribe(t.Context(), "ada", jobs, name, posthaste.SubscriptionOptions{MaxLag: time.Hour})
+		if posthaste.CodeOf(err) != posthaste.Unsupported {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	infos, err := e.Queues(t.Context(), jobs)
+	if err != nil || len(infos[0].Subscriptions) != 1 {
+		t.Errorf("%+v, %v", infos, err)
+	}
+}

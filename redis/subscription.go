@@ -222,7 +222,7 @@ func (e *Engine) together(ctx context.Context, s script, name string, args ...an
 
 // QueueSubscribe implements [posthaste.Subscriptions]. From the oldest means what some
 // subscription still has to deliver, dead letters included, and, where the queue retains
-// payloads, what it keeps. MaxLag is told and nothing is ever skipped.
+// payloads, what it keeps. MaxLag is refused: there is no ring whose space could run short.
 func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription string, o posthaste.SubscriptionOptions) error {
 	if err := posthaste.CheckName("subscription", subscription); err != nil {
 		return err
@@ -230,12 +230,8 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription stri
 	if err := checkSubscription(&o); err != nil {
 		return err
 	}
-	q, err := e.queue(ctx, name)
-	if err != nil {
+	if _, err := e.queue(ctx, name); err != nil {
 		return err
-	}
-	if o.MaxLag > 0 && q.looks > 0 {
-		return posthaste.Invalidf("max_lag", "max_lag is not for queues that look at keys: what is skipped would be missing in its key's sequence")
 	}
 	options, err := json.Marshal(o)
 	if err != nil {
@@ -252,7 +248,7 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription stri
 		} else if err != nil {
 			return err
 		}
-		if o.From == posthaste.FromNow && !o.Scheduled && o.MaxLag == 0 && len(o.Filter.Kinds)+len(o.Filter.Headers) == 0 {
+		if o.From == posthaste.FromNow && !o.Scheduled && len(o.Filter.Kinds)+len(o.Filter.Headers) == 0 {
 			return nil // it is there
 		}
 		return conflict

@@ -12,8 +12,8 @@ import (
 // left is to rescue, to forget what is too old where nothing is settled, and to go on with
 // the ends of queues and subscriptions that were cut short.
 func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
-	all, lost, err := e.rescue(ctx)
-	reply.Rescued, reply.More = lost, lost > 0
+	all, lost, back, err := e.rescue(ctx, "1")
+	reply.Rescued, reply.More, reply.ClockSetBack = lost, lost > 0, back
 	for _, q := range all {
 		more, fault := e.leaveAll(ctx, q, leaveMost)
 		if fault = errors.Join(fault, e.strikeStray(ctx, q, strayFor)); fault != nil {

@@ -218,13 +218,17 @@ func allOf(queues map[string]*queue) (all []*queue) {
 
 // Rescue implements [posthaste.Engine].
 func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
-	_, lost, err = e.rescue(ctx)
+	_, lost, _, err = e.rescue(ctx, "")
 	return lost, err
 }
 
-// rescue returns the queues that there were, too.
-func (e *Engine) rescue(ctx context.Context) (all map[string]*queue, lost int, err error) {
-	_, err = workerScript.run(ctx, e.client, e.registry(), "expire")
+// rescue returns the queues that there were, too, and, where it is to look at Redis's clock
+// ("1"), whether that was set back since somebody looked.
+func (e *Engine) rescue(ctx context.Context, look string) (all map[string]*queue, lost int, back bool, err error) {
+	reply, err := workerScript.run(ctx, e.client, e.registry(), "expire", look)
+	if said, ok := reply.([]any); ok && len(said) > 1 {
+		back = str(said[1]) == "1"
+	}
 	all, fault := e.reachable(ctx)
 	err = errors.Join(readError(err), fault)
 	// Most have nothing to rescue, which one look tells of many. What cannot be looked at is
@@ -245,7 +249,7 @@ func (e *Engine) rescue(ctx context.Context) (all map[string]*queue, lost int, e
 		}
 		lost += n
 	}
-	return all, lost, err
+	return all, lost, back, err
 }
 
 // rescueMost bounds one script, as claimMost: a lost delivery costs more than others.
@@ -260,6 +264,22 @@ func (e *Engine) rescueQueue(ctx context.Context, ref posthaste.QueueRef) (lost 
 // Workers implements [posthaste.Admin]. Those that are overdue are told as lost;
 // once rescued they are forgotten.
 func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
+	workers, err := e.registered(ctx)
+	var all []posthaste.WorkerStatus
+	for _, w := range workers {
+		all = append(all, w.WorkerStatus)
+	}
+	return all, err
+}
+
+// registeredWorker is one of the registry, with the lease that it keeps.
+type registeredWorker struct {
+	posthaste.WorkerStatus
+	lease time.Duration
+}
+
+// registered are the workers of the registry, by their ids.
+func (e *Engine) registered(ctx context.Context) (all []registeredWorker, err error) {
 	values, err := e.client.HGetAll(ctx, e.keys.workers()).Result()
 	if err != nil {
 		return nil, readError(err)
@@ -272,7 +292,6 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 	if err != nil {
 		return nil, readError(err)
 	}
-	var all []posthaste.WorkerStatus
 	for _, z := range ends {
 		place, _ := z.Member.(string)
 		var is registered
@@ -283,12 +302,13 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 		if err := unpack(values[place], &is); err != nil {
 			return nil, err
 		}
-		w := posthaste.WorkerStatus{ID: posthaste.WorkerID(n), Name: is.Name, Version: is.Version, StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease)}
+		w := registeredWorker{lease: fromMicros(is.Lease), WorkerStatus: posthaste.WorkerStatus{ID: posthaste.WorkerID(n), Name: is.Name, Version: is.Version,
+			StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease)}}
 		if end := at(int64(z.Score)); end.Before(now) {
 			w.LostAt = end
 		}
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b posthaste.WorkerStatus) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b registeredWorker) int { return cmp.Compare(a.ID, b.ID) })
 	return all, nil
 }

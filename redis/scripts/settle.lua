@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Records outcomes. What was settled before, rescued, or never handed out is
--- answered and changes nothing, so it may be repeated.
+-- answered and changes nothing, so it may be repeated; but what was done and rescued
+-- before that was told is not handed out again, if it was not yet (lateDone).
 -- keys: of the queue
 -- args: 1 the queue's number; 2 its rules (rules.lua); 3 how many deliveries are
 --       done and say nothing more; those; then settlements, each packed with d,
@@ -13,16 +14,45 @@
 -- includes: keys, rules, keyed, words, holders, ended
 local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= ARGV[1] or own[2] then return 'gone' end
+
+-- lateDone takes back what a message waits for whose first attempt was lost before it was
+-- told that it was done: so it does not happen twice. The attempt stays lost. A later
+-- attempt's message is not known by its delivery any more.
+local function lateDone(id)
+  local before = call('HGET', ST, id)
+  local st = before and unpacked(before)
+  local last = st and st.s and st.s[#st.s]
+  if not last or last.o ~= 'lost' or last.a ~= 1 or st.z ~= 'waits' or st.d or st.a ~= 2 then return end
+  local content = call('HGET', MSG, id)
+  if not content then return end
+  local member = string.sub(content, 1, 1) .. ':' .. id
+  local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member)
+  if rules.y then
+    local key = keyOf(content)
+    waited = waited + call('ZREM', WAIT, placed(key, id))
+    if waited > 0 and goOn(key) then wake = true end
+  end
+  if waited == 0 then return end -- it was purged
+  st.z, st.q = 'done', now
+  call('HSET', ST, id, pack(st))
+  kept[#kept + 1] = id
+  counts.withdrawn = counts.withdrawn + 1
+end
+
 local plain = {}
 local n = tonumber(ARGV[3])
 for i = 1, n do plain[i] = ARGV[3 + i] end
 local was = endedPlainly(plain)
+for i, d in ipairs(plain) do
+  if was[i] == 0 then lateDone(d) end
+end
 if #ARGV > 3 + n then many('HDEL', RUN, left) end -- now, for one may come again below
 local answers = {}
 for i = 4 + n, #ARGV do
   local s = unpacked(ARGV[i])
   local held = call('HGET', RUN, s.d)
   local outcome, due
+  if not held and s.o == 'done' then lateDone(s.d) end
   if held then
     call('HDEL', RUN, s.d) -- now, for it may come twice in one call
     outcome, due = ended(s.d, held, s)

@@ -3,10 +3,11 @@
 -- expire (all whose leases have ended).
 -- keys: 1 workers by the end of their lease; 2 what they are; 3 the schedules' next ticks
 -- args: 1 what to do; to register 2 the lease in µs, 3 a packed map of n name and
---       v version; else 2 the worker
+--       v version; to expire 2 "1" to look at the clock, too; else 2 the worker
 -- returns: register: the worker; beat and look: "lost", or what it is, packed (l its lease
 --       in µs, n, v, s when it began), µs until its lease ends, "1" if somebody's has
---       ended, and µs until a schedule ticks or ""; expire and remove: how many
+--       ended, and µs until a schedule ticks or ""; expire: how many, and "1" if the
+--       clock was set back since it was looked at; remove: how many
 -- cost: at most five commands, per worker that expires two
 local call = redis.call
 local clock = call('TIME')
@@ -26,7 +27,12 @@ elseif what == 'expire' then
     call('ZREM', KEYS[1], id)
     call('HDEL', KEYS[2], id)
   end
-  return #overdue
+  local back = ''
+  if ARGV[2] == '1' then
+    if tonumber(call('HGET', KEYS[2], '#clock') or 0) - now > 2000000 then back = '1' end
+    call('HSET', KEYS[2], '#clock', text(now))
+  end
+  return {#overdue, back}
 elseif what == 'remove' then
   call('HDEL', KEYS[2], ARGV[2])
   return call('ZREM', KEYS[1], ARGV[2])

@@ -1,0 +1,168 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+const (
+	// patience is how long a message may wait before Doctor tells of it.
+	patience = 5 * time.Minute
+	// together is how long programs of several versions may work side by side.
+	together = time.Hour
+	// clockSkew is how far this machine's clock may be from Redis's.
+	clockSkew = 2 * time.Second
+)
+
+// Doctor implements [posthaste.Admin].
+func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
+	var found []posthaste.Finding
+	err := e.masters(ctx, e.client, func(ctx context.Context, c goredis.Cmdable) error {
+		about, err := about(ctx, c)
+		var some []posthaste.Finding
+		switch {
+		case err == nil:
+			some = examined(about)
+		case e.cluster && posthaste.CodeOf(err) == posthaste.Unavailable:
+			some = []posthaste.Finding{{Check: "connection", Fault: true, Message: err.Error(), Hint: "start it; until it is back, or its replica has taken its place, its queues stand"}}
+		default:
+			return err
+		}
+		if m, ok := c.(*goredis.Client); ok && e.cluster {
+			for i := range some {
+				some[i].Message = "server " + m.Options().Addr + " of the cluster: " + some[i].Message
+			}
+		}
+		found = append(found, some...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	theirs, err := e.client.Time(ctx).Result()
+	if err != nil {
+		return nil, readError(err)
+	}
+	found = append(found, doctorClock(begun, time.Now(), theirs)...)
+	workers, err := e.registered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, doctorWorkers(workers, theirs)...)
+	behind, err := e.doctorBehind(ctx)
+	if err != nil {
+		return nil, err
+	}
+	late, err := e.doctorSchedules(ctx)
+	return append(append(found, behind...), late...), err
+}
+
+// examined is what a server says of itself that it should not.
+func examined(about map[string]string) (found []posthaste.Finding) {
+	if about["aof_enabled"] == "0" {
+		found = append(found, posthaste.Finding{Check: "persistence", Message: "Redis has no append-only file: what was sent since its last snapshot is lost when it ends",
+			Hint: "set appendonly yes; with appendfsync always nothing is lost, with everysec at most about two seconds"})
+	}
+	if about["aof_last_write_status"] == "err" {
+		found = append(found, posthaste.Finding{Check: "persistence", Fault: true, Message: "Redis cannot write its append-only file", Hint: "look at its log and its disk"})
+	}
+	if policy := about["maxmemory_policy"]; policy != "noeviction" {
+		found = append(found, posthaste.Finding{Check: "memory", Fault: strings.HasPrefix(policy, "allkeys-") && about["maxmemory"] != "0",
+			Message: "maxmemory-policy is " + policy + ": with a maxmemory Redis would remove keys when its memory is full",
+			Hint:    "set maxmemory-policy noeviction"})
+	}
+	limit, _ := strconv.ParseFloat(about["maxmemory"], 64)
+	used, _ := strconv.ParseFloat(about["used_memory"], 64)
+	if limit > 0 && used > 0.9*limit {
+		found = append(found, posthaste.Finding{Check: "memory", Message: fmt.Sprintf("Redis uses %.0f %% of its maxmemory: when it is full, sending is refused", 100*used/limit),
+			Hint: "raise maxmemory, or let workers catch up"})
+	}
+	return found
+}
+
+// doctorClock compares this machine's clock, before and after Redis was asked for the
+// time, with Redis's.
+func doctorClock(before, after, theirs time.Time) []posthaste.Finding {
+	off := max(theirs.Sub(after), before.Sub(theirs))
+	if off <= clockSkew {
+		return nil
+	}
+	return []posthaste.Finding{{Check: "clock", Message: fmt.Sprintf("the clocks of Redis and of this machine differ by %s", off.Round(100*time.Millisecond)),
+		Hint: "synchronise them; Redis's is the one that counts"}}
+}
+
+// doctorWorkers looks whether workers beat late, are lost and not rescued, and are of one
+// version.
+func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste.Finding) {
+	versions, first := map[string]int{}, map[string]time.Time{}
+	for _, w := range workers {
+		silent := now.Sub(w.HeartbeatAt).Round(time.Millisecond)
+		switch {
+		case !w.LostAt.IsZero():
+			found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("worker %s (%s) was last heard of %s ago, and nobody has looked what it still holds", w.ID, w.Name, silent),
+				Hint: "any running worker rescues that"})
+			continue
+		case silent > w.lease*7/10:
+			found = append(found, posthaste.Finding{Check: "heartbeats", Message: fmt.Sprintf("worker %s (%s) was last heard of %s ago, and is lost after %s", w.ID, w.Name, silent, w.lease),
+				Hint: "its machine may be overloaded or its network slow; a longer lease bears more"})
+		}
+		if w.Version != "" {
+			versions[w.Version]++
+			if first[w.Version].IsZero() || w.StartedAt.Before(first[w.Version]) {
+				first[w.Version] = w.StartedAt
+			}
+		}
+	}
+	since := time.Time{}
+	var told []string
+	for _, v := range slices.Sorted(maps.Keys(versions)) {
+		told = append(told, fmt.Sprintf("%s (%d)", v, versions[v]))
+		if first[v].After(since) {
+			since = first[v]
+		}
+	}
+	if len(told) > 1 && now.Sub(since) > together {
+		found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("workers of %d versions have run side by side for more than an hour: %s", len(told), strings.Join(told, ", ")),
+			Hint: "if they are the same program, an upgrade was not finished: replace the older ones"})
+	}
+	return found
+}
+
+// doctorBehind looks which subscriptions fall behind.
+func (e *Engine) doctorBehind(ctx context.Context) (found []posthaste.Finding, err error) {
+	all, err := e.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		q, err := e.count(ctx, name)
+		if code := posthaste.CodeOf(err); code == posthaste.NotFound || e.cluster && code == posthaste.Unavailable {
+			continue // dropped meanwhile; or its server is away, which is told by itself
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range q.Subscriptions {
+			if s.OldestAge <= patience {
+				continue
+			}
+			f := posthaste.Finding{Check: "behind", Queue: q.Name, Subscription: s.Name, Hint: "run a worker for it, or more of them; look whether its handlers fail or take long",
+				Message: fmt.Sprintf("the oldest message that subscription %q of queue %q may have now has waited for %s", s.Name, q.Name, s.OldestAge.Round(time.Second))}
+			if !q.PausedAt.IsZero() {
+				f.Message, f.Hint = f.Message+": the queue is paused", "posthaste queue resume "+q.Name
+			}
+			found = append(found, f)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// said are the findings of a doctor, each as check, whether it is a fault, and words.
+func said(found []posthaste.Finding) (all []string) {
+	for _, f := range found {
+		all = append(all, fmt.Sprintf("%s %t: %s (%s)", f.Check, f.Fault, f.Message, f.Hint))
+	}
+	return all
+}
+
+// What is wrong with a Redis, or with what works on it, is found by who causes it, with
+// what to do; and nothing is where all is well.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	e := open(t, r.URL())
+	create(t, e, posthaste.QueueOptions{})
+	look := func() []posthaste.Finding {
+		t.Helper()
+		found, err := e.Doctor(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	finds := func(check string, fault bool, words string) {
+		t.Helper()
+		found := look()
+		if !slices.ContainsFunc(found, func(f posthaste.Finding) bool {
+			return f.Check == check && f.Fault == fault && strings.Contains(f.Message, words) && f.Hint != ""
+		}) {
+			t.Errorf("%s, which says %q, is not among %q", check, words, said(found))
+		}
+	}
+	set := func(name, value string) {
+		t.Helper()
+		if err := e.client.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := look(); len(found) > 0 {
+		t.Errorf("all is well, and it finds %q", said(found))
+	}
+	set("appendonly", "no")
+	finds("persistence", false, "no append-only file")
+	set("appendonly", "yes")
+	set("maxmemory-policy", "volatile-lru")
+	finds("memory", false, "volatile-lru")
+	set("maxmemory-policy", "allkeys-lfu")
+	finds("memory", false, "allkeys-lfu")
+	set("maxmemory", "1gb")
+	finds("memory", true, "allkeys-lfu")
+	set("maxmemory-policy", "noeviction")
+	set("maxmemory", "900kb") // less than it uses
+	finds("memory", false, "of its maxmemory")
+	set("maxmemory", "0")
+	finds = func(check string, fault bool, words string) {
+		t.Helper()
+		found := look()
+		if len(found) != 1 || found[0].Check != check || found[0].Fault != fault || !strings.Contains(found[0].Message, words) || found[0].Hint == "" {
+			t.Errorf("instead of %s, which says %q, it finds %q", check, words, said(found))
+		}
+	}
+
+	// Messages that nobody takes: as if the oldest had been sent six minutes ago.
+	old := micros(time.Now().Add(-6 * time.Minute))
+	if err := e.client.LPush(t.Context(), e.keys.of(jobs, "ready0"), old).Err(); err != nil {
+		t.Fatal(err)
+	}
+	finds("behind", false, `"default" of queue "jobs"`)
+	if err := e.QueuePause(t.Context(), "ada", jobs); err != nil {
+		t.Fatal(err)
+	}
+	finds("behind", false, "is paused")
+	if err := e.client.Del(t.Context(), e.keys.of(jobs, "ready0")).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	// A worker that beats late, and one that is lost and not looked after.
+	w, err := e.Register(t.Context(), posthaste.WorkerInfo{Name: "slow", Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	beaten := func(ago time.Duration) {
+		t.Helper()
+		if err := e.client.ZIncrBy(t.Context(), e.keys.beats(), -float64(ago.Microseconds()), w.String()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := look(); len(found) > 0 {
+		t.Errorf("it finds %q", said(found))
+	}
+	beaten(50 * time.Minute)
+	finds("heartbeats", false, "(slow) was last heard of 50m")
+	beaten(20 * time.Minute)
+	finds("workers", false, "(slow) was last heard of 1h10m")
+	if _, err := e.Rescue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found := look(); len(found) > 0 {
+		t.Errorf("after the rescue it finds %q", said(found))
+	}
+}
+
+// What takes long to come about, or other clocks.
+func TestDoctorOfTimes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	worker := func(id int, version string, age time.Duration) registeredWorker {
+		return registeredWorker{lease: time.Minute, WorkerStatus: posthaste.WorkerStatus{ID: posthaste.WorkerID(id), Version: version, StartedAt: now.Add(-age), HeartbeatAt: now}}
+	}
+	for name, c := range map[string]struct {
+		workers []registeredWorker
+		finds   string
+	}{
+		"one version":          {[]registeredWorker{worker(1, "1.0", 2*time.Hour), worker(2, "1.0", 2*time.Hour), worker(3, "", 2*time.Hour)}, ""},
+		"a rolling upgrade":    {[]registeredWorker{worker(1, "1.0", 48*time.Hour), worker(2, "1.1", 10*time.Minute)}, ""},
+		"one that has stopped": {[]registeredWorker{worker(1, "1.0", 48*time.Hour), worker(2, "1.1", 2*time.Hour), worker(3, "1.1", time.Minute)}, "1.0 (1), 1.1 (2)"},
+	} {
+		found := doctorWorkers(c.workers, now)
+		if len(found) > 1 || (len(found) == 1) != (c.finds != "") || c.finds != "" && (found[0].Check != "workers" || !strings.Contains(found[0].Message, c.finds)) {
+			t.Errorf("%s: it finds %q", name, said(found))
+		}
+	}
+	for by, tells := range map[time.Duration]bool{time.Second: false, -time.Second: false, 3 * time.Second: true, -3 * time.Second: true} {
+		if found := doctorClock(now, now.Add(time.Millisecond), now.Add(by)); (len(found) == 1) != tells {
+			t.Errorf("clocks that differ by %s: it finds %q", by, said(found))
+		}
+	}
+	if found := examined(map[string]string{"aof_enabled": "1", "aof_last_write_status": "err", "maxmemory_policy": "noeviction"}); len(found) != 1 || !found[0].Fault {
+		t.Errorf("an append-only file that cannot be written: %q", said(found))
+	}
+}
