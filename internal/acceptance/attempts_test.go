@@ -221,7 +221,6 @@ func TestDS7_SettledIsSettled(t *testing.T) {
 				t.Parallel()
 				s := newStage(t)
 				api := s.serve(s.engine)
-				conn := s.conn()
 				q := s.queueOf(k)
 				id := s.send(q, 1)[0]
 				reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: time.Hour})
@@ -248,16 +247,8 @@ func TestDS7_SettledIsSettled(t *testing.T) {
 					}
 				}
 				delivery := int64(got[0].ID)
-				if one[bool](s, conn, "select settled from posthaste.ack(array[$1::bigint])", delivery) {
-					t.Error("SQL's ack was taken")
-				}
-				_, err = conn.Exec(s.ctx, `select posthaste.ack(array[$1::bigint], '{"strict": true}')`, delivery)
-				var refused *pgconn.PgError
-				if !errors.As(err, &refused) || refused.Code != "PH409" {
-					t.Errorf("SQL's strict ack was answered by %v", err)
-				}
-				if one[bool](s, conn, "select settled from posthaste.extend(array[$1::bigint], '1 hour')", delivery) {
-					t.Error("SQL's extend was taken")
+				if !s.redis() {
+					s.refusedBySQL(delivery)
 				}
 				for path, more := range map[string]string{"ack": "", "release": "", "fail": `,"error":"x"`, "extend": `,"lease":"1h"`} {
 					a := api.call("POST", "/v1/deliveries/"+path, fmt.Sprintf(`{"deliveries":[{"id":"%d"%s}]}`, delivery, more))
@@ -273,16 +264,32 @@ func TestDS7_SettledIsSettled(t *testing.T) {
 	})
 }
 
+// refusedBySQL checks that a delivery which was settled cannot be by SQL.
+func (s *stage) refusedBySQL(delivery int64) {
+	s.Helper()
+	conn := s.conn()
+	if one[bool](s, conn, "select settled from posthaste.ack(array[$1::bigint])", delivery) {
+		s.Error("SQL's ack was taken")
+	}
+	_, err := conn.Exec(s.ctx, `select posthaste.ack(array[$1::bigint], '{"strict": true}')`, delivery)
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || refused.Code != "PH409" {
+		s.Errorf("SQL's strict ack was answered by %v", err)
+	}
+	if one[bool](s, conn, "select settled from posthaste.extend(array[$1::bigint], '1 hour')", delivery) {
+		s.Error("SQL's extend was taken")
+	}
+}
+
 // For any id: when it was made, each attempt with worker, times, error and
 // receipt, and the final state; told alike by Go, SQL and HTTP.
 func TestTR3_WholeStory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	api := s.serve(s.engine)
-	conn := s.conn()
-	q := s.queue(impatient(20))
+	q := s.queue(s.keeping(impatient(20)))
 	s.failing()
-	before := one[time.Time](s, conn, "select clock_timestamp()")
+	before := time.Now().Truncate(time.Microsecond) // the store runs on this machine, by the same clock
 	ids, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: map[string]int{"n": 1}, Key: "k", Kind: "order", Reference: "A-1",
 		Terms: []string{"ada"}, Headers: map[string]string{"h": "v"}})
 	s.must(err)
@@ -309,7 +316,7 @@ func TestTR3_WholeStory(t *testing.T) {
 	worker.HandleSink(w, q, sink)
 	s.run(w)
 	s.until("it is done", func() bool { return s.state(id).State == posthaste.StateDone })
-	after := one[time.Time](s, conn, "select clock_timestamp()")
+	after := time.Now()
 
 	m, err := s.engine.Message(s.ctx, id)
 	s.must(err)
@@ -341,7 +348,9 @@ func TestTR3_WholeStory(t *testing.T) {
 	}
 	// SQL and HTTP tell the same.
 	var viaSQL, viaHTTP []posthaste.Attempt
-	s.must(json.Unmarshal([]byte(one[string](s, conn, "select attempts::text from posthaste.message($1)", int64(id))), &viaSQL))
+	if !s.redis() {
+		s.must(json.Unmarshal([]byte(one[string](s, s.conn(), "select attempts::text from posthaste.message($1)", int64(id))), &viaSQL))
+	}
 	var page struct {
 		CreatedAt     time.Time `json:"created_at"`
 		Subscriptions []struct {
@@ -356,6 +365,9 @@ func TestTR3_WholeStory(t *testing.T) {
 		t.Errorf("HTTP tells %s", a.body)
 	}
 	for name, told := range map[string][]posthaste.Attempt{"SQL": viaSQL, "HTTP": viaHTTP} {
+		if name == "SQL" && s.redis() {
+			continue
+		}
 		x, err := json.Marshal(attempts)
 		s.must(err)
 		y, err := json.Marshal(told)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -87,6 +89,19 @@ func TestDU5_LateAckIsRefused(t *testing.T) {
 // lose lets the time of a child's lease pass.
 func (s *stage) lose(c *child) {
 	s.Helper()
+	if s.redis() {
+		workers, err := s.engine.Workers(s.ctx)
+		s.must(err)
+		for _, w := range workers {
+			if w.Name != c.name {
+				continue
+			}
+			for _, leases := range []string{"{posthaste}:beats", key(c.queue, "leases")} {
+				s.must(s.keys().ZAddXX(s.ctx, leases, goredis.Z{Score: 1, Member: w.ID.String()}).Err())
+			}
+		}
+		return
+	}
 	_, err := s.conn().Exec(s.ctx, "update posthaste.registrations set heartbeat_at = '-infinity', lease = '0' where name = $1", c.name)
 	s.must(err)
 }

@@ -135,7 +135,6 @@ const doneOf = `select coalesce(sum(t.done), 0)::int from posthaste.settlements 
 func TestLA4_WakeUpsAndPolling(t *testing.T) {
 	s := newStage(t)
 	q := s.queue(posthaste.QueueOptions{})
-	conn := s.conn()
 	heard := s.listen(q)
 	var handled atomic.Int64
 	w := worker.New(s.open(), worker.Config{Logger: s.log})
@@ -152,7 +151,7 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 			if tries == 4*calm {
 				t.Fatalf("of %d messages to sleepers %d were announced", tries, heard.Load()-before)
 			}
-			s.asleep(conn, q)
+			s.asleep(q)
 			s.send(q, 1)
 			sent++
 			s.until("it is handled", func() bool { return handled.Load() == sent })

@@ -32,8 +32,8 @@ func newPost(t *testing.T, timeout time.Duration) *post {
 	t.Helper()
 	s := newStage(t)
 	s.failing()
-	s.must(s.engine.QueueCreate(s.ctx, email.Queue, posthaste.QueueOptions{MaxAttempts: 6, MaxPayload: 32 << 20,
-		BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond}))
+	s.must(s.engine.QueueCreate(s.ctx, email.Queue, s.keeping(posthaste.QueueOptions{MaxAttempts: 6, MaxPayload: 32 << 20,
+		BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond})))
 	server, err := catcher.Start(catcher.Config{})
 	s.must(err)
 	t.Cleanup(func() { _ = server.Close() })

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
-	"github.com/posthaste-mq/posthaste/postgres"
 )
 
 // childEnv tells a process of this program that it is one to be killed. What
@@ -108,6 +108,7 @@ func dieNow() {
 // child is a process of this program.
 type child struct {
 	name  string
+	queue string
 	cmd   *exec.Cmd
 	ready chan struct{}
 	ended chan struct{} // closed when it is dead
@@ -124,7 +125,7 @@ func (s *stage) spawn(t task) *child {
 	}
 	exe, err := os.Executable()
 	s.must(err)
-	c := &child{name: t.Name, cmd: exec.Command(exe), ready: make(chan struct{}), ended: make(chan struct{})}
+	c := &child{name: t.Name, queue: t.Queue, cmd: exec.Command(exe), ready: make(chan struct{}), ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childEnv+"=1")
 	c.cmd.Stderr = s.Output()
 	out, err := c.cmd.StdoutPipe()
@@ -177,8 +178,8 @@ func (c *child) byStatus() bool {
 }
 
 // tools is what roles begin with.
-func tools(ctx context.Context, t task) (*postgres.Engine, *history.Recorder, error) {
-	engine, err := postgres.Open(ctx, t.URL)
+func tools(ctx context.Context, t task) (posthaste.Engine, *history.Recorder, error) {
+	engine, err := openStore(ctx, t.URL)
 	if err != nil {
 		return nil, nil, err
 	}

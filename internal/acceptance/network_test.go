@@ -23,15 +23,15 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	s := newStage(t)
 	s.failing()
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
-	proxy := testdb.NewProxy(t, s.url+"&application_name=victim")
-	engine, err := postgres.Open(s.ctx, proxy.URL, postgres.Logger(s.log))
+	url, victim := s.named("victim")
+	proxy := testdb.NewProxy(t, url)
+	engine, err := openStore(s.ctx, proxy.URL, postgres.Logger(s.log))
 	s.must(err)
 	t.Cleanup(engine.Close)
 	r := s.recorder()
 	w := worker.New(engine, worker.Config{Concurrency: 10, Logger: s.log, Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
 	worker.HandleRaw(w, q, nothing)
 	s.run(w)
-	conn := s.conn()
 
 	var ids []posthaste.MessageID
 	for _, fault := range []struct {
@@ -39,7 +39,7 @@ func TestLP5_NetworkFaults(t *testing.T) {
 		strike func() (heal func())
 	}{
 		{"backends terminated", func() func() {
-			if n := one[int](s, conn, `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and application_name like 'victim%'`); n < 2 {
+			if n := s.terminate(); n < 2 {
 				t.Errorf("%d backends were there", n)
 			}
 			return nil
@@ -51,7 +51,7 @@ func TestLP5_NetworkFaults(t *testing.T) {
 			return nil
 		}},
 		{"connections half open, then cut", func() func() {
-			if proxy.Swallow("victim") < 2 {
+			if proxy.Swallow(victim) < 2 {
 				t.Error("no connections were there")
 			}
 			return func() { proxy.Cut() }
@@ -64,7 +64,7 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	} {
 		for _, busy := range []bool{false, true} {
 			if !busy {
-				s.asleep(conn, q) // the fault meets who listens
+				s.asleep(q) // the fault meets who listens
 			} else {
 				ids = append(ids, s.send(q, 2000)...) // and who claims and settles
 			}
@@ -89,6 +89,22 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	s.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events)))
 }
 
+// terminate ends the worker's connections at the store, and returns how many.
+func (s *stage) terminate() (n int) {
+	s.Helper()
+	if !s.redis() {
+		conn := s.conn()
+		defer conn.Close(s.ctx)
+		return one[int](s, conn, `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and application_name like 'victim%'`)
+	}
+	for _, kind := range []string{"normal", "pubsub"} { // the sender's, too, which sends again
+		killed, err := s.keys().ClientKillByFilter(s.ctx, "TYPE", kind, "SKIPME", "yes").Result()
+		s.must(err)
+		n += int(killed)
+	}
+	return n
+}
+
 // Connections that stay half open and are never cut: each call over them ends by
 // itself, and the worker goes on over others.
 func TestLP5_HalfOpenForGood(t *testing.T) {
@@ -96,8 +112,9 @@ func TestLP5_HalfOpenForGood(t *testing.T) {
 	s := newStage(t)
 	s.failing()
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
-	proxy := testdb.NewProxy(t, s.url+"&application_name=victim")
-	engine, err := postgres.Open(s.ctx, proxy.URL, postgres.Logger(s.log))
+	url, victim := s.named("victim")
+	proxy := testdb.NewProxy(t, url)
+	engine, err := openStore(s.ctx, proxy.URL, postgres.Logger(s.log))
 	s.must(err)
 	t.Cleanup(engine.Close)
 	r := s.recorder()
@@ -106,8 +123,8 @@ func TestLP5_HalfOpenForGood(t *testing.T) {
 	stop := s.run(w)
 	ids := s.send(q, 500)
 	s.recorded(r, history.Handled, len(ids))
-	s.asleep(s.conn(), q)
-	if proxy.Swallow("victim") < 2 {
+	s.asleep(q)
+	if proxy.Swallow(victim) < 2 {
 		t.Error("no connections were there")
 	}
 	struck := history.Now()

@@ -52,11 +52,11 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 		s := newStage(t)
 		q := s.queue(posthaste.QueueOptions{})
 		const beat = time.Second // the look is that of the heartbeat
-		conn := s.conn()
 		handledWithin(s, q, beat+late, posthaste.Message{Queue: q, NoWake: true},
-			s.open(), worker.Config{Heartbeat: beat}, func(int) { s.asleep(conn, q) })
+			s.open(), worker.Config{Heartbeat: beat}, func(int) { s.asleep(q) })
 	})
 	t.Run("half open", func(t *testing.T) { // the listening connection swallows everything, and seems well
+		onlyPostgres(t, "name for the connection that listens: TestLP5 swallows them all")
 		t.Parallel()
 		s := newStage(t)
 		q := s.queue(posthaste.QueueOptions{})
@@ -69,13 +69,14 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 			if n > 0 {
 				return
 			}
-			s.asleep(s.conn(), q)
+			s.asleep(q)
 			if n := proxy.Swallow("doorbell"); n != 1 {
 				t.Errorf("%d connections listen", n)
 			}
 		})
 	})
 	t.Run("polling only", func(t *testing.T) {
+		onlyPostgres(t, "poolers")
 		t.Parallel()
 		s := newStage(t)
 		q := s.queue(posthaste.QueueOptions{})
@@ -171,12 +172,23 @@ func TestLP3_WorkersKilled(t *testing.T) {
 	}
 }
 
-// PostgreSQL is killed and restarted with messages in flight: nothing
-// acknowledged is lost; senders and workers resume by themselves.
-func TestLP4_PostgreSQLKilled(t *testing.T) {
-	t.Parallel()
+// mortal is a store of the test's own, to be killed and started again.
+func mortal(t *testing.T) (url string, kill func() error, restart func(context.Context) error) {
+	t.Helper()
+	if onRedis(t) {
+		r := startRedis(t)
+		return r.URL(), func() error { r.Kill(); return nil }, r.Start
+	}
 	server := testpg.Server(t)
-	s := stageOn(t, server.URL())
+	return server.URL(), server.Kill, server.Restart
+}
+
+// The store is killed and restarted with messages in flight: nothing
+// acknowledged is lost; senders and workers resume by themselves.
+func TestLP4_StoreKilled(t *testing.T) {
+	t.Parallel()
+	url, kill, restart := mortal(t)
+	s := stageOn(t, url)
 	inFlight := size(8_000, 20_000)
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
 	ids := s.send(q, inFlight)
@@ -212,13 +224,13 @@ func TestLP4_PostgreSQLKilled(t *testing.T) {
 		})
 	}
 	s.recorded(r, history.Handled, 200)
-	s.must(server.Kill())
+	s.must(kill())
 	before, _ := r.Count(history.Handled)
 	if before >= inFlight {
-		t.Fatal("everything was handled before PostgreSQL was killed")
+		t.Fatal("everything was handled before the store was killed")
 	}
 	s.until("a sender notices", func() bool { return unsure.Load()+again.Load() > 0 })
-	s.must(server.Restart(s.ctx))
+	s.must(restart(s.ctx))
 	sentBefore := func() int { mu.Lock(); defer mu.Unlock(); return len(ids) }
 	n := sentBefore()
 	s.until("senders resume", func() bool { return sentBefore() > n+20 })

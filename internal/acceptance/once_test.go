@@ -108,7 +108,7 @@ func TestDU2_Stopped(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	const messages, rounds = 4000, 10
-	q := s.queue(posthaste.QueueOptions{})
+	q := s.queue(s.keeping(posthaste.QueueOptions{}))
 	ids := s.send(q, messages)
 	for round := range rounds {
 		// The lease is so long that a rescue cannot help.
@@ -182,8 +182,16 @@ func TestDU3_RescuersTogether(t *testing.T) {
 	engines := []posthaste.Engine{s.open(), s.open(), s.open(), s.open()}
 	_, err := s.engine.Extend(s.ctx, held, 50*time.Millisecond)
 	s.must(err)
-	conn := s.conn()
 	s.until("all leases are over", func() bool {
+		if s.redis() {
+			now, err := s.keys().Time(s.ctx).Result()
+			s.must(err)
+			left, err := s.keys().ZCount(s.ctx, key(q, "timed"), fmt.Sprint(now.UnixMicro()-1735689600_000_000), "+inf").Result()
+			s.must(err)
+			return left == 0
+		}
+		conn := s.conn()
+		defer conn.Close(s.ctx)
 		return one[bool](s, conn, "select bool_and(until < clock_timestamp()) from (select distinct on (claim) until from posthaste.leases order by claim, xid desc) l")
 	})
 	var together sync.WaitGroup

@@ -155,7 +155,7 @@ func (m *mailbox) relay(queue string, c rabbitmq.Config, w worker.Config, option
 
 // relayRole relays until it is told to stop.
 func relayRole(ctx context.Context, t task, ready func()) error {
-	engine, err := postgres.Open(ctx, t.URL)
+	engine, err := openStore(ctx, t.URL)
 	if err != nil {
 		return err
 	}

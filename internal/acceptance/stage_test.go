@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
@@ -32,18 +33,22 @@ type stage struct {
 	*testing.T
 	ctx    context.Context
 	url    string
-	engine *postgres.Engine
+	engine posthaste.Engine
 	client *posthaste.Client
 	dir    string // of the histories
 	log    *slog.Logger
 	names  *atomic.Int64
-	web    *api     // made when it is first used
-	keyed  sync.Map // ordered queues, whose messages need keys
+	web    *api            // made when it is first used
+	keyed  sync.Map        // ordered queues, whose messages need keys
+	look   *goredis.Client // into a Redis, made when it is first used
 }
 
-// newStage makes a stage on a database of its own.
+// newStage makes a stage on a database of its own, or on a Redis (onRedis).
 func newStage(t *testing.T) *stage {
 	t.Helper()
+	if onRedis(t) {
+		return stageOn(t, startRedis(t).URL())
+	}
 	return stageOn(t, testpg.New(t))
 }
 
@@ -69,9 +74,9 @@ func (s *stage) must(err error) {
 func (s *stage) name(what string) string { return fmt.Sprintf("%s-%d", what, s.names.Add(1)) }
 
 // open opens one more engine, as another process would.
-func (s *stage) open(options ...postgres.Option) *postgres.Engine {
+func (s *stage) open(options ...postgres.Option) posthaste.Engine {
 	s.Helper()
-	e, err := postgres.Open(s.ctx, s.url, append(options, postgres.Logger(s.log))...)
+	e, err := openStore(s.ctx, s.url, append(options, postgres.Logger(s.log))...)
 	s.must(err)
 	s.Cleanup(e.Close)
 	return e
@@ -128,6 +133,15 @@ func (s *stage) queue(o posthaste.QueueOptions) string {
 		s.keyed.Store(name, true)
 	}
 	return name
+}
+
+// keeping are options of a queue that tells of all messages that it has settled, for
+// as long as the test lasts. PostgreSQL does so anyway.
+func (s *stage) keeping(o posthaste.QueueOptions) posthaste.QueueOptions {
+	if s.redis() {
+		o.Retention, o.RetainPayload = 24*time.Hour, true
+	}
+	return o
 }
 
 // kind is a kind of queue.
@@ -378,10 +392,20 @@ func (s *stage) count(queue string, state posthaste.State) int {
 
 // asleep waits until a worker holds the queue's bell: it found nothing and
 // waits to be woken.
-func (s *stage) asleep(q querier, queue string) {
+func (s *stage) asleep(queue string) {
 	s.Helper()
+	if s.redis() {
+		s.until("a worker sleeps on "+queue, func() bool {
+			n, err := s.keys().Exists(s.ctx, key(queue, "asleep")).Result()
+			s.must(err)
+			return n == 1
+		})
+		return
+	}
+	conn := s.conn()
+	defer conn.Close(s.ctx)
 	s.until("a worker sleeps on "+queue, func() bool {
-		return one[bool](s, q, `select exists (select from pg_locks l, posthaste.queue_settings q
+		return one[bool](s, conn, `select exists (select from pg_locks l, posthaste.queue_settings q
 			where l.locktype = 'advisory' and l.granted and l.mode = 'ExclusiveLock' and l.objsubid = 1
 			  and l.database = (select oid from pg_database where datname = current_database())
 			  and q.name = $1 and (l.classid::bigint << 32 | l.objid::bigint) = posthaste.bell_key(q.id))`, queue)

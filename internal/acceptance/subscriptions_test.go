@@ -20,7 +20,6 @@ func TestSubscriptionsOfOneQueueInOneWorker(t *testing.T) {
 	s := newStage(t)
 	s.failing() // one of them does
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: 1, BackoffMax: 1})
-	conn := s.conn()
 	for _, name := range []string{"audit", "mail"} {
 		s.must(s.engine.QueueSubscribe(s.ctx, "ada", q, name, posthaste.SubscriptionOptions{}))
 	}
@@ -43,7 +42,7 @@ func TestSubscriptionsOfOneQueueInOneWorker(t *testing.T) {
 	const each = 500
 	total := func() int { mu.Lock(); defer mu.Unlock(); return len(got) }
 	for i := range 10 { // the worker falls asleep between them
-		s.asleep(conn, q)
+		s.asleep(q)
 		_, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: i})
 		s.must(err)
 		s.until("each subscription got it", func() bool { return total() == 3*(i+1) })
