@@ -23,6 +23,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/postgres"
+	posthasteredis "github.com/posthaste-mq/posthaste/redis"
 )
 
 var (
@@ -112,7 +113,12 @@ func TestTR2_MetricsBoardAndAlerts(t *testing.T) {
 		}
 		return err
 	})
-	relay := relayMetrics(t, url)
+	engine, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	relay := relayMetrics(t, "--database-url", url, engine)
 	for _, each := range []string{page, relay} {
 		problems, err := promlint.New(strings.NewReader(each)).Lint()
 		if err != nil {
@@ -188,10 +194,60 @@ func TestTR2_MetricsBoardAndAlerts(t *testing.T) {
 	}
 }
 
+// On Redis a worker, a relay and a source show the same, but for what is of PostgreSQL
+// alone: the ring, and plans.
+func TestTR2_MetricsOnRedis(t *testing.T) {
+	t.Parallel()
+	store := startRedis(t)
+	env := []string{"REDIS_URL=" + store.URL(), "SMTP_URL=smtp://127.0.0.1:1?tls=none"}
+	p := start(t, "", env, "worker", "--queue", "emails", "--metrics-listen", "127.0.0.1:0")
+	_, address := startServe(t, env[:1])
+	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
+	eventually(t, "the mail is taken", func() error {
+		_, err := do("POST", "http://"+address+"/v1/emails", aMail, nil)
+		return err
+	})
+	var page string
+	eventually(t, "the worker shows the attempt that failed", func() (err error) {
+		m := metricsOn.FindStringSubmatch(p.said())
+		if m == nil {
+			return fmt.Errorf("it said %q", p.said())
+		}
+		if page, err = scrape(m[1]); err == nil && !strings.Contains(page, `posthaste_handler_duration_seconds_count{outcome="retried",queue="emails",subscription="default"}`) {
+			err = fmt.Errorf("not yet")
+		}
+		return err
+	})
+	engine, err := posthasteredis.Open(t.Context(), store.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	page += relayMetrics(t, "--redis-url", store.URL(), engine)
+	operating, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range shown(page) {
+		if !strings.Contains(string(operating), name) && !strings.HasSuffix(name, "_bucket") && !strings.HasSuffix(name, "_sum") && !strings.HasSuffix(name, "_count") {
+			t.Errorf("docs/operating.md does not tell what %s is", name)
+		}
+		if strings.HasPrefix(name, "posthaste_slots_") {
+			t.Errorf("%s is shown where there is no ring", name)
+		}
+	}
+	for _, line := range []string{`posthaste_possible_duplicates_total{queue="emails",subscription="default"} 0`, `posthaste_deliveries_settled_total{outcome="dead",queue="emails",subscription="default"} 0`,
+		`posthaste_queue_sent_total{queue="emails",subscription="default"} 1`, `posthaste_store_up 1`} {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("the page has no line %s", line)
+		}
+	}
+}
+
 // relayMetrics is the page of a process that relays to a Redis and takes in from it, once
 // it has done both. Before, it shows its counters at zero, and once the Redis is gone that
 // it cannot be used.
-func relayMetrics(t *testing.T, database string) (page string) {
+func relayMetrics(t *testing.T, storeFlag, store string, engine posthaste.Engine) (page string) {
 	t.Helper()
 	server, err := devbroker.StartRedis(t.Context(), t.TempDir())
 	if err != nil {
@@ -203,11 +259,6 @@ func relayMetrics(t *testing.T, database string) (page string) {
 	if err := client.XGroupCreateMkStream(t.Context(), "relayed", "posthaste", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	engine, err := postgres.Open(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
 	for _, queue := range []string{"out", "in"} {
 		if err := engine.QueueCreate(t.Context(), queue, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
@@ -218,7 +269,7 @@ func relayMetrics(t *testing.T, database string) (page string) {
 	if err := os.WriteFile(filepath.Join(dir, "both.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, dir, nil, "relay", "--database-url", database, "--config", "both.yaml", "--metrics-listen", "127.0.0.1:0")
+	p := start(t, dir, nil, "relay", storeFlag, store, "--config", "both.yaml", "--metrics-listen", "127.0.0.1:0")
 	shows := func(lines ...string) func() error {
 		return func() error {
 			m := metricsOn.FindStringSubmatch(p.said())

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
@@ -21,23 +23,41 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/postgres"
+	posthasteredis "github.com/posthaste-mq/posthaste/redis"
 )
 
 // The relay as a user runs it: what is wrong is told with its place, what is
 // relayed is at the broker, and TestOR2: each batch is logged and measured.
 func TestOR2_Relay(t *testing.T) {
 	t.Parallel()
-	broker, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Stop)
-	database, dir := testpg.New(t), workDir(t)
+	database := testpg.New(t)
 	engine, err := postgres.Open(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
+	relays(t, "--database-url", database, engine)
+}
+
+func TestOR2_RelayOnRedis(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	engine, err := posthasteredis.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	relays(t, "--redis-url", server.URL(), engine)
+}
+
+// relays tests relays and sources of a store, which the flag names.
+func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
+	broker, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Stop)
+	dir := workDir(t)
 	if err := engine.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +100,7 @@ func TestOR2_Relay(t *testing.T) {
 			"ACCESS_REFUSED": {"--queue", "orders", "--broker", strings.Replace(broker.URL(), "guest:guest", "guest:hunter2", 1)},
 			"vhost":          {"--queue", "orders", "--broker", broker.URL() + "nowhere"},
 		} {
-			_, stderr, code := run(t, dir, append([]string{"relay", "--database-url", database}, args...)...)
+			_, stderr, code := run(t, dir, append([]string{"relay", storeFlag, store}, args...)...)
 			if code != 2 || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") || strings.Count(stderr, "\n") < 2 {
 				t.Errorf("%v: exit code %d: %s", args, code, stderr)
 			}
@@ -89,7 +109,7 @@ func TestOR2_Relay(t *testing.T) {
 
 	t.Run("relayed", func(t *testing.T) {
 		send("orders")
-		p := start(t, dir, nil, "relay", "--database-url", database, "--queue", "orders", "--broker", broker.URL(), "--set", "declare=quorum",
+		p := start(t, dir, nil, "relay", storeFlag, store, "--queue", "orders", "--broker", broker.URL(), "--set", "declare=quorum",
 			"--set", "routing_key=relayed", "--set", "headers.tenant={{.Kind}}", "--metrics-listen", "127.0.0.1:0")
 		eventually(t, "all is at the broker", waiting("relayed"))
 		line := regexp.MustCompile(`level=INFO msg=batch queue=orders subscription=default count=\d+ failed=0 claim=\S+s publish=\S+s settle=\S+s total=\S+s`)
@@ -135,7 +155,7 @@ func TestOR2_Relay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, stderr, code := run(t, dir, "relay", "--database-url", database, "--config", "no.yaml"); code != 2 || !strings.Contains(stderr, "no.yaml:4: ") || !strings.Contains(stderr, "404") {
+		if _, stderr, code := run(t, dir, "relay", storeFlag, store, "--config", "no.yaml"); code != 2 || !strings.Contains(stderr, "no.yaml:4: ") || !strings.Contains(stderr, "404") {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
 		taken := 0
@@ -148,7 +168,7 @@ func TestOR2_Relay(t *testing.T) {
 				return err
 			}
 		}
-		p := start(t, dir, nil, "relay", "--database-url", database, "--config", "in.yaml", "--metrics-listen", "127.0.0.1:0")
+		p := start(t, dir, nil, "relay", storeFlag, store, "--config", "in.yaml", "--metrics-listen", "127.0.0.1:0")
 		eventually(t, "all of it is taken in", receive(count))
 		line := regexp.MustCompile(`level=INFO msg=taken queue=taken broker=\S+ count=\d+ known=0 refused=0 read=\S+s send=\S+s acknowledge=\S+s total=\S+s`)
 		eventually(t, "batches are logged", func() error {
@@ -170,7 +190,7 @@ func TestOR2_Relay(t *testing.T) {
 		}
 		send("orders")
 		taken = 0
-		p = start(t, dir, nil, "relay", "--database-url", database, "--config", "both.yaml")
+		p = start(t, dir, nil, "relay", storeFlag, store, "--config", "both.yaml")
 		eventually(t, "all of it has come around", receive(count))
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
@@ -184,7 +204,7 @@ func TestOR2_Relay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, stderr, code := run(t, dir, "relay", "--database-url", database, "--queue", "lined", "--broker", broker.URL(), "--set", "chunks.size=5"); code != 2 || !strings.Contains(stderr, `--set chunks: queue "lined" is ordered`) {
+		if _, stderr, code := run(t, dir, "relay", storeFlag, store, "--queue", "lined", "--broker", broker.URL(), "--set", "chunks.size=5"); code != 2 || !strings.Contains(stderr, `--set chunks: queue "lined" is ordered`) {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
 		for encoding, size := range map[string]string{"json": "1", "msgpack": "7"} {
@@ -194,7 +214,7 @@ func TestOR2_Relay(t *testing.T) {
 				t.Fatal(err)
 			}
 			send("orders")
-			p := start(t, dir, nil, "relay", "--database-url", database, "--config", "chunks.yaml")
+			p := start(t, dir, nil, "relay", storeFlag, store, "--config", "chunks.yaml")
 			seen := map[string]bool{}
 			eventually(t, "each message has arrived", func() error {
 				r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "apart"}, Max: 1000, Lease: time.Hour})
@@ -230,7 +250,7 @@ func TestOR2_Relay(t *testing.T) {
 		}
 		t.Cleanup(server.Stop)
 		send("orders")
-		p := start(t, dir, []string{"BROKER_HOST=127.0.0.1"}, "relay", "--database-url", database, "--queue", "orders",
+		p := start(t, dir, []string{"BROKER_HOST=127.0.0.1"}, "relay", storeFlag, store, "--queue", "orders",
 			"--broker", strings.Replace(server.URL(), "127.0.0.1", "${BROKER_HOST}", 1), "--set", "stream=events.{{.Kind}}", "--set", "cloudevents.source=/shop")
 		client := redis.NewClient(&redis.Options{Addr: server.Address()})
 		defer client.Close()
@@ -245,10 +265,65 @@ func TestOR2_Relay(t *testing.T) {
 		}
 	})
 
+	// A relay and a source of NATS, in one process.
+	t.Run("through NATS", func(t *testing.T) {
+		server, err := devbroker.StartNATS(t.Context(), t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Stop)
+		conn, err := nats.Connect(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		js, err := jetstream.New(conn)
+		if err == nil {
+			_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "shop", Subjects: []string{"shop.>"}})
+		}
+		if err == nil {
+			err = engine.QueueCreate(t.Context(), "around", posthaste.QueueOptions{})
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "nats.yaml"), []byte("broker: "+server.URL()+"\nrelays:\n  - {queue: orders, subject: \"shop.{{.Kind}}\"}\nsources:\n  - {queue: around, stream: shop}\n"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		send("orders")
+		p := start(t, dir, nil, "relay", storeFlag, store, "--config", "nats.yaml")
+		seen := map[string]bool{}
+		eventually(t, "all of it has come around", func() error {
+			r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "around"}, Max: 1000, Lease: time.Hour})
+			for _, d := range r.Deliveries {
+				if d.Kind != "placed" || seen[string(d.Payload)] {
+					t.Errorf("%+v", d)
+				}
+				seen[string(d.Payload)] = true
+			}
+			if err == nil && len(seen) != count {
+				err = fmt.Errorf("%d are there", len(seen))
+			}
+			return err
+		})
+		if code := p.stop(syscall.SIGTERM); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+
 	t.Run("up", func(t *testing.T) {
-		p, u := startUp(t, workDir(t), append([]string{"--broker", broker.URL()}, anyPorts...)...)
+		ports := anyPorts
+		if storeFlag == "--redis-url" {
+			ports = anyRedisPorts
+		}
+		p, u := startUp(t, workDir(t), append([]string{"--broker", broker.URL()}, ports...)...)
 		ours := engine
-		if engine, err = postgres.Open(t.Context(), u.Database); err != nil {
+		if u.Database != "" {
+			engine, err = postgres.Open(t.Context(), u.Database)
+		} else {
+			engine, err = posthasteredis.Open(t.Context(), u.Redis)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { engine.Close(); engine = ours }()
@@ -266,7 +341,7 @@ func TestOR2_Relay(t *testing.T) {
 		}
 		address := l.Addr().String()
 		l.Close()
-		p := start(t, dir, nil, "relay", "--database-url", database, "--queue", "orders", "--broker", "amqp://"+address+"/")
+		p := start(t, dir, nil, "relay", storeFlag, store, "--queue", "orders", "--broker", "amqp://"+address+"/")
 		eventually(t, "it waits for the broker", func() error {
 			if said := p.said(); !strings.Contains(said, "cannot be reached yet") || !strings.Contains(said, "msg=relaying") {
 				return fmt.Errorf("said %s", said)

@@ -67,8 +67,17 @@ func TestTR1_ServeSendsTraces(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
 	makeEmails(t, url)
+	tracesOfServe(t, "DATABASE_URL="+url)
+}
+
+func TestTR1_ServeSendsTracesOnRedis(t *testing.T) {
+	t.Parallel()
+	tracesOfServe(t, "REDIS_URL="+startRedis(t).URL())
+}
+
+func tracesOfServe(t *testing.T, store string) {
 	spans := newReceiver(t)
-	p, address := startServe(t, []string{"DATABASE_URL=" + url, "SMTP_URL=smtp://127.0.0.1:1?tls=none", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_SERVICE_NAME=post"}, "--worker")
+	p, address := startServe(t, []string{store, "SMTP_URL=smtp://127.0.0.1:1?tls=none", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_SERVICE_NAME=post"}, "--worker")
 	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	request, err := http.NewRequest("POST", "http://"+address+"/v1/emails", strings.NewReader(aMail))

@@ -50,6 +50,7 @@ var rooms = []room{
 	{name: "source/kafka", may: []string{".", "relay", "source", "internal/kafka"}},
 	{name: "source/nats", may: []string{".", "relay", "source", "internal/nats"}},
 	{name: "source/*", may: []string{".", "relay", "source"}},
+	{name: "source/sourcetest", may: []string{".", "relay", "source", "redis", "internal/devbroker"}},
 	{name: "inbox", may: []string{"."}},
 	{name: "server", may: []string{".", "email", "internal/wire", "internal/sharedbell"}},
 	{name: "telemetry", may: []string{"."}},

@@ -126,6 +126,9 @@ func (p *place) refused(t *testing.T) (all []relay.Incoming) {
 
 func engine(t *testing.T) posthaste.Engine {
 	t.Helper()
+	if strings.HasPrefix(t.Name(), "TestSourceOnRedis/") {
+		return sourcetest.Redis(t)
+	}
 	e, err := postgres.Open(t.Context(), testpg.New(t))
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +136,9 @@ func engine(t *testing.T) posthaste.Engine {
 	t.Cleanup(e.Close)
 	return e
 }
+
+// The same into a ledger on Redis.
+func TestSourceOnRedis(t *testing.T) { TestSource(t) }
 
 func TestSource(t *testing.T) {
 	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {
