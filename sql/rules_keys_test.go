@@ -341,8 +341,8 @@ func TestRuleKeyRateHolds(t *testing.T) {
 		}
 		return ""
 	}, without("asking in the log", patch{file: "pass_log.sql", old: "< e.nth then 'tokens'", new: "< 0 then 'tokens'"}),
-		without("taking in the log", patch{file: "pass_log.sql", old: "- (q.key_burst - excluded.tokens), tokens_at = t;", new: ", tokens_at = t;"},
-			patch{file: "pass_log.sql", old: "q.key_burst - count(*), t\n", new: "q.key_burst, t\n"}),
+		without("taking in the log", patch{file: "pass_log.sql", old: "- (q.key_burst - excluded.tokens), tokens_at", new: ", tokens_at"},
+			patch{file: "pass_log.sql", old: "q.key_burst - count(*), v_now\n", new: "q.key_burst, v_now\n"}),
 		without("asking among the parked", patch{file: "let_go.sql", old: "if floor(v_tokens) < v_room then", new: "if false then"}),
 		without("taking among the parked", patch{file: "let_go.sql", old: "tokens = case when v_tokens is not null then v_tokens - v_n else", new: "tokens = case when v_tokens is not null then v_tokens else"}))
 }
