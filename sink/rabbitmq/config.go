@@ -30,6 +30,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
@@ -87,7 +88,8 @@ type target struct {
 	exchange   *relay.Template
 	routingKey *relay.Template
 	mapper     *relay.Mapper
-	declare    string // the queue
+	declare    string      // the queue
+	blocked    atomic.Bool // the broker blocks publishers, as it told last
 }
 
 // eventPrefix goes before a CloudEvent's attributes in headers, as in the

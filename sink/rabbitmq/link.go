@@ -114,13 +114,25 @@ func (l *link) watch(t *target, blockings <-chan amqp.Blocking) {
 		switch {
 		case b.Active && l.blocked == "":
 			l.blocked, l.opened = cmp.Or(b.Reason, "no reason given"), make(chan struct{})
-			t.Logger.Warn("the broker blocks publishers: messages wait until it has room", "broker", t.broker.Address(), "reason", l.blocked)
+			t.block(l.blocked)
 		case !b.Active && l.blocked != "":
 			l.blocked = ""
 			close(l.opened)
-			t.Logger.Info("the broker takes messages again", "broker", t.broker.Address())
+			t.block("")
 		}
 		l.mu.Unlock()
+	}
+}
+
+// block notes why the broker blocks publishers, or that it does not. A connection that
+// ends while it is blocked says no more of it; the next one does, once it publishes.
+func (t *target) block(reason string) {
+	switch blocks := reason != ""; {
+	case t.blocked.Swap(blocks) == blocks:
+	case blocks:
+		t.Logger.Warn("the broker blocks publishers: messages wait until it has room", "broker", t.broker.Address(), "reason", reason)
+	default:
+		t.Logger.Info("the broker takes messages again", "broker", t.broker.Address())
 	}
 }
 

@@ -205,6 +205,9 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 	if broken != nil {
 		return broken // the window goes with the link
 	}
+	if s.target.blocked.Load() && l.blocking() == nil {
+		s.target.block("")
+	}
 	l.window.Release(int64(len(jobs)))
 	return nil
 }

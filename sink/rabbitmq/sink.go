@@ -36,9 +36,9 @@ func New(c Config) (*Sink, error) {
 // Broker returns the broker's address, "host:port".
 func (s *Sink) Broker() string { return s.target.broker.Address() }
 
-// Away says whether the broker could not be used when it was tried last: messages wait
-// for it then. It is safe for concurrent use.
-func (s *Sink) Away() bool { return s.links.Away() }
+// Away says whether the broker could not be used when it was tried last, or blocks
+// publishers: messages wait for it then. It is safe for concurrent use.
+func (s *Sink) Away() bool { return s.links.Away() || s.target.blocked.Load() }
 
 // Close ends the connections. What is being published stays unknown, and
 // deliveries after it fail and can be retried. It may be called again.

@@ -127,7 +127,9 @@ func delivery(n int) posthaste.RawDelivery {
 func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
 		o := newOutside(t, nil)
-		s := o.sink(nil)
+		s := o.sink(func(c *Config) {
+			c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`}
+		})
 		refused := false
 		return sinktest.Fixture{
 			Sink: s, Delivered: o.count,
@@ -141,6 +143,10 @@ func TestSink(t *testing.T) {
 			FailForGood: func() { refused = true },
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
+				if n%4 == 0 { // the template names a header that it does not have
+					d.Kind = "bad"
+					return d
+				}
 				d.Kind = strings.Repeat("x", 300)
 				return d
 			},
@@ -421,24 +427,80 @@ func TestTooLarge(t *testing.T) {
 	if q, err := ch.QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3 {
 		t.Errorf("%+v, %v", q, err)
 	}
+}
 
-	// While the broker is short of disk nothing is accepted; then it goes on.
-	if _, err := small.Control(t.Context(), "set_disk_free_limit", "100000GB"); err != nil {
+// While the broker is short of disk or memory nothing is accepted, which the sink says
+// with the broker's reason; then it goes on by itself.
+func TestAlarms(t *testing.T) {
+	t.Parallel()
+	short, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if r := s.Deliver(ctx, []posthaste.RawDelivery{delivery(5)}); r[0].Err == nil || posthaste.IsPermanent(r[0].Err) {
-		t.Errorf("during the alarm: %v", r[0].Err)
+	defer short.Stop()
+	n := 0
+	for _, alarm := range []struct {
+		reason     string
+		set, clear []string
+	}{
+		{"low on disk", []string{"set_disk_free_limit", "100000GB"}, []string{"set_disk_free_limit", "50MB"}},
+		{"low on memory", []string{"set_vm_memory_high_watermark", "0"}, []string{"set_vm_memory_high_watermark", "absolute", "2GB"}},
+	} {
+		log := &lines{}
+		s, err := New(Config{URL: short.URL(), RoutingKey: "short", Declare: "classic", Connections: 1, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		control := func(args []string) {
+			t.Helper()
+			if _, err := short.Control(t.Context(), args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := func() posthaste.RawDelivery { n++; return delivery(n) }
+		if r := deliver(t, s, next()); r[0].Err != nil || s.Away() {
+			t.Errorf("before the alarm: %v, away: %v", r[0].Err, s.Away())
+		}
+		control(alarm.set)
+		// The broker says so to who publishes; what is published until then it keeps unread.
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		r := s.Deliver(ctx, []posthaste.RawDelivery{next()})
+		cancel()
+		if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), alarm.reason) {
+			t.Errorf("%s: during the alarm: %v", alarm.reason, r[0].Err)
+		}
+		if said := log.String(); !s.Away() || !strings.Contains(said, "blocks publishers") || !strings.Contains(said, alarm.reason) {
+			t.Errorf("%s: away: %v, logged: %s", alarm.reason, s.Away(), said)
+		}
+		done := make(chan error)
+		go func() { done <- deliver(t, s, next())[0].Err }()
+		control(alarm.clear)
+		if err := <-done; err != nil {
+			t.Errorf("%s: after the alarm: %v", alarm.reason, err)
+		}
+		if said := log.String(); !strings.Contains(said, "takes messages again") || s.Away() {
+			t.Errorf("%s: away: %v, logged: %s", alarm.reason, s.Away(), said)
+		}
+		s.Close()
 	}
-	done := make(chan error)
-	go func() { done <- deliver(t, s, delivery(6))[0].Err }()
-	if _, err := small.Control(t.Context(), "set_disk_free_limit", "50MB"); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+}
+
+// lines is what was logged.
+type lines struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.String()
 }
 
 func TestCheck(t *testing.T) {
