@@ -46,6 +46,10 @@ const (
 	longPause  = 2 * time.Second
 )
 
+// ErrElsewhere is that of a dial which knows that messages have to go by another
+// connection: it is not tried again.
+var ErrElsewhere = errors.New("another server has it")
+
 // NewConnections keeps n connections that dial opens, none of them before it is
 // needed. kind and address name the broker in errors and to the logger, which is told
 // when it was lost and when it is back.
@@ -87,6 +91,10 @@ func (c *Connections[C]) Get(ctx context.Context, i int) (none C, err error) {
 				return s.current, nil
 			}
 			err = fmt.Errorf("%s at %s ended the connection as soon as it was open", c.kind, c.address)
+		}
+		if errors.Is(err, ErrElsewhere) {
+			s.there = false
+			return none, err
 		}
 		if s.there = false; ctx.Err() == nil && !c.down.Swap(true) {
 			c.log.Warn("the broker cannot be used: messages wait, and it is tried again", "broker", c.address, "error", err)

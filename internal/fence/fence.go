@@ -44,11 +44,14 @@ var rooms = []room{
 	{name: "sink/rabbitmq", may: []string{".", "relay", "internal/rabbit"}},
 	{name: "sink/kafka", may: []string{".", "relay", "internal/kafka"}},
 	{name: "sink/nats", may: []string{".", "relay", "internal/nats"}},
+	{name: "sink/redisstream", may: []string{".", "relay", "internal/redis"}},
+	{name: "sink/sinktest", may: []string{".", "worker"}},
 	{name: "sink/*", may: []string{".", "relay"}},
 	{name: "source", may: []string{".", "relay"}},
 	{name: "source/rabbitmq", may: []string{".", "relay", "source", "internal/rabbit"}},
 	{name: "source/kafka", may: []string{".", "relay", "source", "internal/kafka"}},
 	{name: "source/nats", may: []string{".", "relay", "source", "internal/nats"}},
+	{name: "source/redisstream", may: []string{".", "relay", "source", "internal/redis"}},
 	{name: "source/*", may: []string{".", "relay", "source"}},
 	{name: "source/sourcetest", may: []string{".", "relay", "source", "redis", "internal/devbroker"}},
 	{name: "inbox", may: []string{"."}},
@@ -59,7 +62,7 @@ var rooms = []room{
 	{name: "enginetest", may: []string{"."}},
 	{name: "posthastetest", may: []string{".", "worker", "internal/memory", "internal/scratch"}},
 
-	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "source/*", "codec/*"}}, // what users write
+	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "source/*", "codec/*", "inbox"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",

@@ -51,6 +51,7 @@ var topics atomic.Int64
 // outside is a topic of the test's own and what came to it.
 type outside struct {
 	t      *testing.T
+	broker *devbroker.Kafka
 	name   string
 	client *kgo.Client
 	proxy  *faultproxy.Proxy
@@ -67,7 +68,12 @@ func isProduce(piece []byte) bool {
 // newOutside makes a topic with that many partitions.
 func newOutside(t *testing.T, partitions int, settings ...string) *outside {
 	t.Helper()
-	o := &outside{t: t, name: fmt.Sprint("t", topics.Add(1))}
+	return outsideOf(t, broker, partitions, settings...)
+}
+
+func outsideOf(t *testing.T, broker *devbroker.Kafka, partitions int, settings ...string) *outside {
+	t.Helper()
+	o := &outside{t: t, broker: broker, name: fmt.Sprint("t", topics.Add(1))}
 	var err error
 	if o.client, err = kgo.NewClient(kgo.SeedBrokers(broker.Address()), kgo.ConsumeTopics(o.name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(50*time.Millisecond)); err != nil {
@@ -216,7 +222,10 @@ func TestSink(t *testing.T) {
 		o := newOutside(t, 1, "max.message.bytes", "50000")
 		refused := false
 		return sinktest.Fixture{
-			Sink: o.sink(func(c *Config) { c.Topic += "{{if eq .Kind `bad`}} bad{{end}}" }), Delivered: o.count,
+			Sink: o.sink(func(c *Config) {
+				c.Topic += "{{if eq .Kind `bad`}} bad{{end}}"
+				c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "headless"}}{{.Headers.none}}{{end}}`}
+			}), Delivered: o.count,
 			Delivery: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
 				if refused && n == 1 {
@@ -227,7 +236,9 @@ func TestSink(t *testing.T) {
 			FailForGood: func() { refused = true },
 			Bad: func(n int) posthaste.RawDelivery {
 				d := delivery(n)
-				d.Kind = "bad"
+				if d.Kind = "bad"; n%4 == 0 { // the template names a header that it does not have
+					d.Kind = "headless"
+				}
 				return d
 			},
 			Hang:             o.proxy.Hang,

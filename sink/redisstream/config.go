@@ -24,21 +24,26 @@
 // a worker stops taking messages, and those in the database wait without burning
 // attempts.
 //
-// It speaks to one server, the primary; the nodes of a Redis Cluster are not told
-// apart.
+// # Redis Cluster
+//
+// The servers of a cluster tell who has which stream, and that may change: each
+// message goes to the master that has its stream, and one that was told to go
+// elsewhere goes there within its attempt. While a master is away, what is in hand for
+// it waits until it is back or a replica has taken its place. A message that it had
+// confirmed and no replica had is lost with it: ask for as many Replicas as masters have.
 package redisstream
 
 import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/redis"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
@@ -52,7 +57,8 @@ const (
 // Config says which server gets the messages and how. Only URL is required.
 type Config struct {
 	// URL names the server: redis://user:password@host:6379/0 or rediss://, with the
-	// number of the database. User and password are percent-encoded. Unencrypted it
+	// number of the database; of a Redis Cluster several, separated by commas, of which
+	// one has to answer at first. User and password are percent-encoded. Unencrypted it
 	// is meant for the same machine or a trusted network.
 	URL string
 	// Stream is the template of the stream's key (default "{{.Queue}}").
@@ -78,7 +84,8 @@ type Config struct {
 	// DialTimeout bounds the opening of a connection (default 10 s).
 	DialTimeout time.Duration
 	// TLS is used for rediss://; ServerName and MinVersion get defaults. Nil trusts
-	// the system's authorities.
+	// the system's authorities. The certificate of each server is to be for the first
+	// name in the URL.
 	TLS *tls.Config
 	// Name is what the server shows of the connections, without spaces (default
 	// "posthaste-relay").
@@ -90,7 +97,8 @@ type Config struct {
 // target is a checked Config.
 type target struct {
 	Config
-	address        string // host:port
+	addresses      []string // host:port of each server in the URL
+	address        string   // all of them, for words
 	user, password string
 	database       int
 	stream         *relay.Template
@@ -171,7 +179,11 @@ func parse(c Config) (*target, error) {
 
 // server takes apart the URL.
 func (t *target) server(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
+	first, addresses, err := redis.Servers(text)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(first)
 	if err != nil {
 		var e *url.Error
 		if errors.As(err, &e) {
@@ -179,19 +191,10 @@ func (t *target) server(text string) (*url.URL, error) {
 		}
 		return nil, err
 	}
-	switch {
-	case u.Scheme != "redis" && u.Scheme != "rediss":
-		return nil, errors.New("it must begin with redis:// or rediss://")
-	case u.Hostname() == "":
-		return nil, errors.New("it names no host")
-	case u.RawQuery != "" || u.Fragment != "":
+	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("it can have no options behind ? or #")
 	}
-	port := u.Port()
-	if port == "" {
-		port = "6379"
-	}
-	t.address = net.JoinHostPort(u.Hostname(), port)
+	t.addresses, t.address = addresses, strings.Join(addresses, ",")
 	t.user = u.User.Username()
 	t.password, _ = u.User.Password()
 	if path := strings.Trim(u.Path, "/"); path != "" {

@@ -21,7 +21,8 @@ import (
 // the same time, and is never repaired: a new one takes its place.
 type link struct {
 	relay.Users
-	conn net.Conn
+	address string
+	conn    net.Conn
 	// turn is held while a batch is written, w with it.
 	turn chan struct{}
 	w    *bufio.Writer
@@ -29,7 +30,8 @@ type link struct {
 	window *semaphore.Weighted
 	calls  chan *call // what was written, in order
 	ended  chan struct{}
-	limit  int // of a message's fields, in bytes
+	limit  int     // of a message's fields, in bytes
+	layout *layout // of the server's cluster, if it is part of one
 
 	mu    sync.Mutex
 	cause error // of its end
@@ -45,22 +47,22 @@ type call struct {
 // defaultLimit is the server's proto-max-bulk-len if it does not tell.
 const defaultLimit = 512 << 20
 
-// dial opens a link. The context bounds it.
-func (t *target) dial(ctx context.Context) (*link, error) {
+// dial opens a link to the server at an address. The context bounds it.
+func (t *target) dial(ctx context.Context, address string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.DialTimeout)
 	defer cancel()
-	l, err := t.open(ctx)
+	l, err := t.open(ctx, address)
 	switch {
 	case err == nil:
 		return l, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("redis at %s does not answer: %w", t.address, ctx.Err())
+		return nil, fmt.Errorf("redis at %s does not answer: %w", address, ctx.Err())
 	}
-	return nil, fmt.Errorf("redis at %s: %w", t.address, err)
+	return nil, fmt.Errorf("redis at %s: %w", address, err)
 }
 
-func (t *target) open(ctx context.Context) (*link, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
+func (t *target) open(ctx context.Context, address string) (*link, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func (t *target) open(ctx context.Context) (*link, error) {
 		}
 		conn = secure
 	}
-	l := &link{conn: conn, turn: make(chan struct{}, 1), w: bufio.NewWriterSize(conn, 64<<10), window: semaphore.NewWeighted(int64(t.Outstanding)),
+	l := &link{address: address, conn: conn, turn: make(chan struct{}, 1), w: bufio.NewWriterSize(conn, 64<<10), window: semaphore.NewWeighted(int64(t.Outstanding)),
 		calls: make(chan *call, t.Outstanding+1), ended: make(chan struct{}), limit: defaultLimit}
 	go l.read()
 	if err := l.greet(ctx, t); err != nil {
@@ -95,7 +97,7 @@ func (l *link) greet(ctx context.Context, t *target) error {
 		commands = append(commands, words("SELECT", strconv.Itoa(t.database)))
 	}
 	must := len(commands) + 1
-	commands = append(commands, words("PING"), words("CLIENT", "SETNAME", t.Name), words("CONFIG", "GET", "proto-max-bulk-len"))
+	commands = append(commands, words("PING"), words("CLIENT", "SETNAME", t.Name), words("CONFIG", "GET", "proto-max-bulk-len"), words("CLUSTER", "SLOTS"))
 	replies, err := l.ask(ctx, commands...)
 	if err != nil {
 		return err
@@ -106,11 +108,18 @@ func (l *link) greet(ctx context.Context, t *target) error {
 		}
 	}
 	// The user may be allowed neither of the rest.
-	if limit := replies[len(replies)-1].list; len(limit) == 2 && limit[1].int() > 0 {
+	if limit := replies[must+1].list; len(limit) == 2 && limit[1].int() > 0 {
 		l.limit = limit[1].int()
+	}
+	if l.layout = newLayout(replies[must+2], l.address); l.layout == nil && len(t.addresses) > 1 {
+		return fmt.Errorf("%w (%w)", errAlone, replies[must+2].fault)
 	}
 	return nil
 }
+
+// errAlone is that of one of several servers of which nobody knows what they have to do
+// with each other.
+var errAlone = errors.New("several servers are named, and this one does not say that it is part of a cluster")
 
 // ask writes commands and waits for their replies.
 func (l *link) ask(ctx context.Context, commands ...command) ([]reply, error) {
@@ -188,7 +197,7 @@ func (l *link) read() {
 		}
 		for i := range c.replies {
 			var err error
-			if c.replies[i], err = readReply(r, 4); err != nil {
+			if c.replies[i], err = readReply(r, 5); err != nil {
 				l.fail(err)
 				l.Close()
 				return

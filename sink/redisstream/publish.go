@@ -2,9 +2,12 @@ package redisstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
@@ -17,6 +20,9 @@ type job struct {
 	stream  string
 	largest int // of its words, in bytes
 	command command
+	// asks is who shall be asked in place of who has the stream, which is moving there.
+	asks string
+	why  error // it was told to go elsewhere
 }
 
 // Deliver implements [posthaste.Sink]: it adds the batch in one go and waits for
@@ -35,10 +41,43 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 	}
 	for len(jobs) > 0 {
 		n := min(len(jobs), s.target.Outstanding)
-		s.publish(ctx, jobs[:n], results)
+		s.add(ctx, jobs[:n], results)
 		jobs = jobs[n:]
 	}
 	return results
+}
+
+// Pauses before messages that a cluster cannot take now are tried again.
+const (
+	firstPause = 10 * time.Millisecond
+	longPause  = time.Second
+)
+
+// add adds jobs at the servers that have their streams, and those that were told to
+// go elsewhere there.
+func (s *Sink) add(ctx context.Context, jobs []job, results []posthaste.SinkResult) {
+	for pause := time.Duration(0); ; pause = min(max(2*pause, firstPause), longPause) {
+		groups := s.servers.split(jobs)
+		again := make([][]job, len(groups))
+		var all sync.WaitGroup
+		for i, g := range groups[1:] {
+			all.Go(func() { again[i+1] = s.publish(ctx, g.address, g.jobs, results) })
+		}
+		again[0] = s.publish(ctx, groups[0].address, groups[0].jobs, results)
+		all.Wait()
+		if jobs = slices.Concat(again...); len(jobs) == 0 {
+			return
+		}
+		slices.SortFunc(jobs, func(a, b job) int { return a.place - b.place })
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			for i := range jobs {
+				results[jobs[i].place].Err = s.failed(ctx, s.target.address, "nothing was added", jobs[i].why)
+			}
+			return
+		}
+	}
 }
 
 // prepare makes the command that adds a delivery. Errors are permanent.
@@ -89,38 +128,52 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 	return j, nil
 }
 
-// publish adds jobs by the link whose turn it is and answers them.
-func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.SinkResult) {
+// publish adds jobs at the server at an address, by the link whose turn it is, and
+// answers them, but for those that it returns: they are to be added elsewhere.
+func (s *Sink) publish(ctx context.Context, address string, jobs []job, results []posthaste.SinkResult) (again []job) {
 	fail := func(jobs []job, err error) {
 		for i := range jobs {
 			results[jobs[i].place].Err = err
 		}
 	}
-	l, err := s.links.Get(ctx, s.links.Next(s.target.Connections))
+	links := s.servers.at(address)
+	l, err := links.Get(ctx, links.Next(s.target.Connections))
+	if errors.Is(err, relay.ErrElsewhere) {
+		for i := range jobs {
+			jobs[i].asks, jobs[i].why = "", err
+		}
+		return jobs
+	}
 	if err != nil {
 		fail(jobs, err)
-		return
+		return nil
 	}
 	defer l.release()
 	if jobs = s.fitting(l, jobs, results); len(jobs) == 0 {
-		return
+		return nil
 	}
 	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
-		fail(jobs, s.failed(ctx, "nothing was added, for the server is slow to reply to what was before", nil))
-		return
+		fail(jobs, s.failed(ctx, address, "nothing was added, for the server is slow to reply to what was before", nil))
+		return nil
 	}
 	defer l.window.Release(int64(len(jobs)))
-	commands := make([]command, len(jobs), len(jobs)+1)
+	commands := make([]command, 0, len(jobs)+1)
+	at := make([]int, len(jobs)) // the replies
 	for i := range jobs {
-		commands[i] = jobs[i].command
+		if jobs[i].asks != "" {
+			commands = append(commands, words("ASKING"))
+		}
+		at[i] = len(commands)
+		commands = append(commands, jobs[i].command)
 	}
+	waits := len(commands)
 	if s.target.Replicas > 0 {
 		commands = append(commands, words("WAIT", strconv.Itoa(s.target.Replicas), strconv.FormatInt(max(1, s.target.ReplicaTimeout.Milliseconds()), 10)))
 	}
 	c, err := l.send(ctx, commands)
 	if err != nil {
-		fail(jobs, s.failed(ctx, "nothing was added", err))
-		return
+		fail(jobs, s.failed(ctx, address, "nothing was added", err))
+		return nil
 	}
 	var broken error
 	select {
@@ -129,26 +182,37 @@ func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.Sink
 		select {
 		case <-c.done:
 		case <-l.ended:
-			broken = s.failed(ctx, "the connection was lost before the reply, so that it may be added twice", l.lost())
+			broken = s.failed(ctx, address, "the connection was lost before the reply, so that it may be added twice", l.lost())
 		case <-ctx.Done():
 			l.Retire() // it may be dead
-			broken = s.failed(ctx, "sent, and no reply came", nil)
+			broken = s.failed(ctx, address, "sent, and no reply came", nil)
 		}
 	}
 	replies := c.replies[:c.got.Load()]
 	var held error
 	if s.target.Replicas > 0 {
-		held = s.replicated(replies, len(jobs), broken)
+		held = s.replicated(address, replies, waits, broken)
 	}
+	unserved := false
 	for i := range jobs {
 		err := broken
-		if i < len(replies) {
-			if err = s.added(l, &jobs[i], replies[i]); err == nil {
+		if at[i] < len(replies) {
+			r := replies[at[i]]
+			if r.fault != "" && s.servers.redirected(&jobs[i], r.fault, address) {
+				again = append(again, jobs[i])
+				unserved = unserved || strings.HasPrefix(string(r.fault), "CLUSTERDOWN")
+				continue
+			}
+			if err = s.added(l, &jobs[i], r); err == nil {
 				err = held
 			}
 		}
 		results[jobs[i].place].Err = err
 	}
+	if unserved {
+		s.servers.ask(ctx, address) // it may be the one that has lost touch
+	}
+	return again
 }
 
 // fitting leaves those jobs that the server reads: it would end the connection on
@@ -158,7 +222,7 @@ func (s *Sink) fitting(l *link, jobs []job, results []posthaste.SinkResult) []jo
 	for i := range jobs {
 		if jobs[i].largest > l.limit {
 			results[jobs[i].place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
-				Message: fmt.Sprintf("redis at %s takes at most %d bytes in one field (proto-max-bulk-len), and the message has one of %d", s.target.address, l.limit, jobs[i].largest)})
+				Message: fmt.Sprintf("redis at %s takes at most %d bytes in one field (proto-max-bulk-len), and the message has one of %d", l.address, l.limit, jobs[i].largest)})
 			continue
 		}
 		kept = append(kept, jobs[i])
@@ -170,35 +234,35 @@ func (s *Sink) fitting(l *link, jobs []job, results []posthaste.SinkResult) []jo
 func (s *Sink) added(l *link, j *job, r reply) error {
 	switch {
 	case r.null:
-		return fmt.Errorf("redis at %s: there is no stream %q, and none shall be made (existing)", s.target.address, j.stream)
+		return fmt.Errorf("redis at %s: there is no stream %q, and none shall be made (existing)", l.address, j.stream)
 	case r.fault == "" && r.list == nil && strings.Contains(r.text, "-"):
 		return nil
 	case r.fault == "":
 		l.Retire()
-		return fmt.Errorf("redis at %s: %w", s.target.address, r.unexpected())
+		return fmt.Errorf("redis at %s: %w", l.address, r.unexpected())
 	case strings.HasPrefix(string(r.fault), "READONLY"):
 		l.Retire() // another server may have this address by now
 	case strings.Contains(string(r.fault), "too large to be stored"):
-		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Message: fmt.Sprintf("redis at %s: %v", s.target.address, r.fault), Cause: r.fault})
+		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Message: fmt.Sprintf("redis at %s: %v", l.address, r.fault), Cause: r.fault})
 	}
-	return fmt.Errorf("redis at %s refused the message for stream %q: %w", s.target.address, j.stream, r.fault)
+	return fmt.Errorf("redis at %s refused the message for stream %q: %w", l.address, j.stream, r.fault)
 }
 
 // replicated is what the reply to WAIT says.
-func (s *Sink) replicated(replies []reply, place int, broken error) error {
+func (s *Sink) replicated(address string, replies []reply, place int, broken error) error {
 	if len(replies) <= place {
 		return broken
 	}
 	if r := replies[place]; r.fault != "" {
-		return fmt.Errorf("redis at %s: added, and not known on how many replicas, so that it may be added twice: %w", s.target.address, r.fault)
+		return fmt.Errorf("redis at %s: added, and not known on how many replicas, so that it may be added twice: %w", address, r.fault)
 	} else if n := r.int(); n < s.target.Replicas {
-		return fmt.Errorf("redis at %s: added, and on %d of %d replicas after %s, so that it may be added twice", s.target.address, n, s.target.Replicas,
+		return fmt.Errorf("redis at %s: added, and on %d of %d replicas after %s, so that it may be added twice", address, n, s.target.Replicas,
 			s.target.ReplicaTimeout.Round(time.Millisecond))
 	}
 	return nil
 }
 
 // failed says what happened, why, and whether the time was up.
-func (s *Sink) failed(ctx context.Context, what string, cause error) error {
-	return relay.Failed(ctx, fmt.Sprintf("redis at %s: %s", s.target.address, what), cause)
+func (s *Sink) failed(ctx context.Context, address, what string, cause error) error {
+	return relay.Failed(ctx, fmt.Sprintf("redis at %s: %s", address, what), cause)
 }

@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	posthaste "github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // Sink adds messages to streams. It implements [posthaste.Sink].
 type Sink struct {
-	target *target
-	links  *relay.Connections[*link]
+	target  *target
+	servers *servers
 }
 
 var _ posthaste.Sink = (*Sink)(nil)
@@ -26,20 +25,20 @@ func New(c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{target: t, links: relay.NewConnections(t.Connections, "redis", t.address, t.Logger, t.dial)}, nil
+	return &Sink{target: t, servers: newServers(t)}, nil
 }
 
-// Broker returns the server's address, "host:port".
+// Broker returns the server's address, "host:port", or several separated by commas.
 func (s *Sink) Broker() string { return s.target.address }
 
 // Away says whether the broker could not be used when it was tried last: messages wait
 // for it then. It is safe for concurrent use.
-func (s *Sink) Away() bool { return s.links.Away() }
+func (s *Sink) Away() bool { return s.servers.Away() }
 
 // Close ends the connections. What is being added stays unknown, and deliveries
 // after it fail and can be retried. It may be called again.
 func (s *Sink) Close() error {
-	s.links.Close()
+	s.servers.Close()
 	return nil
 }
 
@@ -49,32 +48,42 @@ func (s *Sink) Close() error {
 // wrong with the configuration is a *posthaste.Error of code Invalid with the
 // field; a server that does not answer, or lacks replicas, one of code Unavailable.
 func (s *Sink) Check(ctx context.Context) error {
-	l, err := s.target.dial(ctx)
+	l, err := s.servers.any(ctx)
 	if err != nil {
 		return s.atStart(err)
 	}
-	defer l.Close()
+	defer func() {
+		if l != nil {
+			l.Close()
+		}
+	}()
 	stream, static := s.target.stream.Static()
 	if !static {
 		stream = "posthaste" // any: the answer is not looked at
 	}
+	if address := s.servers.owner(stream); l.layout != nil && address != l.address {
+		l.Close()
+		if l, err = s.servers.dial(ctx, address); err != nil {
+			return s.atStart(err)
+		}
+	}
 	replies, err := l.ask(ctx, words("ROLE"), words("TYPE", stream))
 	if err != nil {
-		return s.atStart(fmt.Errorf("redis at %s: %w", s.target.address, err))
+		return s.atStart(fmt.Errorf("redis at %s: %w", l.address, err))
 	}
 	invalid := func(field, what, hint string) error {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("redis at %s: %s", s.target.address, what), Hint: hint}
+		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("redis at %s: %s", l.address, what), Hint: hint}
 	}
 	if role := replies[0].list; len(role) == 3 && role[0].text == "master" && len(role[2].list) < s.target.Replicas {
 		return &posthaste.Error{Code: posthaste.Unavailable, Hint: "start the replicas, or ask for fewer (replicas)",
-			Message: fmt.Sprintf("redis at %s has %d replicas, and %d are asked for", s.target.address, len(role[2].list), s.target.Replicas)}
+			Message: fmt.Sprintf("redis at %s has %d replicas, and %d are asked for", l.address, len(role[2].list), s.target.Replicas)}
 	} else if len(role) > 0 && role[0].text == "slave" {
 		return invalid("url", "this is a replica, which takes no messages", "name the primary")
 	}
 	kind := replies[1]
 	switch {
 	case strings.HasPrefix(string(kind.fault), "MOVED "):
-		return invalid("url", string(kind.fault)+": a node of a Redis Cluster, and the stream is on another", "name a server that is not part of a cluster")
+		return invalid("url", string(kind.fault)+": a server of a Redis Cluster, and the stream is on another, of which this user may not be told", "let the user run CLUSTER SLOTS (ACL: +cluster|slots)")
 	case kind.fault != "" || !static:
 	case kind.text == "none" && s.target.Existing:
 		return invalid("stream", fmt.Sprintf("there is no stream %q, and none shall be made", stream), "make the stream (XGROUP CREATE … MKSTREAM), or leave existing out")
@@ -97,7 +106,9 @@ func (s *Sink) atStart(err error) error {
 	switch {
 	case errors.As(err, &said) && (strings.HasPrefix(string(said), "LOADING") || strings.Contains(string(said), "max number of clients")):
 		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "wait until the server has loaded its data and has room for connections"}
-	case errors.As(err, &said) && strings.Contains(string(said), "DB index"):
+	case errors.Is(err, errAlone):
+		e.Hint = "name one server, the primary; or let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
+	case errors.As(err, &said) && (strings.Contains(string(said), "DB index") || strings.Contains(string(said), "SELECT")):
 		e.Hint = "check the number of the database, which is the URL's path"
 	case errors.As(err, &said):
 		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the server"

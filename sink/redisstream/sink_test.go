@@ -65,6 +65,11 @@ type outside struct {
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
+	return outsideOf(t, broker)
+}
+
+func outsideOf(t *testing.T, broker *devbroker.Redis) *outside {
+	t.Helper()
 	o := &outside{t: t, name: fmt.Sprint("s", streams.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address(), Protocol: 2})}
 	t.Cleanup(func() { o.client.Close() })
 	var err error
@@ -154,7 +159,7 @@ func TestSink(t *testing.T) {
 			Hang:            o.proxy.Hang,
 			BreakConnections: func() {
 				o.proxy.CutAll()
-				for _, l := range s.links.Current() {
+				for _, l := range s.servers.at(s.target.address).Current() {
 					<-l.ended
 				}
 			},
@@ -357,7 +362,7 @@ func TestServerAway(t *testing.T) {
 		t.Error(r[0].Err)
 	}
 	r.Kill()
-	for _, l := range s.links.Current() {
+	for _, l := range s.servers.at(s.target.address).Current() {
 		<-l.ended
 	}
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -367,7 +372,7 @@ func TestServerAway(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- deliver(t, s, delivery(3))[0].Err }()
-	for !s.links.Away() {
+	for !s.servers.Away() {
 		time.Sleep(time.Millisecond)
 	}
 	if err := r.Start(t.Context()); err != nil {
@@ -397,7 +402,7 @@ func TestTimeIsUpForOne(t *testing.T) {
 	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }()
 	<-reached
 	go func() { second <- deliver(t, s, delivery(3))[0].Err }()
-	for len(s.links.Current()[0].calls) < 2 {
+	for len(s.servers.at(s.target.address).Current()[0].calls) < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

@@ -54,6 +54,11 @@ type place struct {
 
 func newPlace(t *testing.T, partitions int32) *place {
 	t.Helper()
+	return placeOf(t, server, partitions)
+}
+
+func placeOf(t *testing.T, server *devbroker.Kafka, partitions int32) *place {
+	t.Helper()
 	p := &place{name: fmt.Sprint("t", places.Add(1))}
 	var err error
 	if p.client, err = kgo.NewClient(kgo.SeedBrokers(server.Address()), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
@@ -359,6 +364,26 @@ func TestForeignRecord(t *testing.T) {
 	if m.DedupeKey != "kafka/events/aa/3/17" || m.Key != "/w==" || m.Headers["raw"] != "/w==" || m.ContentType != posthaste.ContentTypeBytes || m.Payload.([]byte) == nil || m.Check() == nil {
 		t.Errorf("%+v", m)
 	}
+}
+
+func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartKafka(t.Context(), t.TempDir(), "group.initial.rebalance.delay.ms=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	p := placeOf(t, own, 1)
+	sourcetest.RunKilled(t, engine, sourcetest.Fixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish, Left: p.left,
+	}, own.Kill, func() {
+		if err := own.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCheck(t *testing.T) {

@@ -31,6 +31,7 @@ import (
 var broker1 *devbroker.NATS
 
 func TestMain(m *testing.M) {
+	devbroker.ServeNATS()
 	devbroker.Main(m, &broker1, func(ctx context.Context, dir string) (*devbroker.NATS, error) {
 		return devbroker.StartNATS(ctx, dir, func(o *server.Options) {
 			o.NoAuthUser = "all"
@@ -52,7 +53,12 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	conn, err := natsgo.Connect(broker1.URL())
+	return placeOf(t, broker1.Address())
+}
+
+func placeOf(t *testing.T, address string) *place {
+	t.Helper()
+	conn, err := natsgo.Connect("nats://"+address, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +70,7 @@ func newPlace(t *testing.T) *place {
 	if _, err := p.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: p.name, Subjects: []string{p.name + ".>"}, Duplicates: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	if p.proxy, err = faultproxy.New(broker1.Address(), nil); err != nil {
+	if p.proxy, err = faultproxy.New(address, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.proxy.Close)
@@ -345,6 +351,26 @@ func TestCameBeforeTheEnd(t *testing.T) {
 		}
 		got += len(all)
 	}
+}
+
+func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartNATSProcess(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	p := placeOf(t, own.Address())
+	sourcetest.RunKilled(t, engine, sourcetest.Fixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish, Left: p.left,
+	}, own.Kill, func() {
+		if err := own.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCheck(t *testing.T) {

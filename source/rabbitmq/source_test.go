@@ -52,6 +52,11 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
+	return placeOf(t, server)
+}
+
+func placeOf(t *testing.T, server *devbroker.RabbitMQ) *place {
+	t.Helper()
 	conn, err := amqp.Dial(server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -243,6 +248,41 @@ func TestForeignMessage(t *testing.T) {
 	if a := arrival(amqp.Delivery{ContentType: "application/cloudevents+json", Body: []byte("no")}); posthaste.CodeOf(a.Err) != posthaste.Invalid {
 		t.Errorf("no event: %v", a.Err)
 	}
+}
+
+func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	p := placeOf(t, own)
+	// A crash must not find the queue's own declaration unwritten.
+	if _, err := own.Control(t.Context(), "eval", "mnesia:sync_log()."); err != nil {
+		t.Fatal(err)
+	}
+	sourcetest.RunKilled(t, engine, sourcetest.Fixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish,
+		Left: func(t *testing.T) int {
+			conn, err := amqp.Dial(own.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if p.ch, err = conn.Channel(); err != nil {
+				t.Fatal(err)
+			}
+			return p.left(t)
+		},
+	}, own.Kill, func() {
+		if err := own.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCheck(t *testing.T) {

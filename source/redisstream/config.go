@@ -11,6 +11,10 @@
 // acknowledged once Redis has replied.
 //
 // What Redis has acknowledged is what its persistence keeps.
+//
+// In a Redis Cluster it reads from the master that has the stream, and from another
+// once that has it. What a replica had not heard of when it took its place is as if it
+// had not been: an acknowledgement, and the entry is read again and found by its id.
 package redisstream
 
 import (
@@ -25,6 +29,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	servers "github.com/posthaste-mq/posthaste/internal/redis"
 	"github.com/posthaste-mq/posthaste/source"
 )
 
@@ -40,7 +45,7 @@ const (
 type Config struct {
 	source.Config
 	// URL names the server: redis://user:password@host:6379/0 or rediss://, with the
-	// number of the database. User and password are percent-encoded. Unencrypted it
+	// number of the database; of a Redis Cluster several, separated by commas. User and password are percent-encoded. Unencrypted it
 	// is meant for the same machine or a trusted network.
 	URL string
 	// Stream is the stream's key. It has to be there.
@@ -71,9 +76,10 @@ const eventPrefix = "ce_"
 // [posthaste.Engine]. It connects to nobody yet. Errors are *posthaste.Error with the
 // field, and hold no password.
 func New(ledger source.Ledger, c Config) (*source.Source, error) {
-	options, err := redis.ParseURL(c.URL)
-	if err == nil && options.Network == "unix" {
-		err = errors.New("it must begin with redis:// or rediss://")
+	var options *redis.Options
+	first, addresses, err := servers.Servers(c.URL)
+	if err == nil {
+		options, err = redis.ParseURL(first)
 	}
 	if err != nil {
 		var e *url.Error
@@ -111,5 +117,5 @@ func New(ledger source.Ledger, c Config) (*source.Source, error) {
 	// Dialed once: another try is refused, and what was wrong would not be told.
 	options.PoolSize, options.MaxRetries, options.DialerRetries = 1, -1, 1
 	options.ClientName, options.DisableIdentity = "posthaste-source", true
-	return source.New(ledger, c.Config, &broker{Config: c, options: options})
+	return source.New(ledger, c.Config, &broker{Config: c, options: options, addresses: addresses})
 }

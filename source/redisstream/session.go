@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,21 +22,26 @@ import (
 // broker is a checked Config. It implements [source.Broker].
 type broker struct {
 	Config
-	options *redis.Options
+	options   *redis.Options // but for the address
+	addresses []string       // of the servers in the URL
+
+	mu    sync.Mutex
+	known []string // the servers of the cluster, if there is one
 }
 
 // Kind implements [source.Broker].
 func (b *broker) Kind() string { return "redis" }
 
 // Address implements [source.Broker].
-func (b *broker) Address() string { return b.options.Addr }
+func (b *broker) Address() string { return strings.Join(b.addresses, ",") }
 
-func (b *broker) said(err error) error { return fmt.Errorf("redis at %s: %w", b.options.Addr, err) }
+func (b *broker) said(err error) error { return fmt.Errorf("redis at %s: %w", b.Address(), err) }
 
 // client is one of a single connection, which is not opened anew once it is lost: what
 // was read on it is read again by a new session.
-func (b *broker) client() *redis.Client {
+func (b *broker) client(address string) *redis.Client {
 	options := *b.options
+	options.Addr = address
 	var dialed atomic.Bool
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if dialed.Swap(true) {
@@ -52,7 +58,10 @@ func (b *broker) client() *redis.Client {
 
 // Check implements [source.Broker].
 func (b *broker) Check(ctx context.Context) error {
-	client := b.client()
+	client, _, err := b.find(ctx, b.Stream)
+	if err != nil {
+		return b.atStart(err)
+	}
 	defer client.Close()
 	kind, err := client.Type(ctx, b.Stream).Result()
 	switch {
@@ -76,8 +85,12 @@ func (b *broker) atStart(err error) error {
 	switch {
 	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "AUTH"):
 		e.Hint = "check user and password in the URL, percent-encoded, and which commands the user may use"
-	case strings.HasPrefix(text, "ERR DB"), strings.HasPrefix(text, "ERR invalid DB"):
+	case strings.HasPrefix(text, "ERR DB"), strings.HasPrefix(text, "ERR invalid DB"), strings.HasPrefix(text, "ERR SELECT"):
 		e.Hint = "check the number of the database, which is the URL's path"
+	case errors.Is(err, errAlone):
+		e.Hint = "name one server, the primary; or let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
+	case strings.HasPrefix(text, "MOVED"):
+		e.Hint = "this is a server of a Redis Cluster: let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
 	case errors.As(err, &authority):
 		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
 	default:
@@ -99,6 +112,7 @@ func (b *broker) join(ctx context.Context, client *redis.Client) error {
 type session struct {
 	*broker
 	client *redis.Client
+	alone  bool // it is no cluster
 	lost   atomic.Bool
 	// own is after which of the entries that are pending with this consumer reading
 	// goes on; "" once all of them were read.
@@ -112,7 +126,11 @@ type session struct {
 
 // Open implements [source.Broker].
 func (b *broker) Open(ctx context.Context) (source.Session, error) {
-	s := &session{broker: b, client: b.client(), own: "0", claim: "0", held: map[string]bool{}}
+	client, alone, err := b.find(ctx, b.Stream)
+	if err != nil {
+		return nil, b.said(err)
+	}
+	s := &session{broker: b, client: client, alone: alone, own: "0", claim: "0", held: map[string]bool{}}
 	if err := b.join(ctx, s.client); err != nil {
 		s.client.Close()
 		return nil, b.said(err)
@@ -246,7 +264,16 @@ func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[stri
 	for name, value := range headers {
 		fields = append(fields, name, value)
 	}
-	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: s.Refused, Values: fields}).Err(); err != nil {
+	to := s.client
+	if !s.alone { // another server may have that stream
+		client, _, err := s.find(ctx, s.Refused)
+		if err != nil {
+			return s.said(err)
+		}
+		defer client.Close()
+		to = client
+	}
+	if err := to.XAdd(ctx, &redis.XAddArgs{Stream: s.Refused, Values: fields}).Err(); err != nil {
 		s.lost.Store(true)
 		return s.said(err)
 	}

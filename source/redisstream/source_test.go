@@ -51,6 +51,11 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
+	return placeOf(t, server)
+}
+
+func placeOf(t *testing.T, server *devbroker.Redis) *place {
+	t.Helper()
 	p := &place{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), places.Add(1)), client: redis.NewClient(&redis.Options{Addr: server.Address()})}
 	t.Cleanup(func() { p.client.Close() })
 	if err := p.client.XGroupCreateMkStream(t.Context(), p.name, "posthaste", "0").Err(); err != nil {
@@ -170,7 +175,7 @@ func TestTakenOver(t *testing.T) {
 	defer cancel()
 	open := func(consumer string) source.Session {
 		t.Helper()
-		b := &broker{Config: Config{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, options: &redis.Options{Addr: server.Address(), PoolSize: 1, MaxRetries: -1}}
+		b := &broker{Config: Config{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, addresses: []string{server.Address()}, options: &redis.Options{PoolSize: 1, MaxRetries: -1}}
 		s, err := b.Open(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -233,6 +238,26 @@ func TestForeignEntry(t *testing.T) {
 	if m.DedupeKey != "redis/events/17-1" || m.ContentType != posthaste.ContentTypeJSON || string(m.Payload.([]byte)) != `{"n":"7","name":"ada"}` || m.Headers != nil {
 		t.Errorf("%+v", m)
 	}
+}
+
+func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--appendfsync", "always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	p := placeOf(t, own)
+	sourcetest.RunKilled(t, engine, sourcetest.Fixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish, Left: p.left,
+	}, own.Kill, func() {
+		if err := own.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCheck(t *testing.T) {

@@ -59,6 +59,49 @@ func Run(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture func(
 	}
 }
 
+// RunKilled tests a source whose broker is killed twice, each time when something is
+// committed and not acknowledged yet: nothing is lost or in the ledger twice. The
+// fixture is of a broker of the test's own, which kill ends as a crash does, and start
+// starts again with what it had.
+func RunKilled(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture Fixture, kill, start func()) {
+	const n = 3000
+	e := engine(t)
+	b := &bench{T: t, Fixture: fixture, ledger: &ledger{Engine: e}}
+	b.must(e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}))
+	b.Publish(b.T, messages(0, n)...)
+	killed := make(chan struct{}, 1)
+	strike := func() {
+		kill()
+		killed <- struct{}{}
+	}
+	b.ledger.after = strike
+	stop := b.start(func(c *source.Config) { c.Batch = 50 })
+	for round := range 2 {
+		select {
+		case <-killed:
+		case <-time.After(3 * time.Minute):
+			b.Fatal("nothing is taken in")
+		}
+		if sent := b.ledger.sent.Load(); sent >= n {
+			b.Fatalf("all was taken in before the broker was killed: this test sees nothing")
+		}
+		b.until("the source says that the broker is away", func() bool { return b.latest.Away() })
+		if round == 0 {
+			b.ledger.set(func() { b.ledger.after = strike })
+		}
+		start()
+	}
+	all := numbers(b.taken(n))
+	slices.Sort(all)
+	if got := len(slices.Compact(all)); got != n {
+		b.Errorf("%d of %d messages are in the ledger", got, n)
+	}
+	b.until("the source says that the broker is back", func() bool { return !b.latest.Away() })
+	b.left(0) // what comes again may take its time
+	stop()
+	b.left(0)
+}
+
 // bench is where one test is done.
 type bench struct {
 	*testing.T

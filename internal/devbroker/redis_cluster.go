@@ -1,0 +1,213 @@
+//go:build unix
+
+package devbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// RedisSlots is how many slots a Redis Cluster has.
+const RedisSlots = 16384
+
+// RedisCluster is a Redis Cluster on the loopback address.
+type RedisCluster struct {
+	// Nodes are its servers. The first ones began as masters.
+	Nodes []*RedisNode
+}
+
+// RedisNode is a server of a cluster, with a client of its own.
+type RedisNode struct {
+	*Redis
+	Client *goredis.Client
+	ID     string
+}
+
+// StartRedisCluster starts a cluster whose data lies below dir, and waits until it
+// serves: masters, which share the slots, and replicas, each of the next master.
+// further are arguments as for [StartRedis].
+func StartRedisCluster(ctx context.Context, dir string, masters, replicas int, further ...string) (*RedisCluster, error) {
+	c := &RedisCluster{}
+	if err := c.start(ctx, dir, masters, replicas, further); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *RedisCluster) start(ctx context.Context, dir string, masters, replicas int, further []string) error {
+	for i := range masters + replicas {
+		home := filepath.Join(dir, fmt.Sprint("node", i))
+		if err := os.Mkdir(home, 0o700); err != nil {
+			return err
+		}
+		r, err := StartRedisNode(ctx, home, further...)
+		if err != nil {
+			return err
+		}
+		n := &RedisNode{Redis: r, Client: goredis.NewClient(&goredis.Options{Addr: r.Address()})}
+		c.Nodes = append(c.Nodes, n)
+		if n.ID, err = n.Client.Do(ctx, "cluster", "myid").Text(); err != nil {
+			return err
+		}
+		if i < masters {
+			if err := n.Client.ClusterAddSlotsRange(ctx, i*RedisSlots/masters, (i+1)*RedisSlots/masters-1).Err(); err != nil {
+				return err
+			}
+		}
+		host, port, err := net.SplitHostPort(r.Address())
+		if err != nil {
+			return err
+		}
+		if err := c.Nodes[0].Client.Do(ctx, "cluster", "meet", host, port, r.BusPort()).Err(); err != nil {
+			return err
+		}
+	}
+	serves := func() bool {
+		for _, n := range c.Nodes {
+			info, err := n.Client.ClusterInfo(ctx).Result()
+			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes))) ||
+				!strings.Contains(info, fmt.Sprintf("cluster_size:%d\r", masters)) {
+				return false
+			}
+		}
+		return true
+	}
+	if err := until(ctx, "the cluster serves", serves); err != nil {
+		return err
+	}
+	for i, n := range c.Nodes[masters:] {
+		master := c.Nodes[i%masters].ID
+		if err := until(ctx, "a replica knows its master", func() bool { return n.Client.ClusterReplicate(ctx, master).Err() == nil }); err != nil {
+			return err
+		}
+	}
+	return until(ctx, "replicas have what their masters have", func() bool {
+		for _, n := range c.Nodes {
+			if all, err := n.Client.ClusterNodes(ctx).Result(); err != nil || strings.Count(all, "slave") != replicas {
+				return false
+			}
+		}
+		for _, n := range c.Nodes[masters:] {
+			if !n.Follows(ctx) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// until waits for what comes by itself.
+func until(ctx context.Context, what string, met func() bool) error {
+	for !met() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("Redis: not in time: %s: %w", what, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Follows says that the node is a replica that has all, also in its append-only file,
+// and gets what comes.
+func (n *RedisNode) Follows(ctx context.Context) bool {
+	info, err := n.Client.Info(ctx).Result()
+	for _, want := range []string{"role:slave", "master_link_status:up", "loading:0", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"} {
+		if !strings.Contains(info, want+"\r") {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// URL is where it is reached: all of its servers.
+func (c *RedisCluster) URL() string {
+	var all []string
+	for _, n := range c.Nodes {
+		all = append(all, n.Address())
+	}
+	return "redis://" + strings.Join(all, ",")
+}
+
+// Owner is who serves the slot of a key, as one of the servers sees it that answers;
+// nil if none does.
+func (c *RedisCluster) Owner(ctx context.Context, key string) *RedisNode {
+	for _, n := range c.Nodes {
+		slot, err := n.Client.ClusterKeySlot(ctx, key).Result()
+		if err != nil {
+			continue
+		}
+		spans, err := n.Client.ClusterSlots(ctx).Result()
+		if err != nil {
+			continue
+		}
+		for _, span := range spans {
+			if int(slot) < span.Start || int(slot) > span.End || len(span.Nodes) == 0 {
+				continue
+			}
+			for _, m := range c.Nodes {
+				if m.ID == span.Nodes[0].ID {
+					return m
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Move moves the slot of a key, as an operator does who reshards. half is called when
+// what was in it has moved, and the slot has not yet.
+func (c *RedisCluster) Move(ctx context.Context, key string, from, to *RedisNode, half func()) error {
+	slot, err := from.Client.ClusterKeySlot(ctx, key).Result()
+	if err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(to.Address())
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(to.Client.Do(ctx, "cluster", "setslot", slot, "importing", from.ID).Err(),
+		from.Client.Do(ctx, "cluster", "setslot", slot, "migrating", to.ID).Err()); err != nil {
+		return err
+	}
+	for {
+		keys, err := from.Client.ClusterGetKeysInSlot(ctx, int(slot), 100).Result()
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 {
+			break
+		}
+		args := []any{"migrate", host, port, "", 0, 5000, "keys"}
+		for _, k := range keys {
+			args = append(args, k)
+		}
+		if err := from.Client.Do(ctx, args...).Err(); err != nil {
+			return err
+		}
+	}
+	half()
+	for _, n := range append([]*RedisNode{to, from}, c.Nodes...) {
+		if err := n.Client.Do(ctx, "cluster", "setslot", slot, "node", to.ID).Err(); err != nil && !strings.Contains(err.Error(), "only with masters") {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends it for good.
+func (c *RedisCluster) Stop() {
+	for _, n := range c.Nodes {
+		_ = n.Client.Close()
+		n.Stop()
+	}
+}

@@ -1,0 +1,71 @@
+// Package redis says how servers of Redis are reached, for the sink and the source.
+package redis
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// Servers takes apart the URL of a server, or of several of a Redis Cluster, which are
+// separated by commas: redis://user:password@host:6379,host2:6379. first is the URL
+// with the first of them alone, and addresses are the hosts and ports of all. Errors
+// never hold the URL, for it may hold a password.
+func Servers(text string) (first string, addresses []string, err error) {
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found || scheme != "redis" && scheme != "rediss" {
+		return "", nil, errors.New("it must begin with redis:// or rediss://")
+	}
+	at := strings.LastIndexByte(rest, '@') + 1
+	end := len(rest)
+	if i := strings.IndexAny(rest[at:], "/?#"); i >= 0 {
+		end = at + i
+	}
+	hosts := strings.Split(rest[at:end], ",")
+	for _, host := range hosts {
+		u, err := url.Parse("redis://" + host)
+		if err != nil || u.Hostname() == "" {
+			return "", nil, errors.New("behind the user there must be a host with its port, or several separated by commas")
+		}
+		addresses = append(addresses, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379")))
+	}
+	return scheme + "://" + rest[:at] + hosts[0] + rest[end:], addresses, nil
+}
+
+// Slots is how many of them a Redis Cluster divides keys into.
+const Slots = 16384
+
+// Slot is the slot of a key: the CRC16 of what is between its first braces, if there
+// is something, and else of all of it.
+func Slot(key string) int {
+	if _, rest, found := strings.Cut(key, "{"); found {
+		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % Slots)
+}
+
+// Absolute is an address as the server at another one tells it: without a host it is
+// on the same.
+func Absolute(address, told string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host != "" && host != "?" {
+		return address
+	}
+	host, _, _ = net.SplitHostPort(told)
+	return net.JoinHostPort(host, port)
+}

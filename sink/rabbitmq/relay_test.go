@@ -1,0 +1,113 @@
+package rabbitmq
+
+import (
+	"fmt"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
+)
+
+// ledger makes an empty one.
+func ledger(t *testing.T) posthaste.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), testpg.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	places := 0
+	sinktest.RunRelay(t, ledger, sinktest.Broker{
+		Kill: func(*testing.T) { own.Kill() },
+		Start: func(t *testing.T) {
+			if err := own.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Place: func(t *testing.T) sinktest.Place {
+			places++
+			name := fmt.Sprint("place-", places)
+			proxy, err := faultproxy.New(own.Address(), isPublish)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(proxy.Close)
+			conn, err := amqp.Dial(own.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ch, err := conn.Channel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			// A crash must not find the queue's own declaration unwritten.
+			if _, err := own.Control(t.Context(), "eval", "mnesia:sync_log()."); err != nil {
+				t.Fatal(err)
+			}
+			return sinktest.Place{
+				Sink: func(t *testing.T) posthaste.Sink {
+					s, err := New(Config{URL: "amqp://guest:guest@" + proxy.Address() + "/", RoutingKey: name})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				},
+				CutAfter: proxy.CutAfter,
+				Arrived:  func(t *testing.T) []sinktest.Arrived { return arrived(t, own, name) },
+			}
+		},
+	})
+}
+
+// arrived takes what a queue has.
+func arrived(t *testing.T, own *devbroker.RabbitMQ, name string) (all []sinktest.Arrived) {
+	t.Helper()
+	conn, err := amqp.Dial(own.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.ConsumeWithContext(t.Context(), name, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := range deliveries {
+		all = append(all, sinktest.Arrived{ID: d.MessageId, Key: fmt.Sprint(d.Headers[relay.HeaderKey]), Payload: d.Body})
+		if len(all) == q.Messages {
+			break
+		}
+	}
+	if len(all) != q.Messages {
+		t.Fatalf("read %d of %d messages", len(all), q.Messages)
+	}
+	return all
+}
