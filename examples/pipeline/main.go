@@ -1,12 +1,13 @@
 // Command pipeline sends notifications when they are due, by way of RabbitMQ:
 //
-//	notifications ─ due ─▶ chunks of ten ─▶ RabbitMQ ─▶ sending ─▶ handlers ─▶ the log of what was sent
+//	notifications ─ due ─▶ chunks of ten ─▶ RabbitMQ ─▶ sending ─▶ handlers, each behind an inbox ─▶ the log of what was sent
 //
 // Everything but the handler is configuration. README.md beside it says more.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,10 +17,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/inbox"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
 	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
@@ -49,22 +53,28 @@ func main() {
 	engine, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	defer engine.Close()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL")) // the application's
+	check(err)
+	defer pool.Close()
 	broker := os.Getenv("AMQP_URL")
-	check(prepare(ctx, engine, broker))
+	check(prepare(ctx, engine, pool, broker))
 	switch *role {
 	case "plan":
 		check(plan(ctx, engine, time.Now().Add(time.Minute)))
 	case "publish":
 		check(publish(ctx, engine, broker))
 	case "consume":
-		check(consume(ctx, engine, broker, nil))
+		check(consume(ctx, engine, pool, broker, nil))
 	default:
-		check(demo(ctx, engine, broker))
+		check(demo(ctx, engine, pool, broker))
 	}
 }
 
-// prepare makes both queues and the broker's.
-func prepare(ctx context.Context, engine posthaste.Engine, broker string) error {
+// prepare makes the inbox, both queues and the broker's.
+func prepare(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string) error {
+	if _, err := pool.Exec(ctx, inbox.Schema()); err != nil {
+		return err
+	}
 	for queue, o := range map[string]posthaste.QueueOptions{
 		notifications: {},
 		// Ten attempts each, and what was sent can be looked up for 90 days.
@@ -110,32 +120,62 @@ func publish(ctx context.Context, engine posthaste.Engine, broker string) error 
 	return w.Run(ctx)
 }
 
-// consume takes chunks apart and handles each notification by itself. Run as many as
-// you like.
-func consume(ctx context.Context, engine posthaste.Engine, broker string, sent func()) error {
+// unpack takes a chunk apart, and gives each notification its id for the inbox.
+func unpack(ctx context.Context, m posthaste.Message) ([]posthaste.Message, error) {
+	all, err := chunks.Unpack(ctx, m)
+	for i := range all {
+		if all[i].Headers == nil {
+			all[i].Headers = map[string]string{}
+		}
+		all[i].Headers[inbox.HeaderMessageID] = all[i].DedupeKey
+	}
+	return all, err
+}
+
+// consume takes chunks apart and handles each notification by itself, once: its id and
+// what the handler does in tx are committed together. Run as many as you like.
+func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string, sent func()) error {
 	from, err := origin.New(engine, origin.Config{URL: broker, FromQueue: notifications,
-		Config: source.Config{Queue: sending, Unpack: chunks.Unpack}})
+		Config: source.Config{Queue: sending, Unpack: unpack}})
 	if err != nil {
 		return err
 	}
 	w := worker.New(engine, worker.Config{})
-	worker.Handle(w, sending, func(ctx context.Context, d posthaste.Delivery[notification]) error {
-		fmt.Printf("%s: %s\n", d.Payload.To, d.Payload.Text) // your provider's API; an error is a retry
+	worker.HandleRaw(w, sending, inbox.Handler(pool.Begin, "notifier", func(_ context.Context, _ pgx.Tx, d posthaste.RawDelivery) error {
+		var n notification
+		if err := json.Unmarshal(d.Payload, &n); err != nil {
+			return posthaste.Permanent(err)
+		}
+		fmt.Printf("%s: %s\n", n.To, n.Text) // your provider's API; an error is a retry
 		if sent != nil {
 			sent()
 		}
 		return nil
-	})
-	var both sync.WaitGroup
+	}), worker.Concurrency(int(pool.Config().MaxConns))) // each has a transaction
+	var beside sync.WaitGroup
 	var failed error
-	both.Go(func() { failed = from.Run(ctx) })
+	beside.Go(func() { failed = from.Run(ctx) })
+	beside.Go(func() { forget(ctx, pool) })
 	err = w.Run(ctx)
-	both.Wait()
+	beside.Wait()
 	return errors.Join(err, failed)
 }
 
+// forget lets the inbox forget what is older than its window.
+func forget(ctx context.Context, pool *pgxpool.Pool) {
+	for ctx.Err() == nil {
+		if _, err := pool.Exec(ctx, "select posthaste_inbox.rotate()"); err != nil && ctx.Err() == nil {
+			log.Print("the inbox: ", err)
+		}
+		select {
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // demo does all of it in one process, until 25 notifications are sent.
-func demo(ctx context.Context, engine posthaste.Engine, broker string) error {
+func demo(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := plan(ctx, engine, time.Now().Add(time.Second)); err != nil {
@@ -152,7 +192,7 @@ func demo(ctx context.Context, engine posthaste.Engine, broker string) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- publish(ctx, engine, broker) }()
-	return errors.Join(consume(ctx, engine, broker, sent), <-failed)
+	return errors.Join(consume(ctx, engine, pool, broker, sent), <-failed)
 }
 
 func check(err error) {

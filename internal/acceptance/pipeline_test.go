@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/inbox"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/source"
@@ -219,22 +221,53 @@ func TestTR1_OneTraceThroughTheBroker(t *testing.T) {
 	}
 }
 
-// The example runs as its README says, and what was sent can be looked up.
+// The example runs as its README says, what was sent can be looked up, and what comes
+// again is not sent again, however it comes.
 func TestPipelineExample(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	m := s.mailbox(nil, nil) // for the broker
-	cmd := exec.CommandContext(s.ctx, "go", "run", "./examples/pipeline")
-	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "DATABASE_URL="+s.url, "AMQP_URL="+m.url)
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
+	program := filepath.Join(t.TempDir(), "pipeline")
+	if out, err := exec.CommandContext(s.ctx, "go", "build", "-o", program, "../../examples/pipeline").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(s.ctx, program, args...)
+		cmd.Env, cmd.WaitDelay = append(os.Environ(), "DATABASE_URL="+s.url, "AMQP_URL="+m.url), time.Second
+		return cmd
+	}
+	out, err := command().CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(string(out), "Your appointment is tomorrow"); n != 25 {
+	const says = "Your appointment is tomorrow"
+	if n := strings.Count(string(out), says); n != 25 {
 		t.Errorf("%d notifications, want 25:\n%s", n, out)
 	}
 	if n := one[int](s, s.conn(), "select count(*) from posthaste.messages where queue = 'sending' and reference = 'appointment-7' and state = 'done'"); n != 1 {
 		t.Errorf("the log has it %d times", n)
+	}
+
+	// As after the source's window: the same ids, and one that is new.
+	var again []posthaste.Message
+	for i := range 25 {
+		id := one[string](s, s.conn(), "select headers->>'message-id' from posthaste.messages where queue = 'sending' and reference = $1", fmt.Sprint("appointment-", i))
+		again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4930", "text": says}, Headers: map[string]string{inbox.HeaderMessageID: id}})
+	}
+	again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4931", "text": says}, Headers: map[string]string{inbox.HeaderMessageID: "new"}})
+	ids, err := s.client.Send(s.ctx, again...)
+	s.must(err)
+	consumer, said := command("-role", "consume"), &lines{}
+	consumer.Stdout, consumer.Stderr = said, said
+	s.must(consumer.Start())
+	for _, id := range ids {
+		s.until("all are handled", func() bool { return s.state(id).State == posthaste.StateDone })
+	}
+	s.must(consumer.Process.Signal(os.Interrupt))
+	if err := consumer.Wait(); err != nil {
+		t.Errorf("%v: %s", err, said.buf.String())
+	}
+	if n := strings.Count(said.buf.String(), says); n != 1 || !said.says("+4931: "+says) {
+		t.Errorf("%d notifications were sent, want the new one alone: %s", n, said.buf.String())
 	}
 }
