@@ -367,7 +367,7 @@ func TestClusterDown(t *testing.T) {
 		}
 		return c.Owner(t.Context(), "stream-1") == nil
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	r := s.Deliver(ctx, []posthaste.RawDelivery{spread(1, tallied)})
 	wantRetried(t, r[0], "CLUSTERDOWN")
@@ -382,7 +382,12 @@ func TestClusterDown(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if ids := entries(t, client, "stream-1"); len(ids) != 1 {
-		t.Errorf("the stream has %v", ids)
+	var n int64
+	wait(t, "the cluster serves", func() bool {
+		n, err = client.XLen(t.Context(), "stream-1").Result()
+		return err == nil
+	})
+	if n != 1 {
+		t.Errorf("the stream has %d entries", n)
 	}
 }

@@ -25,6 +25,14 @@ type job struct {
 	why  error // it was told to go elsewhere
 }
 
+// failed is an error with why the job came to where it happened.
+func (j *job) failed(err error) error {
+	if err == nil || j.why == nil {
+		return err
+	}
+	return fmt.Errorf("%w (before: %w)", err, j.why)
+}
+
 // Deliver implements [posthaste.Sink]: it adds the batch in one go and waits for
 // the replies.
 func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
@@ -133,7 +141,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 func (s *Sink) publish(ctx context.Context, address string, jobs []job, results []posthaste.SinkResult) (again []job) {
 	fail := func(jobs []job, err error) {
 		for i := range jobs {
-			results[jobs[i].place].Err = err
+			results[jobs[i].place].Err = jobs[i].failed(err)
 		}
 	}
 	links := s.servers.at(address)
@@ -207,7 +215,7 @@ func (s *Sink) publish(ctx context.Context, address string, jobs []job, results 
 				err = held
 			}
 		}
-		results[jobs[i].place].Err = err
+		results[jobs[i].place].Err = jobs[i].failed(err)
 	}
 	if unserved {
 		s.servers.ask(ctx, address) // it may be the one that has lost touch
