@@ -70,7 +70,10 @@ func RunKilled(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture
 	b.must(e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}))
 	b.Publish(b.T, messages(0, n)...)
 	killed := make(chan struct{}, 1)
+	var starting sync.Mutex // a source reads before start returns
 	strike := func() {
+		starting.Lock()
+		defer starting.Unlock()
 		kill()
 		killed <- struct{}{}
 	}
@@ -89,7 +92,9 @@ func RunKilled(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture
 		if round == 0 {
 			b.ledger.set(func() { b.ledger.after = strike })
 		}
+		starting.Lock()
 		start()
+		starting.Unlock()
 	}
 	all := numbers(b.taken(n))
 	slices.Sort(all)
