@@ -53,7 +53,7 @@ begin
   v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
              || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
              || array(select h from posthaste.parked_heads(v_ids) h);
-  v_pending := array(select distinct m.message_id from posthaste.message_rows(v_heads, v_ids) m join posthaste.queue_settings q on q.id = m.queue_id
+  v_pending := array(select distinct m.message_id from posthaste.message_rows(v_heads, v_ids, false) m join posthaste.queue_settings q on q.id = m.queue_id
                       where m.state in ('scheduled', 'ready', 'running', 'retrying') and q.dropped_at is null);
   -- What one subscription is still to be given is left as it is for all.
   v_gone := array(select x from unnest(v_ids) x where x <> all (v_pending));

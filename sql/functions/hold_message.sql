@@ -39,7 +39,7 @@ begin
           || posthaste.other_heads(p_id);
   return query
     select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying')
-      from posthaste.message_states(v_heads) m order by m.subscription;
+      from posthaste.message_states(v_heads, false) m order by m.subscription;
   if not found then
     raise exception using errcode = 'PH404', column = 'id', message = format('message %s is unknown, or its space was reclaimed', p_id),
       hint = 'settled messages are kept as long as the ring has room, dead letters until they are replayed or discarded';

@@ -2,12 +2,13 @@
 -- letters and the history, as people look at it. Of what was erased, the content
 -- is left out.
 -- Arguments: entries left of the messages as posthaste.message_states takes them;
--- the messages' ids, by which the history is asked.
+-- the messages' ids, by which the history is asked; told: whether attempts are wanted
+-- (null, but for the history's, if not).
 -- Returns: per message and subscription one row, newest message first. kept says
 -- that it is from the history. payload_pos is the entry that has the payload,
 -- null where none may be shown.
 -- Reads: history, erased and what posthaste.message_states reads.
-create or replace function posthaste.message_rows(p_heads posthaste.head[], p_ids bigint[])
+create or replace function posthaste.message_rows(p_heads posthaste.head[], p_ids bigint[], p_told boolean default true)
 returns table (message_id bigint, queue_id int, subscription smallint, subscription_name text, state text, due_at timestamptz, key text, kind text, headers jsonb,
   reference text, terms text[], content_type text, created_at timestamptz, attempts jsonb, erased_at timestamptz, kept boolean, payload_pos bigint, payload bytea)
 language plpgsql stable rows 100
@@ -23,7 +24,7 @@ begin
       select d.message_id, d.erased_at from posthaste.dead_letter_entries d where d.message_id = any (p_ids) and d.erased_at is not null
     ), ring as materialized (
       select (m.h).*, m.subscription, m.subscription_name, m.state as now, m.due_at as next, m.attempts as told
-        from posthaste.message_states(p_heads) m
+        from posthaste.message_states(p_heads, p_told) m
        where not exists (select from old o where o.message_id = (m.h).message_id and o.subscription = m.subscription)
     )
     select r.message_id, r.queue_id, r.subscription, r.subscription_name, r.now, r.next, case when g.at is null then r.key end, r.kind,

@@ -1,6 +1,7 @@
 -- posthaste.message_states: where messages stand, for each subscription.
 -- Arguments: all entries left of the messages wanted, as heads, first ones and
--- later ones in any order; those of dead letters may be among them.
+-- later ones in any order; those of dead letters may be among them; told: whether
+-- attempts are wanted (null if not).
 -- Returns: per message and subscription, newest message first: the newest entry
 -- that is for it (h), the subscription's number and name, the state, when it may
 -- be handed out next (null unless that lies ahead), and every attempt, oldest
@@ -8,7 +9,7 @@
 -- All of one moment: the statement's that calls it.
 -- Reads: subscriptions, claims, entries, settlements, outcomes, cancelled,
 --   dead_letter_entries, parked, registrations, action_records. Locks: none. Errors: none.
-create or replace function posthaste.message_states(p_heads posthaste.head[])
+create or replace function posthaste.message_states(p_heads posthaste.head[], p_told boolean default true)
 returns table (h posthaste.head, subscription smallint, subscription_name text, state text, due_at timestamptz, attempts jsonb)
 language plpgsql stable rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
@@ -17,6 +18,9 @@ declare
   v_now timestamptz := clock_timestamp();
   v record;
   f record;
+  v_fate text;
+  v_reader bigint;
+  v_near posthaste.claims; -- of the fresh message before
   v_heads posthaste.head[] := '{}';
   v_numbers smallint[] := '{}';
   v_names text[] := '{}';
@@ -52,14 +56,26 @@ begin
       -- Carried on, it lives in a later entry, which would stand here.
       v_state := case when v.withdrawn in ('cancelled', 'done') then v.withdrawn end;
     else
-      f := posthaste.find_claim(posthaste.reader_key(v.queue_id, v.subscriber, v.lane, (v.due_at is not null)::int), v.xid, v.pos, v.due_at, l);
-      if f.fate = 'waiting' then
-        v_state := case when v.attempt > 1 or v.failures + v.losses > 0 then 'retrying' when v.due_at > v_now then 'scheduled' else 'ready' end;
-      elsif f.fate = 'purged' then
-        v_state := 'cancelled';
-      elsif f.fate = 'handed_out' then
-        v_state := 'running';
+      v_reader := posthaste.reader_key(v.queue_id, v.subscriber, v.lane, (v.due_at is not null)::int);
+      if v_near.reader = v_reader and (v.xid, v.pos) >= (v_near.first_xid, v_near.first_pos) and (v.xid, v.pos) <= (v_near.last_xid, v_near.last_pos)
+         and pg_visible_in_snapshot(v.xid, v_near.s1) and not pg_visible_in_snapshot(v.xid, v_near.s0) then
+        -- In the same slice: the windows of a reader have nothing in common.
+        v_fate := 'handed_out';
+        v_claim := v_near.id;
+      else
+        f := posthaste.find_claim(v_reader, v.xid, v.pos, v.due_at, l);
+        v_fate := f.fate;
         v_claim := (f.c).id;
+        if (f.c).part in (0, 3) then
+          v_near := f.c;
+        end if;
+      end if;
+      if v_fate = 'waiting' then
+        v_state := case when v.attempt > 1 or v.failures + v.losses > 0 then 'retrying' when v.due_at > v_now then 'scheduled' else 'ready' end;
+      elsif v_fate = 'purged' then
+        v_state := 'cancelled';
+      elsif v_fate = 'handed_out' then
+        v_state := 'running';
       else
         v_state := null;
       end if;
@@ -78,34 +94,29 @@ begin
     ), a (message_id, pos, xid, queue_id, lane, created_at, due_at, for_subscription, attempt, failures, losses, content_type, key, kind,
           reference, headers, terms, old_story, number, name, state, story, claim, n) as (
       select * from asked
-    ), places as materialized (
-      select z.claim, p.pos, p.place
-        from (select distinct a.claim from a where a.claim is not null) z cross join lateral posthaste.places_of(z.claim) p
+    ), ends as materialized (
+      select z.claim, e.*
+        from (select a.claim, array_agg(a.pos) as poss from a where a.claim is not null group by a.claim) z
+       cross join lateral posthaste.ends_of(z.claim, z.poss, p_told) e
     ), told as (
-      select a.*, p.place, c.at as claimed_at, c.holder, t.at as settled_at, t.duration, o.outcome, o.at as ended_at, o.duration as took, o.error, o.receipt, coalesce(a.terms, o.terms) as all_terms,
-             case when a.claim is null then a.state when t.at is null then 'running'
-                  else coalesce(o.outcome, case when q.mode = 'at_most_once' then 'handed_out' else 'done' end) end as now, k.action
+      select a.*, e.claimed_at, e.holder, e.settled_at, e.duration, e.outcome, e.ended_at, e.took, e.error, e.receipt, coalesce(a.terms, e.terms) as all_terms,
+             case when a.claim is null then a.state when e.settled_at is null then 'running'
+                  else coalesce(e.outcome, case when q.mode = 'at_most_once' then 'handed_out' else 'done' end) end as now, k.action
         from a
         join posthaste.queue_settings q on q.id = a.queue_id
-        left join places p on p.claim = a.claim and p.pos = a.pos
-        left join posthaste.claims c on c.slot = (a.claim >> 22) & 15 and c.id = a.claim
-        left join lateral (
-          select t.at, t.duration from posthaste.settlements t
-           where t.slot = c.slot and t.claim = c.id and t.part = case when c.single then p.place else 0 end
-             and get_bit(t.bits, case when c.single then 0 else p.place end) = 1
-           order by t.number limit 1) t on true
-        left join posthaste.outcomes o on o.slot = c.slot and o.claim = c.id and o.place = p.place
+        left join ends e on e.claim = a.claim and e.pos = a.pos
         -- Dead here means that its dead letter is gone.
         left join lateral (
           select k.action from posthaste.action_records k
            where k.message_id = a.message_id and k.action in ('discard', 'replay') and (k.details ->> 'subscription')::int = a.number
-           order by k.id desc limit 1) k on o.outcome = 'dead'
+           order by k.id desc limit 1) k on e.outcome = 'dead'
+       where a.claim is null or e.pos is not null
     )
     select row(w.message_id, w.pos, w.xid, w.queue_id, w.lane, w.created_at, w.due_at, w.for_subscription, w.attempt, w.failures, w.losses,
                w.content_type, w.key, w.kind, w.reference, w.headers, w.all_terms, w.old_story)::posthaste.head,
            w.number, w.name, case when w.action = 'discard' then 'discarded' else w.now end,
            case when w.now in ('scheduled', 'retrying') and w.due_at > v_now then w.due_at end,
-           case when w.claim is null then w.story
+           case when not p_told then null when w.claim is null then w.story
                 else w.story || (jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
                   'outcome', case when w.now <> 'running' then w.now end,
                   'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
@@ -116,6 +127,6 @@ begin
       from told w
       left join posthaste.registrations r on r.id = w.holder
      -- Retried, lost, released or replayed: the entry that followed is gone.
-     where w.action is distinct from 'replay' and (w.claim is null or w.place is not null) and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'cancelled')
+     where w.action is distinct from 'replay' and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'cancelled')
      order by w.n;
 end $$;

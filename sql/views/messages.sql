@@ -6,25 +6,25 @@
 -- first. Of what was erased, the content is left out.
 create or replace view posthaste.messages as
 select m.message_id, q.name as queue, s.name as subscription,
-       (posthaste.message_state(m.message_id, s.number)).state, (posthaste.message_state(m.message_id, s.number)).due_at,
+       (posthaste.message_state(m.message_id, s.number, m.at, false)).state, (posthaste.message_state(m.message_id, s.number, m.at, false)).due_at,
        m.key, m.kind, m.headers, m.reference, m.terms, coalesce(m.content_type, 'application/json') as content_type, m.payload, m.created_at,
-       (posthaste.message_state(m.message_id, s.number)).attempts, m.erased_at
+       (posthaste.message_state(m.message_id, s.number, m.at, true)).attempts, m.erased_at
   from (
     select e.pos as message_id, e.queue_id, null::smallint as subscription, e.xid, e.due_at, e.key, e.kind, e.headers, e.reference, e.terms, e.content_type,
-           e.payload, e.created_at, null::timestamptz as erased_at, e.headers as sent_headers, false as kept
+           e.payload, e.created_at, null::timestamptz as erased_at, e.headers as sent_headers, false as kept, e.ctid as at
       from posthaste.entries e
      where e.message_id is null and not exists (select from posthaste.erased x where x.message_id = e.pos)
     union all
-    select e.pos, e.queue_id, null, e.xid, e.due_at, null, e.kind, null, null, null, e.content_type, null, e.created_at, x.at, e.headers, false
+    select e.pos, e.queue_id, null, e.xid, e.due_at, null, e.kind, null, null, null, e.content_type, null, e.created_at, x.at, e.headers, false, e.ctid
       from posthaste.erased x join posthaste.entries e on ((e.pos >> 22) & 15) = (x.message_id >> 22) & 15 and e.pos = x.message_id and e.message_id is null
     union all
     -- What is copied and not truncated yet stands above.
-    select h.message_id, h.queue_id, h.subscription, null, null, h.key, h.kind, h.headers, h.reference, h.terms, h.content_type, h.payload, h.created_at, h.erased_at, null, true
+    select h.message_id, h.queue_id, h.subscription, null, null, h.key, h.kind, h.headers, h.reference, h.terms, h.content_type, h.payload, h.created_at, h.erased_at, null, true, null
       from posthaste.history h
      where h.expires_at > clock_timestamp() and not exists (select from posthaste.slots s where s.live and s.epoch = h.message_id >> 22)
     union all
     select p.message_id, (p.subscriber >> 10)::int, (p.subscriber & 1023)::smallint, null, null, nullif(p.key, ''), p.kind, p.headers, p.reference, p.terms, p.content_type,
-           p.payload, p.created_at, null, null, true
+           p.payload, p.created_at, null, null, true, null
       from posthaste.parked p
      where not exists (select from posthaste.slots s where s.live and s.epoch = p.message_id >> 22)
   ) m
