@@ -165,6 +165,18 @@ func (c *RedisCluster) Owner(ctx context.Context, key string) *RedisNode {
 	return nil
 }
 
+// Failover says whether a replica may take the place of a master that is away. Servers
+// that are away are not told.
+func (c *RedisCluster) Failover(ctx context.Context, allowed bool) {
+	forbidden := "yes"
+	if allowed {
+		forbidden = "no"
+	}
+	for _, n := range c.Nodes {
+		_ = n.Client.ConfigSet(ctx, "cluster-replica-no-failover", forbidden).Err()
+	}
+}
+
 // Move moves the slot of a key, as an operator does who reshards. half is called when
 // what was in it has moved, and the slot has not yet.
 func (c *RedisCluster) Move(ctx context.Context, key string, from, to *RedisNode, half func()) error {

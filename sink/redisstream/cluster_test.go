@@ -279,8 +279,10 @@ func TestMasterFailsOver(t *testing.T) {
 	y := startTally(t, s)
 	wait(t, "messages flow", func() bool { return y.count() > 1000 })
 	dead := c.Owner(t.Context(), "stream-0")
+	c.Failover(t.Context(), false) // not before it was seen that the master is away
 	dead.Kill()
 	wait(t, "the sink says that a server is away", s.Away)
+	c.Failover(t.Context(), true)
 	wait(t, "a replica takes its place", func() bool {
 		now := c.Owner(t.Context(), "stream-0")
 		return now != nil && now != dead
