@@ -15,8 +15,8 @@ const (
 	fillShare    = 0.35
 )
 
-// backlog is flow with many messages waiting all the time, against the same
-// with none.
+// backlog is flow with many messages waiting all the time, against the same with none,
+// before and after it: what a machine gives changes while memory and files are new.
 func backlog(ctx context.Context, r *run) (err error) {
 	url, err := r.server.database(ctx, "backlog")
 	if err != nil {
@@ -26,24 +26,42 @@ func backlog(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, empty.stop()) }()
 	r.begin()
-	err = r.warm(ctx, empty)
-	if err == nil {
-		r.phase("flow with an empty queue")
-		var s stretch
-		s, err = empty.batches(ctx, r.part(0.3), r.o.Batch, outstanding(r.o.Batch), true)
-		r.result.BacklogResult = &BacklogResult{Waiting: r.o.Waiting, EmptyPerSecond: *known(rate(s.messages, s.whole))}
-		empty.audit(r, s.complete)
-	}
-	if err = errors.Join(err, empty.stop()); err != nil {
+	if err := r.warm(ctx, empty); err != nil {
 		return err
 	}
-
+	var rates []float64
+	complete := true
+	flow := func() error {
+		r.phase("flow with an empty queue")
+		s, err := empty.batches(ctx, r.part(0.15), r.o.Batch, outstanding(r.o.Batch), true)
+		rates, complete = append(rates, rate(s.messages, s.whole)), complete && s.complete
+		return err
+	}
+	if err := flow(); err != nil {
+		return err
+	}
 	t, err := newTraffic(ctx, r, home{URL: url}, "backlog", posthaste.QueueOptions{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.stop()) }()
+	if err := errors.Join(t.waiting(ctx), t.stop()); err != nil || r.result.PerSecond == nil {
+		return err
+	}
+	if err := flow(); err != nil {
+		return err
+	}
+	empty.audit(r, complete)
+	res := r.result
+	res.BacklogResult = &BacklogResult{Waiting: r.o.Waiting, EmptyPerSecond: *known((rates[0] + rates[1]) / 2)}
+	res.Ratio = quotient(*res.PerSecond, res.EmptyPerSecond)
+	return nil
+}
+
+// waiting fills the queue and measures flow through it while it is full.
+func (t *traffic) waiting(ctx context.Context) error {
+	r := t.run
 	r.phase("filling the queue")
 	patience := fillPatience + r.part(fillShare)
 	if done, err := t.fill(ctx, r.o.Waiting, patience); err != nil || done < r.o.Waiting {
@@ -75,7 +93,6 @@ func backlog(ctx context.Context, r *run) (err error) {
 		}
 		res := r.result
 		res.PerSecond = known(rate(n, took))
-		res.Ratio = quotient(*res.PerSecond, res.EmptyPerSecond)
 		res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, n
 		res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 		return err
