@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -15,8 +16,12 @@ const (
 	fillShare    = 0.35
 )
 
-// backlog is flow with many messages waiting all the time, against the same with none,
-// before and after it: what a machine gives changes while memory and files are new.
+// backlogRounds is how often the full queue is measured, each time between two
+// measurements of the empty one: what a machine gives changes while memory and files
+// are new, and while much is written back.
+const backlogRounds = 3
+
+// backlog is flow with many messages waiting all the time, against the same with none.
 func backlog(ctx context.Context, r *run) (err error) {
 	url, err := r.server.database(ctx, "backlog")
 	if err != nil {
@@ -27,76 +32,93 @@ func backlog(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.stop()) }()
+	full, err := newTraffic(ctx, r, home{URL: url}, "backlog", posthaste.QueueOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, full.stop()) }()
 	r.begin()
 	if err := r.warm(ctx, empty); err != nil {
 		return err
 	}
-	var rates []float64
+	res, result := r.result, &BacklogResult{Waiting: r.o.Waiting}
+	res.Batch, res.Senders = r.o.Batch, r.o.Senders
+	own := cost{meter: r.server.meter}
 	complete := true
 	flow := func() error {
 		r.phase("flow with an empty queue")
-		s, err := empty.batches(ctx, r.part(0.15), r.o.Batch, outstanding(r.o.Batch), true)
-		rates, complete = append(rates, rate(s.messages, s.whole)), complete && s.complete
+		s, err := empty.batches(ctx, r.part(0.3/(backlogRounds+1)), r.o.Batch, outstanding(r.o.Batch), true)
+		result.EmptyRounds, complete = append(result.EmptyRounds, *known(rate(s.messages, s.whole))), complete && s.complete
 		return err
 	}
 	if err := flow(); err != nil {
 		return err
 	}
-	t, err := newTraffic(ctx, r, home{URL: url}, "backlog", posthaste.QueueOptions{})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(t.waiting(ctx), t.stop()); err != nil || r.result.PerSecond == nil {
-		return err
-	}
-	if err := flow(); err != nil {
-		return err
-	}
-	empty.audit(r, complete)
-	res := r.result
-	res.BacklogResult = &BacklogResult{Waiting: r.o.Waiting, EmptyPerSecond: *known((rates[0] + rates[1]) / 2)}
-	res.Ratio = quotient(*res.PerSecond, res.EmptyPerSecond)
-	return nil
-}
-
-// waiting fills the queue and measures flow through it while it is full.
-func (t *traffic) waiting(ctx context.Context) error {
-	r := t.run
 	r.phase("filling the queue")
 	patience := fillPatience + r.part(fillShare)
-	if done, err := t.fill(ctx, r.o.Waiting, patience); err != nil || done < r.o.Waiting {
+	if done, err := full.fill(ctx, r.o.Waiting, patience); err != nil || done < r.o.Waiting {
 		r.invalid("only %d of %d messages could be put into the queue within %s: a longer --duration leaves more time for it", done, r.o.Waiting, patience)
 		return err
 	}
-	if err := t.work(ctx); err != nil {
-		return err
+	for round := range backlogRounds {
+		if round > 0 && r.late() {
+			break
+		}
+		n, err := full.waiting(ctx, &own, round == backlogRounds-1)
+		if err != nil || n == 0 {
+			return err
+		}
+		result.FullRounds, res.Messages = append(result.FullRounds, *known(n)), own.messages
+		if err := flow(); err != nil {
+			return err
+		}
 	}
+	empty.audit(r, complete)
+	// Each empty round but the first and the last stands beside two full ones.
+	neighbours := slices.Concat(result.EmptyRounds[1:], result.EmptyRounds[:len(result.EmptyRounds)-1])
+	result.EmptyPerSecond, res.PerSecond = *known(mean(neighbours)), known(mean(result.FullRounds))
+	res.BacklogResult, res.Ratio = result, quotient(*res.PerSecond, result.EmptyPerSecond)
+	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	return nil
+}
+
+func mean(values []float64) float64 {
+	var sum float64
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// waiting measures flow through the queue while it is full, for one round: how many
+// messages a second are settled, 0 if that says nothing.
+func (t *traffic) waiting(ctx context.Context, own *cost, last bool) (perSecond float64, err error) {
+	r := t.run
+	already := t.settled.count.Load()
+	if err := t.work(ctx); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, t.rest()) }()
 	// The clock starts once the worker is at work.
 	limited, stop := context.WithTimeout(ctx, r.o.drain)
 	defer stop()
-	if !t.await(limited, int64(r.o.Waiting)-1) {
+	if !t.await(limited, t.sent.Load()-already-1) {
 		r.invalid("no message was settled within %s of the worker's start", r.o.drain)
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	r.phase("flow with a backlog")
-	own := cost{meter: r.server.meter}
-	return r.profiled(true, func() error {
-		before := t.settled.count.Load()
-		begun := time.Now()
+	err = r.profiled(last, func() error {
+		before, begun := t.settled.count.Load(), time.Now()
 		end := own.span()
-		_, err := t.batches(ctx, r.part(0.3), r.o.Batch, r.o.Waiting+outstanding(r.o.Batch), false)
+		_, err := t.batches(ctx, r.part(0.3/backlogRounds), r.o.Batch, r.o.Waiting+outstanding(r.o.Batch), false)
 		n := t.settled.count.Load() - before
-		took := time.Since(begun)
 		end(n)
-		if n == 0 {
+		if perSecond = rate(n, time.Since(begun)); n == 0 {
 			r.invalid("nothing was settled while the queue was full")
 		}
-		res := r.result
-		res.PerSecond = known(rate(n, took))
-		res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, n
-		res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 		return err
 	})
+	return perSecond, err
 }
 
 // fill sends n messages while no worker runs and says how many went in.

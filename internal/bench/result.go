@@ -119,6 +119,10 @@ type OrderedResult struct {
 type BacklogResult struct {
 	Waiting        int     `json:"waiting"`
 	EmptyPerSecond float64 `json:"empty_per_second"`
+	// FullRounds and EmptyRounds are the figures of each round; an empty queue's is the
+	// first and the last.
+	FullRounds  []float64 `json:"backlog_rounds"`
+	EmptyRounds []float64 `json:"empty_rounds"`
 }
 
 // TelemetryResult is what scenario telemetry has of its own. The ratio is that of

@@ -83,7 +83,8 @@ type traffic struct {
 	// What follows the worker; nil, nothing does.
 	telemetry posthaste.Telemetry
 	tracing   posthaste.Tracing
-	handled   atomic.Int64 // calls of the handler
+	passed    chan struct{} // pass has ended
+	handled   atomic.Int64  // calls of the handler
 	sent      atomic.Int64
 	cancel    context.CancelFunc
 	ended     chan error
@@ -130,7 +131,11 @@ func (t *traffic) work(ctx context.Context) error {
 	})
 	ctx, t.cancel = context.WithCancel(ctx)
 	go func() { t.ended <- w.Run(ctx) }()
-	go t.pass(ctx)
+	t.passed = make(chan struct{})
+	go func() {
+		defer close(t.passed)
+		t.pass(ctx)
+	}()
 	select {
 	case <-w.Started():
 		return nil
@@ -161,13 +166,21 @@ func (t *traffic) pass(ctx context.Context) {
 	}
 }
 
+// rest ends the worker, if there is one; work may start another.
+func (t *traffic) rest() error {
+	if t.cancel == nil {
+		return nil
+	}
+	t.cancel()
+	err := <-t.ended
+	<-t.passed
+	t.cancel, t.closed = nil, false
+	return err
+}
+
 // stop ends the worker and closes the engine.
 func (t *traffic) stop() error {
-	var err error
-	if t.cancel != nil {
-		t.cancel()
-		err = <-t.ended
-	}
+	err := t.rest()
 	t.engine.Close()
 	return err
 }
