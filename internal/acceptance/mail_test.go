@@ -187,7 +187,7 @@ func TestEM1_ArrivesAsSent(t *testing.T) {
 		t.Errorf("%d attachments", len(got.Attachments))
 	}
 	header, _, _ := bytes.Cut(got.Raw, []byte("\r\n\r\n"))
-	if bytes.Contains(bytes.ToLower(header), []byte("bcc")) || bytes.Contains(header, []byte("nger2@")) || !bytes.Contains(header, []byte("nger3@")) {
+	if bytes.Contains(bytes.ToLower(header), []byte("\nbcc:")) || bytes.Contains(header, []byte("nger2@")) || !bytes.Contains(header, []byte("nger3@")) {
 		t.Errorf("bcc shows, or the others do not: %s", header)
 	}
 	head, err := mail.ReadMessage(bytes.NewReader(got.Raw))

@@ -42,7 +42,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	res, result := r.result, &BacklogResult{Waiting: r.o.Waiting}
-	res.Batch, res.Senders = r.o.Batch, r.o.Senders
+	res.BacklogResult, res.Batch, res.Senders = result, r.o.Batch, r.o.Senders
 	own := cost{meter: r.server.meter}
 	complete := true
 	flow := func() error {
@@ -54,15 +54,18 @@ func backlog(ctx context.Context, r *run) (err error) {
 	if err := flow(); err != nil {
 		return err
 	}
-	r.phase("filling the queue")
 	patience := fillPatience + r.part(fillShare)
-	if done, err := full.fill(ctx, r.o.Waiting, patience); err != nil || done < r.o.Waiting {
-		r.invalid("only %d of %d messages could be put into the queue within %s: a longer --duration leaves more time for it", done, r.o.Waiting, patience)
-		return err
-	}
 	for round := range backlogRounds {
 		if round > 0 && r.late() {
 			break
+		}
+		// A few messages are all settled before the worker has ended.
+		if missing := r.o.Waiting - int(full.unsettled()); missing > 0 {
+			r.phase("filling the queue")
+			if _, err := full.fill(ctx, missing, patience); err != nil || full.unsettled() < int64(r.o.Waiting) {
+				r.invalid("only %d of %d messages could be put into the queue within %s: a longer --duration leaves more time for it", full.unsettled(), r.o.Waiting, patience)
+				return err
+			}
 		}
 		n, err := full.waiting(ctx, &own, round == backlogRounds-1)
 		if err != nil || n == 0 {
@@ -77,7 +80,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 	// Each empty round but the first and the last stands beside two full ones.
 	neighbours := slices.Concat(result.EmptyRounds[1:], result.EmptyRounds[:len(result.EmptyRounds)-1])
 	result.EmptyPerSecond, res.PerSecond = *known(mean(neighbours)), known(mean(result.FullRounds))
-	res.BacklogResult, res.Ratio = result, quotient(*res.PerSecond, result.EmptyPerSecond)
+	res.Ratio = quotient(*res.PerSecond, result.EmptyPerSecond)
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
 }

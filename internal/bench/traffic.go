@@ -251,10 +251,13 @@ func (t *traffic) send(ctx context.Context, n int, during time.Duration, drain b
 	return s, ctx.Err()
 }
 
+// unsettled counts what was sent and is not settled.
+func (t *traffic) unsettled() int64 { return t.sent.Load() - t.settled.count.Load() }
+
 // await waits until at most so many messages are unsettled. It returns false
 // if ctx or the worker ended first.
 func (t *traffic) await(ctx context.Context, unsettled int64) bool {
-	enough := func() bool { return t.sent.Load()-t.settled.count.Load() <= unsettled }
+	enough := func() bool { return t.unsettled() <= unsettled }
 	if enough() {
 		return ctx.Err() == nil
 	}
