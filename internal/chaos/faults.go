@@ -18,6 +18,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
+// leastTime is what a fault has to strike, also where the time for faults is over.
+const leastTime = 3 * time.Second
+
 // strikeAll brings faults about until loaded ends: first each kind once in a
 // random order, however long that takes, then any. They may overlap. Who is
 // struck, how and when is drawn here, so that a seed repeats it.
@@ -35,7 +38,14 @@ func (r *rig) strikeAll(ctx, loaded context.Context) {
 		strike := r.can[kind]()
 		pause := 500*time.Millisecond + time.Duration(r.random.Int64N(int64(2500*time.Millisecond)))
 		bring := func() {
-			if err := strike(loaded); err != nil && loaded.Err() == nil {
+			// What begins late has time to strike, too.
+			least, cancel := context.WithTimeout(ctx, leastTime)
+			defer cancel()
+			lasting := loaded
+			if end, _ := loaded.Deadline(); time.Until(end) < leastTime {
+				lasting = least
+			}
+			if err := strike(lasting); err != nil && lasting.Err() == nil {
 				r.Log.Info("a fault could not be brought about", "fault", kind, "error", err)
 			}
 		}
