@@ -104,16 +104,14 @@ func TestRE_BrokenBuildsAreFound(t *testing.T) {
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			c := shortOnRedis(t)
-			c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
-			c.Slack = 0 // what is lost need not be waited for
-			c.Children = brokenOnRedis(t, build.patches...)
-			v := run(t, c)
-			for _, rule := range build.rules {
-				if !v.Broke(rule) {
-					t.Errorf("nothing was %s: found %v", rule, v.Violations)
-				}
-			}
+			children := brokenOnRedis(t, build.patches...)
+			found(t, build.rules, func() Config {
+				c := shortOnRedis(t)
+				c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
+				c.Slack = 0 // what is lost need not be waited for
+				c.Children = children
+				return c
+			})
 		})
 	}
 }
