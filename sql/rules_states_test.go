@@ -47,7 +47,7 @@ func TestRuleStateOfManyMessages(t *testing.T) {
 		_ = s.buffers(listing)
 		pages := s.buffers(listing) / 3000
 		t.Logf("a listing touches %d pages for each of 3,000 messages", pages)
-		if pages > 22 {
+		if pages > 26 { // 16 on PostgreSQL 18, 24 on 14
 			return fmt.Sprintf("a listing touches %d pages for each of 3,000 messages", pages)
 		}
 		return ""
