@@ -5,6 +5,7 @@ package faultproxy
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // Proxy passes connections on to a server. Its methods are safe for concurrent use.
@@ -156,7 +157,7 @@ func (p *Proxy) serve(client net.Conn) {
 		defer p.mu.Unlock()
 		delete(p.links, l)
 	}()
-	var armed sync.Map // whether the answer to be cut is this link's
+	var armed atomic.Pointer[func()] // told, if the answer to be cut is this link's
 	var back sync.WaitGroup
 	back.Go(func() {
 		defer l.close()
@@ -166,8 +167,9 @@ func (p *Proxy) serve(client net.Conn) {
 			if err != nil {
 				return
 			}
-			if told, ok := armed.LoadAndDelete("after"); ok {
-				told.(func())()
+			if told := armed.Swap(nil); told != nil {
+				l.close() // first, so that the next fault does not meet what has ended
+				(*told)()
 				return
 			}
 			if _, err := client.Write(buffer[:n]); err != nil {
@@ -181,7 +183,7 @@ func (p *Proxy) serve(client net.Conn) {
 		if err != nil {
 			break
 		}
-		if p.request(buffer[:n]) && p.disturb(func(told func()) { armed.Store("after", told) }) {
+		if p.request(buffer[:n]) && p.disturb(func(told func()) { armed.Store(&told) }) {
 			break
 		}
 		if _, err := server.Write(buffer[:n]); err != nil {
@@ -190,6 +192,13 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	l.close()
 	back.Wait()
+	if told := armed.Swap(nil); told != nil { // it ended in another way, so the next link's is cut
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.after == nil {
+			p.after = *told
+		}
+	}
 }
 
 // disturb does what was asked for with a request; cut says that its connection
