@@ -303,16 +303,20 @@ func TestHandingOver(t *testing.T) {
 	}
 }
 
-// The twin: a trigger that does not mark what it sends.
+// The twin: a trigger that does not mark what it sends. Where a busy machine lets the
+// poller come late there may be nothing to find, so it hands over several times.
 func TestHandingOverFindsABrokenTrigger(t *testing.T) {
 	t.Parallel()
-	twice, lost := newHandover(t).run(true)
-	if len(twice) == 0 {
-		t.Error("nothing went twice, so the test finds nothing")
+	for began := time.Now(); time.Since(began) < 2*time.Minute; {
+		twice, lost := newHandover(t).run(true)
+		if len(lost) > 0 {
+			t.Errorf("never: %v", lost)
+		}
+		if len(twice) > 0 {
+			return
+		}
 	}
-	if len(lost) > 0 {
-		t.Errorf("never: %v", lost)
-	}
+	t.Error("nothing went twice, so the test finds nothing")
 }
 
 // The twin: an import that sends what it does not mark leaves it to the poller.
