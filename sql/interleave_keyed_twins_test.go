@@ -129,7 +129,7 @@ var keyedTwins = []struct {
 	{"a key that stays stopped", "discard.sql", "jsonb_build_object('key', g.key, 'go', g.message_id)", "jsonb_build_object('key', g.key)", keyedFeatures{dying: true, stop: true}},
 	{"a replayed message behind others", "replay.sql", "coalesce(g.key, ''), g.ord, g.message_id, g.pos,", "coalesce(g.key, ''), posthaste.ord_now(), g.message_id, g.pos,", keyedFeatures{dying: true}},
 	{"a replayed message that is not let go", "replay.sql", "'id', g.message_id, 'go', g.message_id", "'id', null, 'go', g.message_id", keyedFeatures{dying: true}},
-	{"purging beside what is parked", "purge.sql", "perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled');", "null;", keyedFeatures{purging: true}},
+	{"purging beside what is parked", "purge.sql", "perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled', v_purge);", "null;", keyedFeatures{purging: true}},
 	{"a dedupe key taken in its window", "insert_once.sql", "where d.until <= v_now\n      returning", "\n      returning", keyedFeatures{dedupe: true}},
 }
 

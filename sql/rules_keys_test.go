@@ -259,7 +259,7 @@ func TestRuleParkedIsTakenBack(t *testing.T) {
 	}{
 		"cancelled": {func(s *session, id int64) { s.exec(`select from posthaste.cancel($1)`, id) }, patch{file: "withdraw.sql", old: "if v_keyed and posthaste.unpark(", new: "if false and posthaste.unpark("}},
 		"purged": {func(s *session, _ int64) { s.exec(`select from posthaste.purge('q')`) }, patch{file: "purge.sql",
-			old: "perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled');", new: "null;"}},
+			old: "perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled', v_purge);", new: "null;"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			rule(t, func(t *testing.T, url string) string {
@@ -281,6 +281,49 @@ func TestRuleParkedIsTakenBack(t *testing.T) {
 			}, without("what is parked", c.broken))
 		})
 	}
+}
+
+// A delivery that fails while the queue is purged comes back, or is among what the
+// purge says that it took: settling parks without waiting for the purge.
+func TestRulePurgeLeavesWhatIsParkedMeanwhile(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"key_concurrency": 1}`)
+		s.exec(`select posthaste.subscribe('q', 'second')`)
+		holder, purger := connect(t, url), connect(t, url)
+		for range 3 {
+			s.sendKey("a")
+		}
+		later := s.send(`{"key": "later", "delay": "1 day"}`)
+		receive := `select delivery_id from posthaste.receive('q', 10, '1 hour', '{"subscription": "second"}')`
+		handed := list[int64](s, receive)
+		if len(handed) != 1 {
+			t.Fatalf("%d messages of a key were handed out", len(handed))
+		}
+		// The purge has counted, and waits before it comes to the second subscription.
+		holder.exec(`begin`)
+		holder.exec(`insert into posthaste.cancelled (pos, subscriber, outcome, noted)
+			select $1, q.id::bigint << 10 | u.number, 'cancelled', '3' from posthaste.queue_settings q join posthaste.subscriptions u on u.queue_id = q.id
+			 where q.name = 'q' and u.name = 'default'`, later)
+		purged := purger.start(`select purged from posthaste.purge('q') where subscription = 'second'`)
+		purger.blocked(s)
+		s.exec(`select from posthaste.fail($1, 'no', '{"retry_after": "0 seconds"}')`, handed[0])
+		holder.exec(`rollback`)
+		a := <-purged
+		if a.err != nil || len(a.values) != 1 {
+			t.Fatalf("purging: %v", a.err)
+		}
+		s.exec(`select posthaste.maintain()`)
+		depth := get[int64](s, `select depth from posthaste.queues where queue = 'q' and subscription = 'second'`)
+		again := 0
+		for range 4 { // it is found by an event
+			again += len(list[int64](s, receive))
+		}
+		if a.values[0] != 3 || depth != 1 || again != 1 {
+			return fmt.Sprintf("%d were purged, %d wait, it is said, and %d came again; it is 3, 1 and 1", a.values[0], depth, again)
+		}
+		return ""
+	},
+		without("what the counters saw", patch{file: "unpark.sql", old: " and p.message_id not in (select x.id from late x where x.id is not null)", new: ""}))
 }
 
 // Of a key at most so many are in flight, however they come to be handed out.

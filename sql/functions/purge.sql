@@ -41,7 +41,7 @@ begin
     if r.keyed then
       c.part := 4;
       if r.lane = 0 then
-        perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled');
+        perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled', v_purge);
       end if;
     end if;
     c.t0 := null;

@@ -1,20 +1,41 @@
 -- posthaste.unpark: takes parked messages back from a subscription: no claim will
 -- hand them out.
 -- Arguments: subscriber; message ids (null: all of it); how they ended for it:
--- 'cancelled' or 'done'.
+-- 'cancelled' or 'done'; of all, only what was parked when this snapshot was taken:
+-- settling parks without the lanes' locks, and what it parks after the counters were
+-- brought up to date nobody would count.
 -- Returns: how many were parked. Of ids, their keys are looked at by the next claim;
 -- where all are taken back nothing is left to look for.
 -- Called under the lanes' locks. Deletes: parked, keys. Inserts: cancelled, entries
 -- (events); history, where the queue has a retention. Updates: keys.
-create or replace function posthaste.unpark(p_subscriber bigint, p_ids bigint[], p_outcome text)
+create or replace function posthaste.unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot default null)
 returns bigint language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_ids bigint[] := coalesce(p_ids, array(select p.message_id from posthaste.parked p where p.subscriber = p_subscriber));
+  l posthaste.live;
+  v_ids bigint[] := p_ids;
   v_gone bigint;
 begin
+  if p_ids is null then
+    l := posthaste.live_slots();
+    -- In one statement. Whatever parks without the locks tells it by an event.
+    with late as materialized (
+      select (o ->> 'id')::bigint as id
+        from posthaste.queue_settings q
+       cross join generate_series(0, q.lanes - 1) g
+       cross join lateral (
+         select e.story from posthaste.entries e
+          where e.queue_id = q.id and e.lane = g and e.due_at is not null and e.xid >= pg_snapshot_xmin(p_seen)
+            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+            and not pg_visible_in_snapshot(e.xid, p_seen) and e.message_id = 0 and e.for_subscription = (p_subscriber & 1023)
+          order by e.xid, e.pos) e
+       cross join jsonb_array_elements(e.story) o
+       where q.id = p_subscriber >> 10
+    )
+    select array(select p.message_id from posthaste.parked p where p.subscriber = p_subscriber and p.message_id not in (select x.id from late x where x.id is not null)) into v_ids;
+  end if;
   with gone as (
     delete from posthaste.parked p using unnest(v_ids) u (id) where p.message_id = u.id and p.subscriber = p_subscriber returning p.*
   ), noted as (
