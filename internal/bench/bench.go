@@ -126,7 +126,7 @@ var scenarios = []scenario{
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog, onlyPostgres},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, either},
 	{"relay", "from the ledger into a broker, with confirms; against what the broker's client publishes alone", relayed, onlyPostgres},
-	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one and kept in a log", pipeline, onlyPostgres},
+	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one behind an inbox and kept in a log", pipeline, onlyPostgres},
 	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost, onlyPostgres},
 	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", redisFlow, onlyRedis},
 	{"idle", "what a worker of 20 queues costs with nothing to do", idle, either},

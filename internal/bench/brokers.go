@@ -51,12 +51,14 @@ type publisher interface {
 
 var rabbitmqBroker = &brokerKind{"RabbitMQ", "rabbitmq", []string{"amqp", "amqps"}, "Debian: apt-get install rabbitmq-server", openRabbitMQ}
 
+var redisBroker = &brokerKind{"Redis Streams", "redis", []string{"redis", "rediss"}, "Debian: apt-get install redis-server", openRedisStream}
+
 // brokerKinds are those that there are; the first is the default.
 var brokerKinds = []*brokerKind{
 	rabbitmqBroker,
 	{"Kafka", "kafka", []string{"kafka", "kafkas"}, "Java, and its jars: make needs fetches them", openKafka},
 	{"NATS JetStream", "nats", []string{"nats", "tls"}, "it is part of this program on Unix", openNATS},
-	{"Redis Streams", "redis", []string{"redis", "rediss"}, "Debian: apt-get install redis-server", openRedisStream},
+	redisBroker,
 }
 
 // kindOf is the kind of a broker that is named by its URL or its word, RabbitMQ where

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,9 +9,11 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/inbox"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
@@ -39,7 +40,7 @@ const (
 var pipelineChunks = relay.Chunks{Size: pipelineChunk, Codec: msgpack.Codec}
 
 // pipelined is the notification pipeline: due in the ledger, in chunks through
-// RabbitMQ, taken apart by consumers, handled one by one, kept in a log.
+// RabbitMQ, taken apart by consumers, handled one by one behind an inbox, kept in a log.
 type pipelined struct {
 	*run
 	*traffic          // what becomes due; settled counts what is confirmed
@@ -47,6 +48,7 @@ type pipelined struct {
 	calls    sync.Map // by reference: how often the handler was called
 	repeated atomic.Int64
 	broker   string
+	inbox    string // the URL of its Redis
 }
 
 func pipeline(ctx context.Context, r *run) (err error) {
@@ -55,6 +57,12 @@ func pipeline(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer stop()
+	// What each handler stands behind, beside the broker as the article has it.
+	store, stopStore, err := r.startOwn(ctx, redisBroker)
+	if err != nil {
+		return err
+	}
+	defer stopStore()
 	drop, err := pipelineQueue(broker)
 	if err != nil {
 		return err
@@ -73,7 +81,7 @@ func pipeline(ctx context.Context, r *run) (err error) {
 	if err := t.engine.QueueCreate(ctx, pipelineSending, posthaste.QueueOptions{Retention: 30 * 24 * time.Hour, RetainPayload: true}); err != nil {
 		return err
 	}
-	p := &pipelined{run: r, traffic: t, sending: watchSettled(t.engine), broker: broker}
+	p := &pipelined{run: r, traffic: t, sending: watchSettled(t.engine), broker: broker, inbox: store}
 
 	r.begin()
 	r.phase("trying how fast it is")
@@ -94,7 +102,7 @@ func pipeline(ctx context.Context, r *run) (err error) {
 	res.PerSecond, res.Messages = known(perSecond), int64(n)
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	res.PipelineResult = &PipelineResult{PerMinute: *known(60 * perSecond), Consumers: r.o.Consumers, HandlersEach: handlersEach,
-		HandlerMS: float64(r.o.Handler.Microseconds()) / 1000, ChunkSize: pipelineChunk}
+		HandlerMS: float64(r.o.Handler.Microseconds()) / 1000, ChunkSize: pipelineChunk, Inbox: "redis"}
 	return nil
 }
 
@@ -223,12 +231,22 @@ func (p *pipelined) start(ctx context.Context, url string) (stop func() error, e
 		}
 		closers = append(closers, engine.Close)
 		from, err := origin.New(engine, origin.Config{URL: p.broker, FromQueue: pipelineBroker,
-			Config: source.Config{Queue: pipelineSending, Unpack: pipelineChunks.Unpack, Logger: log}})
+			Config: source.Config{Queue: pipelineSending, Unpack: unpackKnown, Logger: log}})
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		options, err := goredis.ParseURL(p.inbox)
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		client := goredis.NewClient(options)
+		closers = append(closers, func() { client.Close() })
+		once, err := inbox.NewRedis(client, inbox.RedisConfig{Consumer: "notifier"})
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
 		w := worker.New(&settledInto{engine, p.sending}, worker.Config{Logger: log, Concurrency: handlersEach})
-		worker.Handle(w, pipelineSending, p.notify)
+		worker.HandleRaw(w, pipelineSending, once.Middleware(p.notify))
 		goes(from.Run)
 		goes(w.Run)
 	}
@@ -248,8 +266,21 @@ func (s *settledInto) Settle(ctx context.Context, settlements []posthaste.Settle
 	return results, err
 }
 
+// unpackKnown takes a chunk apart and gives each notification the id by which the inbox
+// knows it again.
+func unpackKnown(ctx context.Context, m posthaste.Message) ([]posthaste.Message, error) {
+	all, err := pipelineChunks.Unpack(ctx, m)
+	for i := range all {
+		if all[i].Headers == nil {
+			all[i].Headers = make(map[string]string, 1)
+		}
+		all[i].Headers[inbox.HeaderMessageID] = all[i].DedupeKey
+	}
+	return all, err
+}
+
 // notify waits as for a provider's answer, without CPU.
-func (p *pipelined) notify(ctx context.Context, d posthaste.Delivery[json.RawMessage]) error {
+func (p *pipelined) notify(ctx context.Context, d posthaste.RawDelivery) error {
 	if _, again := p.calls.LoadOrStore(d.Reference, true); again {
 		p.repeated.Add(1)
 	}

@@ -141,6 +141,11 @@ func (r *run) broker(ctx context.Context) (url string, stop func(), err error) {
 	if err != nil || !own {
 		return r.o.Broker, func() {}, err
 	}
+	return r.startOwn(ctx, kind)
+}
+
+// startOwn starts one of this machine for the run.
+func (r *run) startOwn(ctx context.Context, kind *brokerKind) (url string, stop func(), err error) {
 	r.phase("starting " + kind.name)
 	dir, err := os.MkdirTemp(r.o.DataDir, "posthaste-bench-broker-")
 	if err != nil {

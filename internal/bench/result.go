@@ -188,6 +188,8 @@ type PipelineResult struct {
 	HandlersEach int     `json:"handlers_each"`
 	HandlerMS    float64 `json:"handler_ms"`
 	ChunkSize    int     `json:"chunk_size"`
+	// Inbox is the store of the inbox that each handler stands behind.
+	Inbox string `json:"inbox"`
 }
 
 // RedisResult is what scenario redis has of its own. PerSecond, ServerCPU and

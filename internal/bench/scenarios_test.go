@@ -177,7 +177,7 @@ func TestNP6Pipeline(t *testing.T) {
 	r := smoke(t, "pipeline", Options{Handler: time.Millisecond, Consumers: 2})
 	onlyFsync(t, r)
 	trafficFigures(t, r)
-	if r.PipelineResult == nil || r.Consumers != 2 || r.HandlerMS != 1 || r.ChunkSize != 10 {
+	if r.PipelineResult == nil || r.Consumers != 2 || r.HandlerMS != 1 || r.ChunkSize != 10 || r.Inbox != "redis" {
 		t.Fatalf("%+v", r)
 	}
 	above(t, "per_minute", r.PerMinute)

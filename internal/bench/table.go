@@ -224,7 +224,7 @@ func (r *Result) lines() (lines [][2]string) {
 	}
 	if p := r.PipelineResult; p != nil {
 		line("a minute", "%s", grouped(p.PerMinute))
-		line("through", "RabbitMQ, %d to a message, and %d consumers with %d handlers each of %g ms", p.ChunkSize, p.Consumers, p.HandlersEach, p.HandlerMS)
+		line("through", "RabbitMQ, %d to a message, and %d consumers with %d handlers each of %g ms, behind an inbox on %s", p.ChunkSize, p.Consumers, p.HandlersEach, p.HandlerMS, p.Inbox)
 	}
 	if v := r.RedisResult; v != nil {
 		line("BLMOVE and LREM", "%s/s on %d connections", grouped(v.BLMovePerSecond), loopConnections)

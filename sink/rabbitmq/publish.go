@@ -58,9 +58,21 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 		jobs = jobs[n:]
 	}
 	for i := range alone {
-		s.publish(ctx, s.target.Connections, alone[i:i+1], results)
+		s.publishAlone(ctx, alone[i:i+1], results)
 	}
 	return results
+}
+
+// publishAlone publishes a job while no other batch has one on its link.
+func (s *Sink) publishAlone(ctx context.Context, job []job, results []posthaste.SinkResult) {
+	select {
+	case s.alone <- struct{}{}:
+		defer func() { <-s.alone }()
+	case <-ctx.Done():
+		answer(job, results, s.failed(ctx, "nothing was published, for large messages go one at a time and others were before it", nil))
+		return
+	}
+	s.publish(ctx, s.target.Connections, job, results)
 }
 
 // prepare makes what is published of a delivery. Errors are permanent.

@@ -18,6 +18,9 @@ type Sink struct {
 	links  *relay.Connections[*link]
 	// exchanges are those that are known to be there.
 	exchanges sync.Map
+	// alone is held by who publishes on the last link: what ends its channel is then
+	// the one message that was on it.
+	alone chan struct{}
 }
 
 var _ posthaste.Sink = (*Sink)(nil)
@@ -30,7 +33,7 @@ func New(c Config) (*Sink, error) {
 		return nil, err
 	}
 	// The last one is for what may end its channel.
-	return &Sink{target: t, links: relay.NewConnections(t.Connections+1, "rabbitmq", t.broker.Address(), t.Logger, t.dial)}, nil
+	return &Sink{target: t, links: relay.NewConnections(t.Connections+1, "rabbitmq", t.broker.Address(), t.Logger, t.dial), alone: make(chan struct{}, 1)}, nil
 }
 
 // Broker returns the broker's address, "host:port".

@@ -415,6 +415,28 @@ func TestTooLarge(t *testing.T) {
 	if r[0].Err != nil || r[2].Err != nil || r[3].Err != nil || !posthaste.IsPermanent(r[1].Err) || !strings.Contains(r[1].Err.Error(), "406") {
 		t.Errorf("got %v", r)
 	}
+	// Nor does it kill large ones of other batches, which are on their way meanwhile.
+	const batches, each = 8, 5
+	var all sync.WaitGroup
+	for b := range batches {
+		all.Go(func() {
+			var batch []posthaste.RawDelivery
+			for n := range each {
+				d := fits
+				d.MessageID = posthaste.MessageID(100 + b*each + n)
+				if n%2 == b%2 {
+					d.Payload = big.Payload
+				}
+				batch = append(batch, d)
+			}
+			for n, r := range deliver(t, s, batch...) {
+				if guilty := n%2 == b%2; guilty != posthaste.IsPermanent(r.Err) || !guilty && r.Err != nil {
+					t.Errorf("batch %d, message %d, too large: %v, got %v", b, n, guilty, r.Err)
+				}
+			}
+		})
+	}
+	all.Wait()
 	conn, err := amqp.Dial(small.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -424,7 +446,7 @@ func TestTooLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q, err := ch.QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3 {
+	if q, err := ch.QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3+batches*each/2 {
 		t.Errorf("%+v, %v", q, err)
 	}
 }

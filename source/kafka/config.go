@@ -102,6 +102,8 @@ func parse(c Config) (*broker, error) {
 		// What is put aside.
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(largest), kgo.BrokerMaxWriteBytes(largest+(36<<20)), kgo.UnknownTopicRetries(2))
 	b.consuming = []kgo.Opt{kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		// What a producer's transaction took back was never sent.
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Partitions stay while what was read of them is being taken in, for as long as a
 		// source holds it. What is read ahead is bounded.
 		kgo.BlockRebalanceOnPoll(), kgo.RebalanceTimeout(2 * time.Minute), kgo.SessionTimeout(15 * time.Second), kgo.MaxConcurrentFetches(1), kgo.FetchMaxBytes(4 << 20), kgo.FetchMaxPartitionBytes(1 << 20)}
