@@ -295,6 +295,66 @@ func TestCommittedWithoutGap(t *testing.T) {
 	two.Close()
 }
 
+// What a producer's transaction took back was never sent, and leaves a gap that holds
+// nobody up.
+func TestAbortedTransaction(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	producer, err := kgo.NewClient(kgo.SeedBrokers(server.Address()), kgo.TransactionalID(p.name), kgo.DefaultProduceTopic(p.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	for n, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort, kgo.TryCommit} {
+		if err := producer.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			if err := producer.ProduceSync(ctx, kgo.StringRecord(fmt.Sprint(n, "-", i))).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := producer.EndTransaction(ctx, end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := p.config()
+	c.Queue = "orders"
+	b, err := parse(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := b.Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	var got []source.Arrival
+	for len(got) < 4 {
+		more, err := opened.Read(ctx, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, more...)
+	}
+	var payloads []string
+	for _, a := range got {
+		payloads = append(payloads, string(a.Message.Payload.([]byte)))
+	}
+	if all := strings.Join(payloads, " "); all != "0-0 0-1 2-0 2-1" {
+		t.Errorf("got %s", all)
+	}
+	if err := opened.Acknowledge(ctx, got); err != nil {
+		t.Fatal(err)
+	}
+	// Transactions end with a record of their own, behind which nothing waits.
+	if left := p.left(t); left > 1 {
+		t.Errorf("%d are left", left)
+	}
+}
+
 // Two sources share a topic's partitions, while one of them comes and goes.
 func TestShared(t *testing.T) {
 	t.Parallel()
