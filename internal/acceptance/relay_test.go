@@ -421,6 +421,9 @@ func TestOR5_RelayKilled(t *testing.T) {
 			twice += c - 1
 		}
 	}
+	if most := kills * batch * concurrency; twice > most {
+		t.Errorf("%d came again, and %d were in flight at most", twice, most)
+	}
 	if len(came) != n {
 		t.Errorf("%d ids came, of %d", len(came), n)
 	}

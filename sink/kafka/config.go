@@ -19,8 +19,8 @@
 //
 // While brokers cannot be reached, refuse the login, or have fewer replicas in sync
 // than a topic asks for (min.insync.replicas), what is in hand waits as long as the
-// queue's timeout allows before the attempt fails. So a worker stops taking
-// messages, and those in the database wait without burning attempts.
+// queue's timeout allows before the attempt fails. Meanwhile a worker takes
+// no more than its batches hold.
 //
 // A broker refuses records by the batch, in which those of several messages may be.
 // So what was refused in a batch is produced once more alone, and each message gets

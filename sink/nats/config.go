@@ -13,8 +13,8 @@
 //     header, a message above the server's or the stream's limit: dead at once.
 //
 // While the server cannot be reached or refuses the login, what is in hand waits
-// as long as the queue's timeout allows before the attempt fails. So a worker
-// stops taking messages, and those in the database wait without burning attempts.
+// as long as the queue's timeout allows before the attempt fails. Meanwhile
+// a worker takes no more than its batches hold.
 //
 // # Once and the message id
 //

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -31,6 +32,9 @@ type link struct {
 	turn  chan struct{}
 	ended chan struct{} // closed at its end
 	once  sync.Once     // of that
+	// unanswered is how many were denied: the library keeps each for as long as the
+	// link lasts, for no ack of it ever comes.
+	unanswered atomic.Int64
 
 	mu     sync.Mutex
 	raw    net.Conn

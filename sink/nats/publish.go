@@ -255,6 +255,9 @@ func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
 	case err := <-failed:
 		return s.refused(ctx, j, err)
 	case <-j.flight.denied:
+		if l.unanswered.Add(1) >= int64(s.target.Outstanding) {
+			l.Retire() // before the library takes no more
+		}
 		return fmt.Errorf("nats at %s: %s", s.target.address, j.flight.words)
 	case <-l.ended:
 		select { // what came before the end counts

@@ -274,6 +274,29 @@ func TestRefusedAmongOthers(t *testing.T) {
 	}
 }
 
+// Denials are never acknowledged, and must not use up what may wait for an ack.
+func TestDeniedForLong(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	s := o.sink(func(c *Config) {
+		c.URL = "nats://little:secret@" + o.proxy.Address()
+		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
+	})
+	denied, allowed := delivery(1), delivery(2)
+	denied.Reference, allowed.Reference = o.name+"-none.1", o.name+".allowed"
+	for n := range 20 {
+		allowed.MessageID = posthaste.MessageID(100 + n)
+		r := deliver(t, s, denied, allowed)
+		wantRetried(t, r[0], "Permissions Violation")
+		if r[1].Err != nil {
+			t.Fatalf("beside denied message %d: %v", n+1, r[1].Err)
+		}
+	}
+	if got := len(o.all()); got != 20 {
+		t.Errorf("the stream has %d", got)
+	}
+}
+
 func TestFullStream(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 2, jetstream.DiscardNew })

@@ -17,8 +17,8 @@
 //
 // While the broker cannot be reached, refuses the login or blocks publishers
 // (memory or disk alarm), what is in hand waits as long as the queue's timeout
-// allows before the attempt fails. So a worker stops taking messages, and those
-// in the database wait without burning attempts.
+// allows before the attempt fails. Meanwhile a worker takes no more than its
+// batches hold.
 //
 // A broker answers some mistakes by closing the channel, which leaves unknown what
 // became of all that was in flight on it. So exchanges are looked up before they

@@ -20,9 +20,8 @@
 //     (proto-max-bulk-len): dead at once.
 //
 // While the server cannot be reached, loads its data or refuses the login, what is
-// in hand waits as long as the queue's timeout allows before the attempt fails. So
-// a worker stops taking messages, and those in the database wait without burning
-// attempts.
+// in hand waits as long as the queue's timeout allows before the attempt fails, and no
+// more is taken meanwhile than a worker's batches hold.
 //
 // # Redis Cluster
 //
