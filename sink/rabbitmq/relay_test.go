@@ -26,7 +26,11 @@ func ledger(t *testing.T) posthaste.Engine {
 	return e
 }
 
-func TestRelay(t *testing.T) {
+func TestRelay(t *testing.T) { testRelay(t, "classic") }
+
+func TestRelayIntoQuorumQueue(t *testing.T) { testRelay(t, "quorum") }
+
+func testRelay(t *testing.T, queue string) {
 	t.Parallel()
 	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
 	if err != nil {
@@ -58,7 +62,7 @@ func TestRelay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
+			if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": queue}); err != nil {
 				t.Fatal(err)
 			}
 			// A crash must not find the queue's own declaration unwritten.
