@@ -150,8 +150,12 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 		return err
 	}
 	defer store.Close()
-	if exposed != nil && store.Ready(ctx) == nil {
+	if store.Ready(ctx) == nil { // or later, once it is
 		if err := someToken(ctx, store, exposed); err != nil {
+			return err
+		}
+		// Before /readyz can say that mails are taken.
+		if err := db.prepare(ctx, store); err != nil {
 			return err
 		}
 	}
