@@ -17,7 +17,10 @@ type room struct {
 	queue  string
 	most   int64 // that may wait; negative: however many
 	least  int64 // of room, before it goes on after a pause
-	sent   int64 // by us, in all
+	// doubted says that the store did not take what was read: then it is looked at
+	// however many may wait, for brokers count how often a message is given back.
+	doubted bool
+	sent    int64 // by us, in all
 
 	looked time.Time // zero: never
 	depth  int64     // that wait, as counted
@@ -43,11 +46,26 @@ func (r *room) uncounted() int64 { return max(0, r.sent-(r.total-r.others)) }
 // wait waits for room, at most for patience: 0 says that there is none. tell is told
 // whether the queue could be looked at.
 func (r *room) wait(ctx context.Context, patience time.Duration, tell func(error)) (int, error) {
-	if r.most < 0 {
+	if r.most < 0 && !r.doubted {
 		return math.MaxInt, ctx.Err()
 	}
 	least := int64(1)
 	for begun, pause := time.Now(), 20*time.Millisecond; ; pause = min(2*pause, time.Second) {
+		if r.most < 0 {
+			_, err := r.ledger.Queues(ctx, r.queue)
+			if ctx.Err() != nil {
+				return 0, ctx.Err()
+			}
+			if code := posthaste.CodeOf(err); err == nil || code != "" && code != posthaste.Unavailable { // it is there; what it refuses, sending tells
+				r.doubted = false
+				return math.MaxInt, nil
+			}
+			if tell(err); time.Since(begun) > patience {
+				return 0, err
+			}
+			wait(ctx, pause)
+			continue
+		}
 		if time.Since(r.looked) < fresh && r.free() >= least {
 			return int(r.free()), ctx.Err()
 		}

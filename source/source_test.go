@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -275,6 +276,42 @@ func TestRoomBetweenCounts(t *testing.T) {
 	free(35)
 	count(45, 1060, true)
 	free(55)
+}
+
+// Where any number may wait the queue is not looked at, but for after the store took
+// nothing: then nothing is read until it is there.
+func TestStoreIsAwaitedWhereAnyNumberMayWait(t *testing.T) {
+	t.Parallel()
+	away := &awayFor{times: 3}
+	r := room{queue: "q", most: -1, ledger: away}
+	told := 0
+	tell := func(error) { told++ }
+	if n, err := r.wait(t.Context(), time.Minute, tell); n != math.MaxInt || err != nil || away.asked != 0 {
+		t.Errorf("at first: %d, %v, asked %d times", n, err, away.asked)
+	}
+	r.doubted = true
+	for range 2 {
+		if n, err := r.wait(t.Context(), time.Minute, tell); n != math.MaxInt || err != nil || away.asked != 4 || told != 3 {
+			t.Errorf("afterwards: %d, %v, asked %d times, told %d times", n, err, away.asked, told)
+		}
+	}
+	away.times, r.doubted = 1000, true
+	if n, err := r.wait(t.Context(), time.Millisecond, tell); n != 0 || posthaste.CodeOf(err) != posthaste.Unavailable {
+		t.Errorf("out of patience: %d, %v", n, err)
+	}
+}
+
+// awayFor is a ledger that is away so many times, and without messages.
+type awayFor struct {
+	counts
+	times, asked int
+}
+
+func (a *awayFor) Queues(context.Context, ...string) ([]posthaste.QueueInfo, error) {
+	if a.asked++; a.asked <= a.times {
+		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+	}
+	return nil, nil
 }
 
 // counts is a ledger that has these counts.

@@ -197,6 +197,7 @@ func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time)
 		}
 		s.newest = 0 // a store that is another one now may have begun to count lower
 		if s.told(err); ctx.Err() != nil || time.Since(begun) > held {
+			s.room.doubted = true
 			return fmt.Errorf("the database does not take the messages: %w", err)
 		}
 		wait(ctx, pause)
