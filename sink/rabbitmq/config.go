@@ -13,7 +13,8 @@
 //   - A connection lost before the confirm: unknown whether the broker has it, so
 //     it is published again, with the same message id.
 //   - A routing key, message id or header that AMQP cannot carry, a template that
-//     names a missing header, a message above the broker's limit: dead at once.
+//     names a missing header, a message above the broker's limit: dead at once, or
+//     at the second attempt where that limit is below 256 KiB.
 //
 // While the broker cannot be reached, refuses the login or blocks publishers
 // (memory or disk alarm), what is in hand waits as long as the queue's timeout
@@ -23,7 +24,9 @@
 // A broker answers some mistakes by closing the channel, which leaves unknown what
 // became of all that was in flight on it. So exchanges are looked up before they
 // are first published to, and large messages take a connection of their own, one
-// by one: a message that is refused does not repeat its neighbours.
+// by one. All that another refusal (a permission, an exchange that vanished) left
+// unknown says so in its receipt, {"channel_closed": 403}, and goes there, too, from
+// its next attempt on: a message that is refused repeats its neighbours at most once.
 package rabbitmq
 
 import (
@@ -62,7 +65,7 @@ type Config struct {
 	// was written to the connection, and is lost if the broker does not take it.
 	Unsafe bool
 	// Connections is how many publish side by side (default 2; 1 to 100). There is
-	// one more while large messages are published.
+	// one more for what is published alone.
 	Connections int
 	// Outstanding is how many messages of a connection may be without a confirm
 	// (default 4096; 1 to 65536).

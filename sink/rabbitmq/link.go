@@ -12,6 +12,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // link is a connection with one channel, for as long as it lasts. It is used by
@@ -29,7 +31,10 @@ type link struct {
 	ended   chan *amqp.Error // of the channel
 	gone    chan *amqp.Error // of the connection
 
-	retired atomic.Bool // it shall not be used again
+	relay.Users
+	over    context.Context // ends when nobody shall use it any more
+	endOver context.CancelFunc
+	dropped atomic.Bool
 
 	mu      sync.Mutex
 	flying  map[route]*flight
@@ -50,12 +55,18 @@ type flight struct {
 
 // dial opens a link. The context bounds it.
 func (t *target) dial(ctx context.Context) (*link, error) {
+	return t.dialBy(ctx, func(c net.Conn) net.Conn { return c })
+}
+
+// dialBy opens a link on a network connection that by makes of one to the broker.
+func (t *target) dialBy(ctx context.Context, by func(net.Conn) net.Conn) (*link, error) {
 	l := &link{
 		window: semaphore.NewWeighted(int64(t.Outstanding)), turn: make(chan struct{}, 1),
 		flying: map[route]*flight{}, returns: make(chan amqp.Return, t.Outstanding),
 	}
+	l.over, l.endOver = context.WithCancel(context.Background())
 	err := t.broker.Dial(ctx, func(c net.Conn) net.Conn {
-		l.wire = &wire{Conn: c}
+		l.wire = &wire{Conn: by(c)}
 		return l.wire
 	}, func(conn *amqp.Connection) error {
 		l.conn = conn
@@ -159,20 +170,23 @@ func (l *link) ready(ctx context.Context) error {
 // lost is why the link can no longer be used; nil while it can.
 func (l *link) lost() error {
 	if !l.ch.IsClosed() {
-		if l.retired.Load() {
+		if l.dropped.Load() {
 			return errClosed
 		}
 		return nil
 	}
-	select {
-	case err := <-l.ended:
-		l.end(err)
-	case err := <-l.gone:
-		l.end(err)
-	default:
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The channel first: why it was closed says more than the connection's end after it.
+	for _, told := range [...]chan *amqp.Error{l.ended, l.gone} {
+		select {
+		case err := <-told:
+			if err != nil && l.cause == nil {
+				l.cause = err
+			}
+		default:
+		}
+	}
 	if l.cause != nil {
 		return l.cause
 	}
@@ -228,23 +242,57 @@ func (l *link) conclude(r route) (returned string) {
 	return f.returned
 }
 
-// drop ends the link at once, for whoever uses it: it shall not be used again.
+// drop ends the link at once, for whoever uses it.
 func (l *link) drop() {
-	l.retired.Store(true)
+	l.dropped.Store(true)
+	l.retire()
 	l.wire.cut()
+}
+
+// retire lets who has something in flight wait for the confirms, and nobody come.
+func (l *link) retire() {
+	l.Retire()
+	l.endOver()
+}
+
+// release takes back Use. The last one ends a link that is retired.
+func (l *link) release() {
+	if l.Leave() {
+		l.drop()
+	}
 }
 
 // Use implements [relay.Connection].
 func (l *link) Use() bool {
 	if l.lost() == nil {
-		return true
+		return l.Users.Use()
 	}
 	l.drop()
 	return false
 }
 
+// errRetired is that of who waited for room on a link that nobody shall use any more.
+var errRetired = errors.New("the connection was given up")
+
+// acquire waits for room in the window. What a retired link has without a confirm
+// keeps its room, so that nobody waits for that.
+func (l *link) acquire(ctx context.Context, n int64) error {
+	if l.window.TryAcquire(n) {
+		return nil
+	}
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.over, cancel)()
+	err := l.window.Acquire(wait, n)
+	if err != nil && ctx.Err() == nil {
+		return errRetired
+	}
+	return err
+}
+
 // Close ends the link in order. What is in flight stays unknown.
 func (l *link) Close() {
+	l.retire()
 	_ = l.conn.CloseDeadline(time.Now().Add(time.Second))
 	l.wire.cut()
 }

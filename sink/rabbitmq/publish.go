@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// large messages are published one by one: a broker that finds a message
-	// larger than it allows closes the channel.
+	// large messages are published alone: a broker that finds a message larger than it
+	// allows closes the channel.
 	large = 256 << 10
 	// suspicious is the attempt from which a message is published by itself, for
-	// it may be what ended the channel the times before.
+	// it may be what ended the channel or the relay the times before.
 	suspicious = 4
 	// shortText is how long AMQP's short strings may be, in bytes.
 	shortText = 255
@@ -29,6 +29,8 @@ type job struct {
 	place int // in the batch
 	route route
 	msg   amqp.Publishing
+	// alone: nothing else is on its link, so that what ends the channel is this one.
+	alone bool
 	// confirm is nil without confirms.
 	confirm *amqp.DeferredConfirmation
 }
@@ -46,7 +48,8 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 			continue
 		}
 		j.place = i
-		if len(j.msg.Body) > large || batch[i].Attempt >= suspicious {
+		if len(j.msg.Body) > large || batch[i].Attempt >= suspicious || suspect(batch[i].Story) {
+			j.alone = true
 			alone = append(alone, j)
 		} else {
 			jobs = append(jobs, j)
@@ -69,7 +72,7 @@ func (s *Sink) publishAlone(ctx context.Context, job []job, results []posthaste.
 	case s.alone <- struct{}{}:
 		defer func() { <-s.alone }()
 	case <-ctx.Done():
-		answer(job, results, s.failed(ctx, "nothing was published, for large messages go one at a time and others were before it", nil))
+		answer(job, results, s.failed(ctx, "nothing was published, for large messages and those that a closed channel left unknown go one at a time, and others were before it", nil))
 		return
 	}
 	s.publish(ctx, s.target.Connections, job, results)
@@ -123,19 +126,34 @@ func answer(jobs []job, results []posthaste.SinkResult, err error) {
 
 // publish publishes jobs on one of the links and answers them.
 func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []posthaste.SinkResult) {
-	l, err := s.links.Get(ctx, which)
-	if err != nil {
-		answer(jobs, results, err)
-		return
+	for len(jobs) > 0 {
+		l, err := s.links.Get(ctx, which)
+		if err != nil {
+			answer(jobs, results, err)
+			return
+		}
+		jobs = s.publishOn(ctx, l, jobs, results)
 	}
-	if jobs, err = s.routed(ctx, l, jobs, results); err == nil {
+}
+
+// publishOn publishes jobs on a link and answers them, but for those that it
+// returns: they have to go by another.
+func (s *Sink) publishOn(ctx context.Context, l *link, jobs []job, results []posthaste.SinkResult) (elsewhere []job) {
+	defer l.release()
+	jobs, err := s.routed(ctx, l, jobs, results)
+	if err == nil {
 		err = s.write(ctx, l, jobs, results)
 	}
-	if err != nil {
-		// What was written may be on its way all the same, and its confirms would be
-		// taken for others' if the link went on.
+	switch {
+	case errors.Is(err, errRetired):
+		return jobs
+	case err != nil && l.lost() != nil:
 		l.drop()
+	case err != nil:
+		// The time is up for these. Confirms of others that are in flight still come.
+		l.retire()
 	}
+	return nil
 }
 
 // routed leaves those jobs whose exchange is there; the others get an answer.
@@ -146,9 +164,7 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 		if _, known := s.exchanges.Load(name); name == "" || known || missing[name] != nil {
 			continue
 		}
-		stop := context.AfterFunc(ctx, l.wire.cut)
-		err := l.hasExchange(name)
-		stop()
+		err := l.looked(ctx, name)
 		switch {
 		case rabbit.Code(err) == amqp.NotFound:
 			if missing == nil {
@@ -156,7 +172,7 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 			}
 			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.broker.Address(), rabbit.Words(err))
 		case err != nil && rabbit.Code(err) == 0:
-			err = s.failed(ctx, "the connection was lost before anything was published", l.lost())
+			err = s.failed(ctx, "nothing was published, for the broker did not say whether the exchange is there", l.lost())
 			answer(jobs, results, err)
 			return nil, err
 		default: // there, or hidden from this user
@@ -178,7 +194,7 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 }
 
 // write publishes jobs and waits for their confirms. With an error the link shall
-// not be used again.
+// not be used again; errRetired is that of jobs which were not published.
 func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthaste.SinkResult) error {
 	if len(jobs) == 0 {
 		return nil
@@ -187,7 +203,9 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 		answer(jobs, results, s.failed(ctx, "nothing was published", err))
 		return l.lost()
 	}
-	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
+	if err := l.acquire(ctx, int64(len(jobs))); errors.Is(err, errRetired) {
+		return err
+	} else if err != nil {
 		answer(jobs, results, s.failed(ctx, "nothing was published, for the broker is slow to confirm what was before", nil))
 		return nil
 	}
@@ -197,7 +215,7 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 		answer(jobs, results, s.failed(ctx, "nothing was published", nil))
 		return nil
 	}
-	// Errors before the confirms: they say that the link has ended.
+	// Errors before the confirms: the link has ended, or the time is up.
 	var broken error
 	for i := range jobs {
 		j := &jobs[i]
@@ -207,7 +225,7 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 			break
 		}
 		if err := s.confirmed(ctx, l, j); err != nil {
-			results[j.place].Err = err
+			results[j.place] = posthaste.SinkResult{Err: err, Receipt: receipt(l.lost())}
 			var unknown *unknownError
 			if errors.As(err, &unknown) {
 				broken = err
@@ -231,6 +249,8 @@ func (s *Sink) send(ctx context.Context, l *link, jobs []job) (written int) {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		return 0
 	}
 	// A broker that has stopped reading lets a write hang.
@@ -292,10 +312,13 @@ func (s *Sink) confirmed(ctx context.Context, l *link, j *job) error {
 	switch {
 	case lost == nil:
 		return fmt.Errorf("rabbitmq at %s refused the message (basic.nack): a queue is full and rejects, or could not store it", s.target.broker.Address())
-	case rabbit.Code(lost) == amqp.PreconditionFailed && len(j.msg.Body) > large:
+	case rabbit.Code(lost) == amqp.PreconditionFailed && j.alone:
 		return posthaste.Permanent(&unknownError{fmt.Errorf("rabbitmq at %s: %s", s.target.broker.Address(), rabbit.Words(lost))})
 	case rabbit.Code(lost) == amqp.NotFound:
 		s.exchanges.Clear()
+	}
+	if j.alone && closed(lost) != 0 {
+		return &unknownError{fmt.Errorf("rabbitmq at %s refused the message and closed the channel: %s", s.target.broker.Address(), rabbit.Words(lost))}
 	}
 	return &unknownError{s.failed(ctx, "the connection was lost before the confirm, so that it may be published twice", lost)}
 }

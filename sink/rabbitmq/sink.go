@@ -111,3 +111,15 @@ func (l *link) hasExchange(name string) error {
 	}
 	return ch.Close()
 }
+
+// looked is hasExchange, for as long as ctx lasts.
+func (l *link) looked(ctx context.Context, name string) error {
+	done := make(chan error, 1)
+	go func() { done <- l.hasExchange(name) }() // ends with the link at the latest
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"golang.org/x/sync/semaphore"
 
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/configtest"
@@ -351,15 +350,8 @@ func TestHeldBackIsNotDelivered(t *testing.T) {
 			s := o.sink(func(c *Config) { c.Unsafe = unsafe })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			l, cable := &link{window: semaphore.NewWeighted(1000), turn: make(chan struct{}, 1), flying: map[route]*flight{}, returns: make(chan amqp.Return, 1000)}, &torn{}
-			err := s.target.broker.Dial(ctx, func(c net.Conn) net.Conn {
-				cable.Conn = c
-				l.wire = &wire{Conn: cable}
-				return l.wire
-			}, func(conn *amqp.Connection) error {
-				l.conn = conn
-				return l.open(s.target)
-			})
+			cable := &torn{}
+			l, err := s.target.dialBy(ctx, func(c net.Conn) net.Conn { cable.Conn = c; return cable })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -448,6 +440,23 @@ func TestTooLarge(t *testing.T) {
 	}
 	if q, err := ch.QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3+batches*each/2 {
 		t.Errorf("%+v, %v", q, err)
+	}
+	// Where even less is allowed, the one that is too large is found at its second attempt.
+	if out, err := small.Control(t.Context(), "eval", "application:set_env(rabbit, max_message_size, 1000)."); err != nil {
+		t.Fatal(err, out)
+	}
+	s, err = New(Config{URL: small.URL(), RoutingKey: "small"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	big.Payload = big.Payload[:2000]
+	r = deliver(t, s, big)
+	if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) {
+		t.Fatalf("in company: %v", r[0].Err)
+	}
+	if r := deliver(t, s, again(big, r[0]), delivery(5)); !posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), "406") || r[1].Err != nil {
+		t.Errorf("alone: %v", r)
 	}
 }
 
