@@ -66,7 +66,11 @@ func newOutside(t *testing.T, args amqp.Table) *outside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := ch.QueueDeclare("", false, true, true, false, args)
+	name, lasts := "", args["x-queue-type"] == "quorum" // such queues have a name and last
+	if lasts {
+		name = strings.ReplaceAll(t.Name(), "/", "-")
+	}
+	q, err := ch.QueueDeclare(name, lasts, !lasts, !lasts, false, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,9 +127,13 @@ func delivery(n int) posthaste.RawDelivery {
 		Key: fmt.Sprint("customer-", n%7), Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, n)), CreatedAt: time.Unix(1e9, 0)}
 }
 
-func TestSink(t *testing.T) {
+func TestSink(t *testing.T) { testSink(t, nil) }
+
+func TestSinkIntoQuorumQueue(t *testing.T) { testSink(t, amqp.Table{"x-queue-type": "quorum"}) }
+
+func testSink(t *testing.T, args amqp.Table) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
-		o := newOutside(t, nil)
+		o := newOutside(t, args)
 		s := o.sink(func(c *Config) {
 			c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`}
 		})

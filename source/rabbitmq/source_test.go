@@ -52,10 +52,10 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	return placeOf(t, server)
+	return placeOf(t, server, nil)
 }
 
-func placeOf(t *testing.T, server *devbroker.RabbitMQ) *place {
+func placeOf(t *testing.T, server *devbroker.RabbitMQ, args amqp.Table) *place {
 	t.Helper()
 	conn, err := amqp.Dial(server.URL())
 	if err != nil {
@@ -66,7 +66,7 @@ func placeOf(t *testing.T, server *devbroker.RabbitMQ) *place {
 	if p.ch, err = conn.Channel(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = p.ch.QueueDeclare(p.name, true, false, false, false, nil); err != nil {
+	if _, err = p.ch.QueueDeclare(p.name, true, false, false, false, args); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.ch.Confirm(false); err != nil {
@@ -158,9 +158,13 @@ func engine(t *testing.T) posthaste.Engine {
 // The same into a ledger on Redis.
 func TestSourceOnRedis(t *testing.T) { TestSource(t) }
 
-func TestSource(t *testing.T) {
+func TestSource(t *testing.T) { testSource(t, nil) }
+
+func TestSourceFromQuorumQueue(t *testing.T) { testSource(t, amqp.Table{"x-queue-type": "quorum"}) }
+
+func testSource(t *testing.T, args amqp.Table) {
 	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {
-		p := newPlace(t)
+		p := placeOf(t, server, args)
 		return sourcetest.Fixture{
 			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
 				return p.source(t, ledger, c, nil)
@@ -257,7 +261,7 @@ func TestBrokerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(own.Stop)
-	p := placeOf(t, own)
+	p := placeOf(t, own, nil)
 	// A crash must not find the queue's own declaration unwritten.
 	if _, err := own.Control(t.Context(), "eval", "mnesia:sync_log()."); err != nil {
 		t.Fatal(err)
