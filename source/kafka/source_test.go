@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -415,63 +414,6 @@ func TestShared(t *testing.T) {
 	stop()
 	produce(3*n/4, n)
 	wait(n)
-}
-
-// What a transaction wrote is taken in once it is committed, and never where it was
-// aborted.
-func TestTransactions(t *testing.T) {
-	t.Parallel()
-	p, e := newPlace(t, 1), engine(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(server.Address()), kgo.TransactionalID(p.name), kgo.DefaultProduceTopic(p.name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	for _, one := range []struct {
-		value string
-		end   kgo.TransactionEndTry
-	}{{"aborted", kgo.TryAbort}, {"committed", kgo.TryCommit}, {"aborted, too", kgo.TryAbort}} {
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.ProduceSync(t.Context(), kgo.StringRecord(one.value)).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.EndTransaction(t.Context(), one.end); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.publish(t, relay.Incoming{Payload: []byte("last")}) // by no transaction
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	s := p.source(t, e, source.Config{Queue: "orders"}, nil)
-	go func() { done <- s.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-	var came []string
-	for end := time.Now().Add(time.Minute); !slices.Contains(came, "last"); time.Sleep(10 * time.Millisecond) {
-		r, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 10, Lease: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range r.Deliveries {
-			came = append(came, string(d.Payload))
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the last one does not come; there came %q", came)
-		}
-	}
-	slices.Sort(came)
-	if want := []string{"committed", "last"}; !slices.Equal(came, want) {
-		t.Errorf("there came %q, want %q", came, want)
-	}
 }
 
 // A key and headers that are no text, and a record without a value.
