@@ -32,8 +32,8 @@ type link struct {
 	turn  chan struct{}
 	ended chan struct{} // closed at its end
 	once  sync.Once     // of that
-	// unanswered is how many were denied: the library keeps each for as long as the
-	// link lasts, for no ack of it ever comes.
+	// unanswered is how many were denied or given up: the library keeps each for as long
+	// as the link lasts, unless its ack still comes.
 	unanswered atomic.Int64
 
 	mu     sync.Mutex

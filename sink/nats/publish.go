@@ -159,16 +159,12 @@ func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.Sink
 			results[jobs[i].place].Err = err
 		}
 	}
-	l, err := s.links.Get(ctx, s.links.Next(s.target.Connections))
+	l, err := s.enter(ctx, int64(len(jobs)))
 	if err != nil {
 		fail(jobs, err)
 		return
 	}
 	defer l.release()
-	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
-		fail(jobs, s.failed(ctx, "nothing was published, for the server is slow to acknowledge what was before", nil))
-		return
-	}
 	defer l.window.Release(int64(len(jobs)))
 	written := s.send(ctx, l, jobs, results)
 	if written < len(jobs) {
@@ -185,6 +181,34 @@ func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.Sink
 		}
 		results[j.place].Err = s.acked(ctx, l, j)
 		l.leave(j.msg.Subject, j.flight)
+	}
+}
+
+// enter returns the link whose turn it is, with room for n messages without an ack.
+func (s *Sink) enter(ctx context.Context, n int64) (*link, error) {
+	place := s.links.Next(s.target.Connections)
+	for {
+		l, err := s.links.Get(ctx, place)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.window.Acquire(ctx, n); err != nil {
+			l.release()
+			return nil, s.failed(ctx, "nothing was published, for the server is slow to acknowledge what was before", nil)
+		}
+		if l.unanswered.Load() < int64(s.target.Outstanding) {
+			return l, nil
+		}
+		// It was retired while this one waited; the next link has room.
+		l.window.Release(n)
+		l.release()
+	}
+}
+
+// unanswered notes that no ack of a message will be waited for.
+func (s *Sink) unanswered(l *link) {
+	if l.unanswered.Add(1) >= int64(s.target.Outstanding) {
+		l.Retire() // before the library takes no more
 	}
 }
 
@@ -255,9 +279,7 @@ func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
 	case err := <-failed:
 		return s.refused(ctx, j, err)
 	case <-j.flight.denied:
-		if l.unanswered.Add(1) >= int64(s.target.Outstanding) {
-			l.Retire() // before the library takes no more
-		}
+		s.unanswered(l)
 		return fmt.Errorf("nats at %s: %s", s.target.address, j.flight.words)
 	case <-l.ended:
 		select { // what came before the end counts
@@ -267,6 +289,7 @@ func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
 		}
 		return s.failed(ctx, "the connection was lost before the ack, so that it may be published twice", l.lost())
 	case <-ctx.Done():
+		s.unanswered(l)
 		l.Retire()
 		return s.failed(ctx, fmt.Sprintf("published, and not acknowledged (does a stream take subject %q?)", j.msg.Subject), nil)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -293,6 +294,36 @@ func TestDeniedForLong(t *testing.T) {
 		}
 	}
 	if got := len(o.all()); got != 20 {
+		t.Errorf("the stream has %d", got)
+	}
+}
+
+// The same where many batches wait for their turn on one connection: those that had it
+// before it was full of denials go on by the next one.
+func TestDeniedBesideMany(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	s := o.sink(func(c *Config) {
+		c.URL = "nats://little:secret@" + o.proxy.Address()
+		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
+	})
+	const batches, rounds = 40, 5
+	var all sync.WaitGroup
+	for b := range batches {
+		all.Go(func() {
+			for n := range rounds {
+				denied, allowed := delivery(1), delivery(100+b*rounds+n)
+				denied.Reference, allowed.Reference = o.name+"-none.1", o.name+".allowed"
+				r := deliver(t, s, denied, allowed)
+				wantRetried(t, r[0], "Permissions Violation")
+				if r[1].Err != nil {
+					t.Errorf("batch %d, round %d: %v", b, n, r[1].Err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := len(o.all()); got != batches*rounds {
 		t.Errorf("the stream has %d", got)
 	}
 }
