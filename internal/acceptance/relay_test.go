@@ -294,8 +294,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		m.relay(queue, rabbitmq.Config{Connections: 1}, worker.Config{}, worker.BatchSize(50))
 		ids := s.send(queue, n/3)
 		// A crash must not find the queue's own declaration unwritten.
-		_, err := broker.Control(s.ctx, "eval", "mnesia:sync_log().")
-		s.must(err)
+		s.must(broker.Sync(s.ctx))
 		broker.Kill()
 		ids = append(ids, s.send(queue, n/3)...)
 		s.must(broker.Start(s.ctx))

@@ -54,8 +54,7 @@ func TestNP5_BrokerRestarted(t *testing.T) {
 		m.connect()
 	}
 	// A crash must not find the queue's own declaration unwritten.
-	_, err = broker.Control(s.ctx, "eval", "mnesia:sync_log().")
-	s.must(err)
+	s.must(broker.Sync(s.ctx))
 
 	out, in := s.queue(posthaste.QueueOptions{}), s.queue(posthaste.QueueOptions{})
 	n := size(3000, 100_000)

@@ -48,7 +48,7 @@ func (r *rig) startBroker(ctx context.Context) (b *broker, err error) {
 		return nil, err
 	}
 	// What was declared must be on disk when it is killed for the first time.
-	if _, err := b.server.Control(ctx, "eval", "mnesia:sync_log()."); err != nil {
+	if err := b.server.Sync(ctx); err != nil {
 		return nil, err
 	}
 	b.proxy = newProxy(b.server.Address(), confirms)

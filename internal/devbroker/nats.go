@@ -22,7 +22,11 @@ type NATS struct {
 // StartNATS starts a server whose streams lie below dir, and waits until it takes
 // connections. change, if not nil, changes its options.
 func StartNATS(ctx context.Context, dir string, change func(*server.Options)) (*NATS, error) {
-	n := &NATS{options: server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true}}
+	port, err := takePort()
+	if err != nil {
+		return nil, err
+	}
+	n := &NATS{options: server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true}}
 	if change != nil {
 		change(&n.options)
 	}
@@ -57,7 +61,6 @@ func (n *NATS) Start(ctx context.Context) error {
 			return errors.Join(errors.New("NATS did not start"), ctx.Err())
 		}
 	}
-	n.options.Port = options.Port
 	return nil
 }
 

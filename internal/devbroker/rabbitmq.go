@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -51,7 +50,7 @@ func StartRabbitMQ(ctx context.Context, dir string, further ...string) (*RabbitM
 	r := &RabbitMQ{dir: dir}
 	for _, port := range []*int{&r.port, &r.epmd, &r.dist} {
 		var err error
-		if *port, err = freePort(); err != nil {
+		if *port, err = takePort(); err != nil {
 			return nil, err
 		}
 	}
@@ -191,6 +190,14 @@ func (r *RabbitMQ) end(c *exec.Cmd, s syscall.Signal) {
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 }
 
+// Sync writes to disk what was declared, which the broker otherwise does some time
+// later: a crash before that can leave a classic queue undeclared, and a quorum queue
+// without its log and without a leader for ever.
+func (r *RabbitMQ) Sync(ctx context.Context) error {
+	_, err := r.Control(ctx, "eval", "mnesia:sync_log(), [dets:sync(T) || T <- dets:all()].")
+	return err
+}
+
 // Control runs rabbitmqctl, which takes a second or two.
 func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) {
 	out, err := r.command(ctx, "rabbitmqctl", args...).CombinedOutput()
@@ -198,18 +205,4 @@ func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) 
 		return "", fmt.Errorf("rabbitmqctl %v: %w\n%s", args, err, out)
 	}
 	return string(out), nil
-}
-
-// freePort is one that nobody listens on. It is none of those that the system gives to
-// connections, for one of these might have it by the time a slow broker comes to it.
-func freePort() (int, error) {
-	var err error
-	for range 100 {
-		port := 15_000 + mathrand.N(15_000)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
 }

@@ -66,7 +66,7 @@ func testRelay(t *testing.T, queue string) {
 				t.Fatal(err)
 			}
 			// A crash must not find the queue's own declaration unwritten.
-			if _, err := own.Control(t.Context(), "eval", "mnesia:sync_log()."); err != nil {
+			if err := own.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			return sinktest.Place{

@@ -263,7 +263,7 @@ func TestBrokerKilled(t *testing.T) {
 	t.Cleanup(own.Stop)
 	p := placeOf(t, own, nil)
 	// A crash must not find the queue's own declaration unwritten.
-	if _, err := own.Control(t.Context(), "eval", "mnesia:sync_log()."); err != nil {
+	if err := own.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	sourcetest.RunKilled(t, engine, sourcetest.Fixture{
