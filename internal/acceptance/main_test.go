@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,7 +51,7 @@ type task struct {
 	Role  string
 	Name  string // of its history
 	Dir   string // where histories are
-	URL   string
+	URL   string // of the store; the stage's if empty
 	Queue string
 	// The rest is as the role needs it.
 	Count       int
@@ -119,7 +120,7 @@ type child struct {
 // spawn starts a child and waits until it is at work, or dead.
 func (s *stage) spawn(t task) *child {
 	s.Helper()
-	t.URL, t.Dir = s.url, s.dir
+	t.URL, t.Dir = cmp.Or(t.URL, s.url), s.dir
 	if t.Name == "" {
 		t.Name = s.name(t.Role)
 	}

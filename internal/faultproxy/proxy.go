@@ -21,8 +21,8 @@ type Proxy struct {
 	links  map[*link]bool
 	closed bool
 	refuse bool
-	cut    func()        // called once at the next request, which is not passed on
-	after  func()        // called once when a request was passed on and before its answer is
+	before *fault        // of the next request, which is not passed on
+	after  *fault        // of the next request, whose answer is not passed on
 	hang   chan struct{} // closed at the next request
 	resume chan struct{} // closed when what hangs may go on
 }
@@ -33,6 +33,22 @@ type link struct{ client, server net.Conn }
 func (l *link) close() {
 	l.client.Close()
 	l.server.Close()
+}
+
+// fault is what happens to a connection once.
+type fault struct {
+	do  func()        // called first; may be nil
+	met chan struct{} // closed when the connection is cut
+}
+
+// meet calls what is to be called and cuts the connection. Whoever waits for it is
+// told last, so that the next fault does not meet what has ended.
+func (f *fault) meet(l *link) {
+	if f.do != nil {
+		f.do()
+	}
+	l.close()
+	close(f.met)
 }
 
 // New starts a proxy before server, "host:port". request says which pieces of what
@@ -97,22 +113,24 @@ func (p *Proxy) Refuse(on bool) {
 
 // CutBefore cuts the connection of the next request, which the server does not get.
 // cut is closed then.
-func (p *Proxy) CutBefore() (cut <-chan struct{}) {
-	done := make(chan struct{})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = func() { close(done) }
-	return done
-}
+func (p *Proxy) CutBefore() (cut <-chan struct{}) { return p.strike(&p.before, nil) }
 
 // CutAfter cuts the connection of the next request when the server has answered
 // it, and before the client gets that answer. cut is closed then.
-func (p *Proxy) CutAfter() (cut <-chan struct{}) {
-	done := make(chan struct{})
+func (p *Proxy) CutAfter() (cut <-chan struct{}) { return p.strike(&p.after, nil) }
+
+// KillBefore is CutBefore that calls kill before the client can know of the cut.
+func (p *Proxy) KillBefore(kill func()) (cut <-chan struct{}) { return p.strike(&p.before, kill) }
+
+// KillAfter is CutAfter that calls kill before the client can know of the cut.
+func (p *Proxy) KillAfter(kill func()) (cut <-chan struct{}) { return p.strike(&p.after, kill) }
+
+func (p *Proxy) strike(where **fault, do func()) (cut <-chan struct{}) {
+	f := &fault{do, make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.after = func() { close(done) }
-	return done
+	*where = f
+	return f.met
 }
 
 // Hang passes on nothing from the next request on, that one included, until
@@ -157,7 +175,7 @@ func (p *Proxy) serve(client net.Conn) {
 		defer p.mu.Unlock()
 		delete(p.links, l)
 	}()
-	var armed atomic.Pointer[func()] // told, if the answer to be cut is this link's
+	var armed atomic.Pointer[fault] // if the answer to be cut is this link's
 	var back sync.WaitGroup
 	back.Go(func() {
 		defer l.close()
@@ -167,9 +185,8 @@ func (p *Proxy) serve(client net.Conn) {
 			if err != nil {
 				return
 			}
-			if told := armed.Swap(nil); told != nil {
-				l.close() // first, so that the next fault does not meet what has ended
-				(*told)()
+			if f := armed.Swap(nil); f != nil {
+				f.meet(l)
 				return
 			}
 			if _, err := client.Write(buffer[:n]); err != nil {
@@ -183,7 +200,7 @@ func (p *Proxy) serve(client net.Conn) {
 		if err != nil {
 			break
 		}
-		if p.request(buffer[:n]) && p.disturb(func(told func()) { armed.Store(&told) }) {
+		if p.request(buffer[:n]) && p.disturb(l, &armed) {
 			break
 		}
 		if _, err := server.Write(buffer[:n]); err != nil {
@@ -192,28 +209,27 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	l.close()
 	back.Wait()
-	if told := armed.Swap(nil); told != nil { // it ended in another way, so the next link's is cut
+	if f := armed.Swap(nil); f != nil { // it ended in another way, so the next link's is cut
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.after == nil {
-			p.after = *told
+			p.after = f
 		}
 	}
 }
 
-// disturb does what was asked for with a request; cut says that its connection
-// shall end.
-func (p *Proxy) disturb(arm func(told func())) (cut bool) {
+// disturb does what was asked for with a request of a link; cut says that it has ended.
+func (p *Proxy) disturb(l *link, armed *atomic.Pointer[fault]) (cut bool) {
 	p.mu.Lock()
-	if told := p.cut; told != nil {
-		p.cut = nil
+	if f := p.before; f != nil {
+		p.before = nil
 		p.mu.Unlock()
-		told()
+		f.meet(l)
 		return true
 	}
-	if told := p.after; told != nil {
+	if p.after != nil {
+		armed.Store(p.after)
 		p.after = nil
-		arm(told)
 	}
 	hang, resume := p.hang, p.resume
 	if hang != nil {
