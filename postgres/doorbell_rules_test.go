@@ -72,7 +72,7 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 	b.background(func(ctx context.Context) {
 		b.work(ctx, bell, "q0", func(int) { took <- time.Now() })
 	})
-	var waits []time.Duration
+	var waits, unexplained []time.Duration
 	for range full(600, 10000) {
 		// The worker looks, falls asleep and is fast asleep within the first
 		// few milliseconds after it took the last one.
@@ -88,11 +88,16 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 			wait := at.Sub(committed)
 			waits = append(waits, wait)
 			if wait > 100*time.Millisecond && !p.stalled(committed, at, 10*time.Millisecond) {
-				t.Errorf("waited %v from its commit, and nothing else stalled", wait)
+				unexplained = append(unexplained, wait)
 			}
 		case <-time.After(within):
 			t.Fatal("a wake-up was lost")
 		}
+	}
+	// Beside other tests, this process may be kept from the processor while the probe
+	// happens to rest. A wake-up that is lost waits until the next look, and is not alone.
+	if len(unexplained) > full(1, 0) || len(unexplained) > 0 && slices.Max(unexplained) > time.Second {
+		t.Errorf("waited %v from their commits, and nothing else stalled", unexplained)
 	}
 	slices.Sort(waits)
 	t.Logf("p50 %v, p99 %v, max %v", waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
