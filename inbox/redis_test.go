@@ -86,7 +86,7 @@ func TestNP2_OnceOnRedis(t *testing.T) {
 func TestReservation(t *testing.T) {
 	t.Parallel()
 	c := client(t, server.Address())
-	r := onRedis(t, c, RedisConfig{Reservation: 200 * time.Millisecond})
+	r := onRedis(t, c, RedisConfig{Reservation: time.Second})
 	started, end := make(chan struct{}), make(chan error)
 	first := make(chan error)
 	go func() {
@@ -96,10 +96,10 @@ func TestReservation(t *testing.T) {
 	<-started
 	for range 20 {
 		ran, err := r.Do(t.Context(), "a", func(context.Context) error { t.Error("both run"); return nil })
-		if after, ok := posthaste.RetryDelay(err); ran || !errors.Is(err, ErrReserved) || !ok || after > 200*time.Millisecond {
+		if after, ok := posthaste.RetryDelay(err); ran || !errors.Is(err, ErrReserved) || !ok || after > time.Second {
 			t.Fatalf("%v, %v", ran, err)
 		}
-		time.Sleep(20 * time.Millisecond) // together longer than the reservation
+		time.Sleep(100 * time.Millisecond) // together longer than the reservation
 	}
 	end <- errors.New("no")
 	if err := <-first; err == nil || err.Error() != "no" {
