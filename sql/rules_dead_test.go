@@ -72,6 +72,10 @@ func TestSearchesOfDeadLettersReadLittle(t *testing.T) {
 	s.exec(`analyze posthaste.dead_letter_entries`)
 	s.exec(`delete from posthaste.dead_letter_entries`)
 	s.exec(`insert into posthaste.dead_letter_entries select * from public.kept`)
+	// The versions that died above are read as well for as long as nobody took
+	// them away, which is not what is asked here. It leaves the statistics of
+	// columns alone.
+	s.exec(`vacuum posthaste.dead_letter_entries`)
 	look("with misleading statistics")
 }
 
