@@ -72,7 +72,7 @@ func (c *gatherer) waiting() (n int) {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for: %s", what)
 		}

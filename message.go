@@ -98,6 +98,10 @@ const (
 	MaxPlaces = 4096
 )
 
+// HeaderMessageID is the header of a message under which it bears the id that it has
+// elsewhere, such as at a broker. An inbox knows it again by that.
+const HeaderMessageID = "message-id"
+
 // Message is what a producer sends. Only Queue is required.
 type Message struct {
 	// Queue names the queue: 1–63 of a-z, 0-9, "_", "-" and ".".

@@ -105,14 +105,10 @@ func rolledBack(err, other error) error {
 	return err
 }
 
-// HeaderMessageID names the header under which a delivery bears the id that its
-// sender gave it elsewhere, such as at a broker. It goes before the message id.
-const HeaderMessageID = "message-id"
-
-// ID is by what a delivery is known again: the header [HeaderMessageID] if it has one,
-// and else its message id.
+// ID is by what a delivery is known again: the header [posthaste.HeaderMessageID] if it
+// has one, and else its message id.
 func ID(d posthaste.RawDelivery) string {
-	if id := d.Headers[HeaderMessageID]; id != "" {
+	if id := d.Headers[posthaste.HeaderMessageID]; id != "" {
 		return id
 	}
 	return strconv.FormatInt(int64(d.MessageID), 10)

@@ -197,7 +197,7 @@ func TestFailureIsForgotten(t *testing.T) {
 		}
 	}
 	d := delivery(5)
-	d.Headers = map[string]string{HeaderMessageID: "order-5"}
+	d.Headers = map[string]string{posthaste.HeaderMessageID: "order-5"}
 	if got := ID(d); got != "order-5" {
 		t.Errorf("ID is %q", got)
 	}
@@ -289,6 +289,19 @@ func TestNP4_ForgetsOnPostgres(t *testing.T) {
 	if !one[bool](t, pool, "select posthaste_inbox.remember('c', '17-0')") {
 		t.Error("an id of several windows ago is still known")
 	}
+
+	// And by itself.
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { forget(ctx, pool, nil, 10*time.Millisecond); close(ended) }()
+	for begun := time.Now(); seen() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("it still remembers %d ids", seen())
+		}
+		later("30 minutes")
+	}
+	stop()
+	<-ended
 
 	pool.Close()
 	handled := false

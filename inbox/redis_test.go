@@ -138,7 +138,7 @@ func TestReservedIsNoAttempt(t *testing.T) {
 	if err := engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Headers: map[string]string{HeaderMessageID: "a"}}); err != nil {
+	if _, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Headers: map[string]string{posthaste.HeaderMessageID: "a"}}); err != nil {
 		t.Fatal(err)
 	}
 	attempts := make(chan int, 10)
@@ -181,7 +181,7 @@ func TestConsumerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var effects counts
-	again(t, r.Middleware(effects.handle), posthaste.RawDelivery{Headers: map[string]string{HeaderMessageID: "a"}})
+	again(t, r.Middleware(effects.handle), posthaste.RawDelivery{Headers: map[string]string{posthaste.HeaderMessageID: "a"}})
 	if all, _ := effects.effects(); all != 1 {
 		t.Errorf("%d effects", all)
 	}

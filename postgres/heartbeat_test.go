@@ -69,7 +69,7 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	if _, err := conn.Exec(ctx, `begin; lock table posthaste.counted in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	short, giveUp := context.WithTimeout(ctx, 5*time.Second) // the beat itself must get through
+	short, giveUp := context.WithTimeout(ctx, 20*time.Second) // the beat itself must get through
 	defer giveUp()
 	if _, err := e.Heartbeat(short, posthaste.Heartbeat{Worker: worker, Queues: []posthaste.QueueRef{{Queue: "q"}}}); err != nil {
 		t.Errorf("the beat was committed, and its answer is %v", err)

@@ -72,7 +72,7 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 	others = append(others, claim("d")...)
 	others = append(others, claim("e")...)
 	settle(posthaste.Done, others...)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if got := claim(); len(got) == 1 && got[0].MessageID == first[0].MessageID && got[0].Attempt == 2 {
 			return
 		}

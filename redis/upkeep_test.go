@@ -36,7 +36,7 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 		if m := claim(t, e, w, 2, 1); len(m) != 1 {
 			t.Fatal("nothing was handed out")
 		}
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			shown := 0
 			for _, id := range ids {
 				_, err := e.Message(t.Context(), id)
@@ -57,7 +57,7 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 				return fmt.Sprintf("%d are shown, %d listed", shown, len(found))
 			}
 		}
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			reply, err := e.Maintain(t.Context())
 			if err != nil {
 				t.Fatal(err)

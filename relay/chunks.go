@@ -138,7 +138,9 @@ func (s *chunkSink) pack(messages []posthaste.RawDelivery) (posthaste.RawDeliver
 
 // Unpack takes a chunk apart, for the Config.Unpack of a source. Each message has a
 // dedupe key of its own, so that it goes into the ledger once, whatever was delivered
-// together with it. A payload that is no chunk is an error.
+// together with it, and the same as header [posthaste.HeaderMessageID], unless it has
+// one already, so that an inbox knows it for longer than dedupe keys are kept. A
+// payload that is no chunk is an error.
 func (c Chunks) Unpack(_ context.Context, m posthaste.Message) ([]posthaste.Message, error) {
 	payload, ok := m.Payload.([]byte)
 	if !ok {
@@ -156,8 +158,24 @@ func (c Chunks) Unpack(_ context.Context, m posthaste.Message) ([]posthaste.Mess
 		if x.ID == "" {
 			return nil, fmt.Errorf("it is no chunk: message %d has no id", i+1)
 		}
+		id := DedupeKey(x.ID)
+		if x.Headers[posthaste.HeaderMessageID] == "" && room(x.Headers) >= len(posthaste.HeaderMessageID)+len(id) {
+			if x.Headers == nil {
+				x.Headers = make(map[string]string, 1)
+			}
+			x.Headers[posthaste.HeaderMessageID] = id
+		}
 		messages[i] = posthaste.Message{Kind: x.Kind, Key: x.Key, Reference: x.Reference, ContentType: x.ContentType, Headers: x.Headers,
-			Payload: x.Payload, DedupeKey: DedupeKey(x.ID)}
+			Payload: x.Payload, DedupeKey: id}
 	}
 	return messages, nil
+}
+
+// room is how many bytes of further headers a message may have.
+func room(headers map[string]string) int {
+	left := posthaste.MaxHeaderBytes
+	for name, value := range headers {
+		left -= len(name) + len(value)
+	}
+	return left
 }

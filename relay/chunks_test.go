@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 
@@ -80,6 +81,11 @@ func TestChunksRoundTrip(t *testing.T) {
 		got = append(got, messages...)
 	}
 	for i, d := range deliveries(25) {
+		d.Headers = maps.Clone(d.Headers)
+		if d.Headers == nil {
+			d.Headers = map[string]string{}
+		}
+		d.Headers["message-id"] = fmt.Sprint("shop/q/", i+1)
 		want := posthaste.Message{Key: d.Key, Kind: d.Kind, Reference: d.Reference, Headers: d.Headers, ContentType: d.ContentType, Payload: d.Payload, DedupeKey: fmt.Sprint("shop/q/", i+1)}
 		if !reflect.DeepEqual(got[i], want) {
 			t.Errorf("got  %+v\nwant %+v", got[i], want)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -120,23 +121,11 @@ func publish(ctx context.Context, engine posthaste.Engine, broker string) error 
 	return w.Run(ctx)
 }
 
-// unpack takes a chunk apart, and gives each notification its id for the inbox.
-func unpack(ctx context.Context, m posthaste.Message) ([]posthaste.Message, error) {
-	all, err := chunks.Unpack(ctx, m)
-	for i := range all {
-		if all[i].Headers == nil {
-			all[i].Headers = map[string]string{}
-		}
-		all[i].Headers[inbox.HeaderMessageID] = all[i].DedupeKey
-	}
-	return all, err
-}
-
 // consume takes chunks apart and handles each notification by itself, once: its id and
 // what the handler does in tx are committed together. Run as many as you like.
 func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string, sent func()) error {
 	from, err := origin.New(engine, origin.Config{URL: broker, FromQueue: notifications,
-		Config: source.Config{Queue: sending, Unpack: unpack}})
+		Config: source.Config{Queue: sending, Unpack: chunks.Unpack}})
 	if err != nil {
 		return err
 	}
@@ -155,23 +144,10 @@ func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 	var beside sync.WaitGroup
 	var failed error
 	beside.Go(func() { failed = from.Run(ctx) })
-	beside.Go(func() { forget(ctx, pool) })
+	beside.Go(func() { inbox.Forget(ctx, pool, nil) })
 	err = w.Run(ctx)
 	beside.Wait()
 	return errors.Join(err, failed)
-}
-
-// forget lets the inbox forget what is older than its window.
-func forget(ctx context.Context, pool *pgxpool.Pool) {
-	for ctx.Err() == nil {
-		if _, err := pool.Exec(ctx, "select posthaste_inbox.rotate()"); err != nil && ctx.Err() == nil {
-			log.Print("the inbox: ", err)
-		}
-		select {
-		case <-time.After(time.Minute):
-		case <-ctx.Done():
-		}
-	}
 }
 
 // demo does all of it in one process, until 25 notifications are sent.
@@ -181,12 +157,10 @@ func demo(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, brok
 	if err := plan(ctx, engine, time.Now().Add(time.Second)); err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	left := 25
+	var left atomic.Int32
+	left.Store(25)
 	sent := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if left--; left == 0 {
+		if left.Add(-1) == 0 {
 			stop()
 		}
 	}

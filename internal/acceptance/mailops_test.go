@@ -207,7 +207,7 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 		{"reference, in the history", posthaste.MessageFilter{Queue: email.Queue, Reference: fmt.Sprint("old-", n/3)}},
 		{"recipient, in the history", posthaste.MessageFilter{Queue: email.Queue, Term: fmt.Sprintf("old%d@example.com", n/4)}},
 	} {
-		best, pages := time.Hour, 0
+		best, pages := time.Hour, 1<<60
 		for range 20 {
 			began := time.Now()
 			found, _, err := s.engine.Messages(t.Context(), c.filter)
@@ -222,10 +222,10 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 				Read int `json:"Shared Read Blocks"`
 			}
 		}
-		for range 2 { // the first time the plans are made, too
+		for range 4 { // the least, for the first time the plans are made, too
 			s.must(json.Unmarshal(one[[]byte](s, conn, `explain (analyze, buffers, format json) select * from posthaste.list_messages('emails', $1, $2)`, c.filter.Reference, c.filter.Term), &plan))
+			pages = min(pages, plan[0].Plan.Hit+plan[0].Plan.Read)
 		}
-		pages = plan[0].Plan.Hit + plan[0].Plan.Read
 		t.Logf("by %s among %d: %v, %d pages", c.what, n, best, pages)
 		if best > 50*time.Millisecond {
 			t.Errorf("by %s it takes %v", c.what, best)

@@ -231,7 +231,7 @@ func (p *pipelined) start(ctx context.Context, url string) (stop func() error, e
 		}
 		closers = append(closers, engine.Close)
 		from, err := origin.New(engine, origin.Config{URL: p.broker, FromQueue: pipelineBroker,
-			Config: source.Config{Queue: pipelineSending, Unpack: unpackKnown, Logger: log}})
+			Config: source.Config{Queue: pipelineSending, Unpack: pipelineChunks.Unpack, Logger: log}})
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
@@ -264,19 +264,6 @@ func (s *settledInto) Settle(ctx context.Context, settlements []posthaste.Settle
 	results, err := s.Engine.Settle(ctx, settlements)
 	s.into.add(results)
 	return results, err
-}
-
-// unpackKnown takes a chunk apart and gives each notification the id by which the inbox
-// knows it again.
-func unpackKnown(ctx context.Context, m posthaste.Message) ([]posthaste.Message, error) {
-	all, err := pipelineChunks.Unpack(ctx, m)
-	for i := range all {
-		if all[i].Headers == nil {
-			all[i].Headers = make(map[string]string, 1)
-		}
-		all[i].Headers[inbox.HeaderMessageID] = all[i].DedupeKey
-	}
-	return all, err
 }
 
 // notify waits as for a provider's answer, without CPU.

@@ -502,7 +502,7 @@ func TestAlarms(t *testing.T) {
 		}
 		control(alarm.set)
 		// The broker says so to who publishes; what is published until then it keeps unread.
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		r := s.Deliver(ctx, []posthaste.RawDelivery{next()})
 		cancel()
 		if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), alarm.reason) {
