@@ -8,6 +8,7 @@ package tracing
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,9 @@ const (
 	keyTwice        = attribute.Key("posthaste.possible_duplicate")
 )
 
-// Options of the spans of handlers, made once.
+// Options of spans, made once.
 var (
+	produces = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer)}
 	consumes = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
 	begins   = append(consumes[:1:1], trace.WithNewRoot())
 )
@@ -90,42 +92,50 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 	if len(messages) == 0 {
 		return ctx, messages, func([]posthaste.MessageID, error) {}
 	}
-	marked := make([]posthaste.Message, len(messages))
-	groups := map[string]*sending{}
-	for i, m := range messages {
-		parent := m.Headers[posthaste.HeaderTraceParent]
-		g := groups[parent]
-		if g == nil {
-			g = &sending{parent: ctx, queue: m.Queue, first: i}
-			if parent != "" {
-				g.parent = t.propagator.Extract(ctx, propagation.MapCarrier(m.Headers))
-			}
-			groups[parent] = g
+	marked := slices.Clone(messages)
+	// Most calls continue one trace alone: that of ctx.
+	first := &sending{from: messages[0].Headers[posthaste.HeaderTraceParent]}
+	var others map[string]*sending
+	of := func(m *posthaste.Message) *sending {
+		if from := m.Headers[posthaste.HeaderTraceParent]; from != first.from {
+			return others[from]
 		}
-		if g.queue != m.Queue {
+		return first
+	}
+	for i := range marked {
+		m := &marked[i]
+		g := of(m)
+		if g == nil {
+			g = &sending{from: m.Headers[posthaste.HeaderTraceParent]}
+			if others == nil {
+				others = map[string]*sending{}
+			}
+			others[g.from] = g
+		}
+		if g.count++; g.count == 1 {
+			g.queue, g.first = m.Queue, i
+		} else if g.queue != m.Queue {
 			g.queue = ""
 		}
-		g.count++
 	}
-	for _, g := range groups {
-		g.start(t)
+	first.start(ctx, t, messages)
+	for _, g := range others {
+		g.start(ctx, t, messages)
 	}
-	for i, m := range messages {
-		g := groups[m.Headers[posthaste.HeaderTraceParent]]
-		if len(m.Headers) > 0 {
+	for i := range marked {
+		m := &marked[i]
+		if g := of(m); len(m.Headers) > 0 {
 			m.Headers = t.mark(g.ctx, m.Headers)
 		} else {
 			m.Headers = g.bare(t)
 		}
-		marked[i] = m
 	}
-	if len(groups) == 1 {
-		for _, g := range groups {
-			ctx = g.ctx
-		}
+	if others == nil {
+		ctx = first.ctx
 	}
 	return ctx, marked, func(ids []posthaste.MessageID, err error) {
-		for _, g := range groups {
+		first.end(ids, err)
+		for _, g := range others {
 			g.end(ids, err)
 		}
 	}
@@ -133,7 +143,8 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 
 // sending is the messages of one call that continue the same trace.
 type sending struct {
-	parent, ctx  context.Context
+	from         string // the traceparent they came with, "" if none
+	ctx          context.Context
 	span         trace.Span
 	queue        string // "" if they go to several
 	first, count int
@@ -149,22 +160,29 @@ func (s *sending) bare(t *Tracing) map[string]string {
 	return s.only
 }
 
-func (s *sending) start(t *Tracing) {
+func (s *sending) start(ctx context.Context, t *Tracing, messages []posthaste.Message) {
+	if s.from != "" {
+		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(messages[s.first].Headers))
+	}
 	name := "send"
-	attributes := make([]attribute.KeyValue, 0, 6)
-	attributes = append(attributes, system, keyOperation.String("send"), keyType.String("send"))
 	if s.queue != "" {
 		name += " " + s.queue
-		attributes = append(attributes, keyQueue.String(s.queue))
+	}
+	s.ctx, s.span = t.tracer.Start(ctx, name, produces...)
+	if !s.span.IsRecording() {
+		return
+	}
+	s.span.SetAttributes(system, keyOperation.String("send"), keyType.String("send"))
+	if s.queue != "" {
+		s.span.SetAttributes(keyQueue.String(s.queue))
 	}
 	if s.count > 1 {
-		attributes = append(attributes, keyCount.Int(s.count))
+		s.span.SetAttributes(keyCount.Int(s.count))
 	}
-	s.ctx, s.span = t.tracer.Start(s.parent, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...))
 }
 
 func (s *sending) end(ids []posthaste.MessageID, err error) {
-	if s.count == 1 && s.first < len(ids) {
+	if s.count == 1 && s.first < len(ids) && s.span.IsRecording() {
 		s.span.SetAttributes(keyMessage.String(ids[s.first].String()))
 	}
 	failed(s.span, err)
@@ -177,7 +195,7 @@ func (t *Tracing) mark(ctx context.Context, headers map[string]string) map[strin
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return headers
 	}
-	marked := make(map[string]string, len(headers)+2)
+	marked := make(map[string]string, len(headers)+1)
 	maps.Copy(marked, headers)
 	delete(marked, posthaste.HeaderTraceState)
 	t.propagator.Inject(ctx, propagation.MapCarrier(marked))
