@@ -140,7 +140,9 @@ func (f *fetcher) runAlone(ctx context.Context) {
 			return
 		}
 		for f.rt.pool.wait(ctx) && f.sub.waiting() {
-			pause(ctx, 50*time.Millisecond) // a late heartbeat keeps it from starting
+			if !pause(ctx, 50*time.Millisecond) { // a late heartbeat keeps it from starting
+				return // the worker ends, and hands it back
+			}
 		}
 		if !f.rt.acks.flush(ctx) || !found.alone || now() > turn {
 			return

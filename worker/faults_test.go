@@ -160,7 +160,7 @@ func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
 	f.until("a claim's answer was lost", func() bool { return claims.Load() > 0 })
 	l.stop()
 	for _, id := range ids {
-		if s := f.state(id); s.State != posthaste.StateReady {
+		if s := f.state(id); s.State != posthaste.StateRetrying {
 			t.Errorf("message %d is %+v, want ready", id, s)
 		}
 	}
@@ -262,17 +262,7 @@ func TestLateHeartbeatStartsNothing(t *testing.T) {
 func TestLP7_RunsAlone(t *testing.T) {
 	f := newFixture(t, posthaste.QueueOptions{})
 	f.create("other", posthaste.QueueOptions{})
-	ids := f.send(queue, 1)
-	for number := range int64(2) { // lost twice
-		w, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Lease: time.Minute})
-		f.must(err)
-		reply, err := f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1})
-		f.must(err)
-		if len(reply.Deliveries) != 1 {
-			t.Fatal("nothing was handed out")
-		}
-		f.must(f.memory.Unregister(f.ctx, w))
-	}
+	ids := f.sendSuspect()
 	others := f.send("other", 300)
 	others = append(others, f.send(queue, 300)...)
 	var running, beside atomic.Int32
@@ -305,4 +295,61 @@ func TestLP7_RunsAlone(t *testing.T) {
 	if n := beside.Load(); n != 0 {
 		t.Errorf("%d handlers ran beside the one that had to run alone", n)
 	}
+}
+
+// sendSuspect sends a message whose first two attempts are lost with their workers, so
+// that the next one has to run alone.
+func (f *fixture) sendSuspect() []posthaste.MessageID {
+	f.Helper()
+	ids := f.send(queue, 1)
+	for number := range int64(2) {
+		w, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Lease: time.Minute})
+		f.must(err)
+		reply, err := f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1})
+		f.must(err)
+		if len(reply.Deliveries) != 1 {
+			f.Fatal("nothing was handed out")
+		}
+		f.must(f.memory.Unregister(f.ctx, w))
+	}
+	return ids
+}
+
+// claimedAlone answers a claim of a message that has to run alone when the worker gives
+// up waiting for it.
+type claimedAlone struct {
+	posthaste.Engine
+	claimed chan struct{}
+}
+
+func (e *claimedAlone) Claim(ctx context.Context, r posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
+	reply, err := e.Engine.Claim(ctx, r)
+	if err == nil && len(reply.Deliveries) > 0 && reply.Deliveries[0].Alone {
+		close(e.claimed)
+		<-ctx.Done()
+	}
+	return reply, err
+}
+
+// A worker that is asked to end while it claims a message that has to run alone ends,
+// and hands that back.
+func TestEndsBeforeItRunsAlone(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	ids := f.sendSuspect()
+	engine := &claimedAlone{f.memory, make(chan struct{})}
+	l := f.run(engine, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	<-engine.claimed
+	ended := make(chan struct{})
+	go func() { l.stop(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		panic("the worker does not end")
+	}
+	if s := f.state(ids[0]); s.State != posthaste.StateRetrying {
+		t.Errorf("the message is %s", s.State)
+	}
+	f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	f.untilState(posthaste.StateDone, ids...)
+	f.eachOnce(ids)
 }
