@@ -160,7 +160,7 @@ func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
 	f.until("a claim's answer was lost", func() bool { return claims.Load() > 0 })
 	l.stop()
 	for _, id := range ids {
-		if s := f.state(id); s.State != posthaste.StateRetrying {
+		if s := f.state(id); s.State != posthaste.StateReady {
 			t.Errorf("message %d is %+v, want ready", id, s)
 		}
 	}

@@ -23,10 +23,11 @@ import (
 )
 
 // concurrency of a worker, and the most messages that may be under way in it
-// with those whose settlement is. Of a relay it is the size of a batch.
+// with those whose settlement is: while the store takes no outcomes, such as with its
+// disk full, that is all that was claimed ahead. Of a relay it is the size of a batch.
 const (
 	concurrency = 12
-	holds       = 4 * concurrency
+	holds       = 12 * concurrency
 )
 
 // effectsTable has no key: what happens twice is there twice.

@@ -465,8 +465,13 @@ func (r *rig) stop(places ...int) {
 		case <-p.ended:
 		case <-time.After(40 * time.Second): // its grace is 20 s
 			r.Log.Error("a process does not end when it is asked to", "process", p.name)
-			p.signal(syscall.SIGKILL)
-			<-p.ended
+			p.signal(syscall.SIGQUIT) // what it is about goes to the log
+			select {
+			case <-p.ended:
+			case <-time.After(5 * time.Second):
+				p.signal(syscall.SIGKILL)
+				<-p.ended
+			}
 		}
 	}
 }
