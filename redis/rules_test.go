@@ -395,6 +395,82 @@ func TestDU5_LateDoneWithdraws(t *testing.T) {
 	}
 }
 
+// In an ordered queue it stays so that nothing of a key is on record as done before what
+// comes before it, whether that waits or was handed out again.
+func TestOD1_LateDoneKeepsOrder(t *testing.T) {
+	for name, handed := range map[string]bool{"what is before it waits": false, "what is before it is handed out again": true} {
+		t.Run(name, func(t *testing.T) {
+			check := "waiting(key, 1)[1] ~= placed(key, id)"
+			if handed {
+				check = "tonumber(call('HGET', HELD, key) or 0) > 0"
+			}
+			rule(t, func(t *testing.T, e *Engine) string {
+				create(t, e, posthaste.QueueOptions{Ordered: true})
+				for range 3 {
+					if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Key: "a", Payload: 1}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := register(t, e)
+				d := claim(t, e, w, 1, 3)
+				if err := e.Unregister(t.Context(), w); err != nil || len(d) != 3 {
+					t.Fatalf("%d were handed out: %v", len(d), err)
+				}
+				if lost, err := e.Rescue(t.Context()); err != nil || lost != 3 {
+					t.Fatalf("%d were lost: %v", lost, err)
+				}
+				w = register(t, e)
+				var again []posthaste.RawDelivery
+				if handed {
+					again = claim(t, e, w, 1, 1)
+				}
+				done(t, e, d[1])
+				done(t, e, again...)
+				again = append(again, claim(t, e, w, 2, 3)...)
+				if len(again) != 3 || again[0].MessageID != d[0].MessageID || again[1].MessageID != d[1].MessageID || again[2].MessageID != d[2].MessageID {
+					return fmt.Sprintf("%d came again, want all in their order", len(again))
+				}
+				done(t, e, again...)
+				return ""
+			}, patch{&settleScript, check, "false"})
+		})
+	}
+}
+
+// What is rescheduled twice, before and during a purge, is not purged.
+func TestRescheduledDuringAPurge(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Retention: time.Hour})
+		id := send(t, e, 1)[0]
+		later := func(in time.Duration) bool {
+			t.Helper()
+			moved, err := e.Reschedule(t.Context(), "ada", id, time.Now().Add(in))
+			if err != nil || len(moved) != 1 {
+				t.Fatal(moved, err)
+			}
+			return moved[0].InTime
+		}
+		if !later(time.Hour) {
+			return "it was not rescheduled"
+		}
+		if reply, _, err := e.together(t.Context(), asideScript, jobs); err != nil || reply != int64(1) {
+			t.Fatal(reply, err)
+		}
+		in := later(2 * time.Hour)
+		if _, err := e.cancelAside(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+		info, err := e.Message(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state := info.Subscriptions[0].State; in != (state == posthaste.StateScheduled) || !in && state != posthaste.StateCancelled {
+			return fmt.Sprintf("in time: %v, and it is %s", in, state)
+		}
+		return ""
+	}, patch{&withdrawScript, " + call('ZREM', KEYS[21], member) + call('ZREM', KEYS[22], member)", ""})
+}
+
 // A subscription that may lag so far and no further is refused, and not made.
 func TestMaxLagIsRefused(t *testing.T) {
 	t.Parallel()

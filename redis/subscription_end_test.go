@@ -342,3 +342,39 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 		t.Error("what the new queue of that number handed out was not settled")
 	}
 }
+
+// Once all numbers were given they go around: the one of a queue that was dropped last is
+// not given next, for others may not have heard of that yet.
+func TestNumbersGoAround(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		given := func(name string) int64 {
+			t.Helper()
+			if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			ids, err := e.Send(t.Context(), posthaste.Message{Queue: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int64(number(int64(ids[0])))
+		}
+		drop := func(name string) {
+			t.Helper()
+			if err := e.QueueDrop(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one, two, three := given("one"), given("two"), given("three")
+		drop("one")
+		drop("three")
+		if err := e.client.HSet(t.Context(), e.keys.queues(), "#next", maxQueues).Err(); err != nil {
+			t.Fatal(err)
+		}
+		last, first := given("last"), given("first")
+		drop("first")
+		if next := given("next"); last != maxQueues || first != one || next != three || two == next {
+			return fmt.Sprintf("after %d, %d and %d were given %d, %d, dropped, and %d", one, two, three, last, first, next)
+		}
+		return ""
+	}, patch{&enrollScript, "redis.call('HSET', KEYS[1], '#next', next + 1)", "redis.call('HSET', KEYS[1], '#next', math.min(next, most) + 1)"})
+}

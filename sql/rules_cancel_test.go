@@ -247,6 +247,64 @@ func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 			patch{file: "settle.sql", old: "bit_count(v_plain & ~v_fresh) > 0", new: "true"}))
 }
 
+// settleAll settles all that a worker was handed.
+const settleAll = `select from posthaste.settle(array(select c.id from posthaste.claims c where c.places > 0 and c.holder = $1 order by c.id), array(select repeat('1', c.places)::bit varying from posthaste.claims c where c.places > 0 and c.holder = $1 order by c.id))`
+
+// In an ordered queue the late done of a lost attempt is taken only where nothing of its
+// key comes before it: neither what waits nor what was handed out again.
+func TestRuleLateDoneKeepsOrder(t *testing.T) {
+	type step struct{ handed, all bool }
+	walk := func(steps ...step) func(t *testing.T, url string) string {
+		return func(t *testing.T, url string) string {
+			s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
+			for n, step := range steps {
+				ids := []int64{s.sendKey("a"), s.sendKey("a"), s.sendKey("a")}
+				lost := s.register()
+				d := s.claim(lost, 1, 3, false)
+				if len(d) != 3 {
+					t.Fatalf("%d were handed out", len(d))
+				}
+				s.exec(`select posthaste.worker_unregister($1)`, lost)
+				s.exec(`select posthaste.rescue()`)
+				w := s.register()
+				var again []int64
+				came := func(number int64, most int) {
+					s.claim(w, number, most, false)
+					again = append(again, list[int64](s, `select message_id from posthaste.fetch($1, $2)`, w, number)...)
+				}
+				if step.handed {
+					came(1, 1)
+				}
+				late := "010"
+				if step.all {
+					late = "110"
+				}
+				s.exec(`select from posthaste.settle(array[$1::bigint], array[$2::text::bit varying])`, d[0]>>12, late)
+				for number := int64(2); number < 5; number++ {
+					s.exec(settleAll, w)
+					came(number, 3)
+				}
+				s.exec(settleAll, w)
+				want := ids
+				if step.all {
+					want = ids[2:]
+				}
+				if !slices.Equal(again, want) {
+					return fmt.Sprintf("%d: %v came again, want %v", n, again, want)
+				}
+				s.exec(`select posthaste.worker_unregister($1)`, w)
+			}
+			return ""
+		}
+	}
+	t.Run("waits", func(t *testing.T) {
+		rule(t, walk(step{}, step{all: true}), without("what waits before it", patch{file: "late_done.sql", old: "(x.ord, x.message_id) < (p.ord, p.message_id)", new: "false"}))
+	})
+	t.Run("handed out", func(t *testing.T) {
+		rule(t, walk(step{handed: true}), without("what is in flight", patch{file: "late_done.sql", old: "posthaste.key_hash(p.key) <> all (v_busy)", new: "true"}))
+	})
+}
+
 // Rescheduling is cancelling and sending in one, for who was not handed it.
 func TestReschedule(t *testing.T) {
 	t.Parallel()

@@ -25,10 +25,11 @@ local function lateDone(id)
   if not last or last.o ~= 'lost' or last.a ~= 1 or st.z ~= 'waits' or st.d or st.a ~= 2 then return end
   local content = call('HGET', MSG, id)
   if not content then return end
-  local member = string.sub(content, 1, 1) .. ':' .. id
+  local member, key = string.sub(content, 1, 1) .. ':' .. id, rules.y and keyOf(content)
+  -- Of a key in order only what is first: it would be on record before what comes before it.
+  if rules.o and (tonumber(call('HGET', HELD, key) or 0) > 0 or waiting(key, 1)[1] ~= placed(key, id)) then return end
   local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member)
   if rules.y then
-    local key = keyOf(content)
     waited = waited + call('ZREM', WAIT, placed(key, id))
     if waited > 0 and goOn(key) then wake = true end
   end

@@ -14,7 +14,8 @@ if not content or st.d or (st.z and st.z ~= 'waits') then return 0 end
 if not markOf(call('HGET', HOLDERS, id), me) then return 0 end
 local member = string.sub(content, 1, 1) .. ':' .. id
 local key = rules.y and keyOf(content)
-local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member)
+-- Of what is being purged, too, by which it would be cancelled afterwards.
+local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member) + call('ZREM', KEYS[21], member) + call('ZREM', KEYS[22], member)
 if key then
   waited = waited + call('ZREM', WAIT, placed(key, id)) + call('ZREM', ASIDE, placed(key, id))
   if waited == 0 then return 0 end

@@ -3,9 +3,11 @@
 -- out yet, so that nothing happens twice. The deliveries stay lost, and who
 -- settled them is told that they were not his any more.
 -- Arguments: the claim; the places that came too late, as bits.
+-- Of an ordered queue only what comes first of its key is taken to be done: it would be
+-- on record before what comes before it is.
 -- Where the reader stays busy for a second, the message is handed out again, as
 -- it would be without this.
--- Locks: the due reader. Reads: outcomes, entries. Inserts: cancelled. Deletes:
+-- Locks: the due reader. Reads: outcomes, entries, claims, settlements. Inserts: cancelled. Deletes:
 -- parked.
 create or replace function posthaste.late_done(c posthaste.claims, p_late bit varying)
 returns void language plpgsql volatile
@@ -15,6 +17,7 @@ declare
   -- What was let go stands in a lane of its own, which is its lane's.
   v_reader bigint := posthaste.reader_key((c.reader >> 20)::int, v_subscription, (c.reader >> 1 & 255)::int, 1);
   v_parked bigint[];
+  v_busy bigint[];
   v_head posthaste.head;
 begin
   -- Elsewhere the snapshot is older than the lock.
@@ -27,6 +30,14 @@ begin
     v_parked := array(
       select p.message_id from posthaste.outcomes o join posthaste.parked p on p.message_id = o.message_id and p.subscriber = c.reader >> 10 and p.attempt = o.attempt + 1
        where o.slot = c.slot and o.claim = c.id and o.outcome = 'lost' and get_bit(p_late, o.place) = 1);
+    if exists (select from posthaste.queue_settings q where q.id = (c.reader >> 20)::int and q.ordered) then
+      v_busy := posthaste.lane_busy(coalesce((posthaste.cursor_of(v_reader, posthaste.live_slots())).open, '{}'), posthaste.snapshot_now());
+      v_parked := array(
+        select p.message_id from unnest(v_parked) u (id) join posthaste.parked p on p.message_id = u.id and p.subscriber = c.reader >> 10
+         where posthaste.key_hash(p.key) <> all (v_busy)
+           and not exists (select from posthaste.parked x
+                            where x.subscriber = p.subscriber and x.key = p.key and (x.ord, x.message_id) < (p.ord, p.message_id) and x.message_id <> all (v_parked)));
+    end if;
     perform posthaste.unpark(c.reader >> 10, v_parked, 'done');
     return;
   end if;
