@@ -252,9 +252,9 @@ func TestPipelineExample(t *testing.T) {
 	var again []posthaste.Message
 	for i := range 25 {
 		id := one[string](s, s.conn(), "select headers->>'message-id' from posthaste.messages where queue = 'sending' and reference = $1", fmt.Sprint("appointment-", i))
-		again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4930", "text": says}, Headers: map[string]string{inbox.HeaderMessageID: id}})
+		again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4930", "text": says}, Headers: map[string]string{posthaste.HeaderMessageID: id}})
 	}
-	again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4931", "text": says}, Headers: map[string]string{inbox.HeaderMessageID: "new"}})
+	again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4931", "text": says}, Headers: map[string]string{posthaste.HeaderMessageID: "new"}})
 	ids, err := s.client.Send(s.ctx, again...)
 	s.must(err)
 	consumer, said := command("-role", "consume"), &lines{}

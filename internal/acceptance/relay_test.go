@@ -443,7 +443,7 @@ func TestOR5_RelayKilled(t *testing.T) {
 	for range 4 {
 		consumers.Go(func() {
 			for id := range next {
-				if err := handle(s.ctx, posthaste.RawDelivery{Headers: map[string]string{inbox.HeaderMessageID: id}}); err != nil {
+				if err := handle(s.ctx, posthaste.RawDelivery{Headers: map[string]string{posthaste.HeaderMessageID: id}}); err != nil {
 					s.Error(err)
 				}
 			}
