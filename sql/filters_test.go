@@ -30,7 +30,7 @@ func badInput(err error, fields ...string) bool {
 func FuzzFilters(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `[]`, `{"kind":"paid"}`, `{"kind":["paid","refunded","paid"],"headers":{"region":["eu","us"],"":"b"}}`, `{"headers":{"0":"a","headers":"b"}}`,
 		`{"headers":{"traceparent":"x"}}`, `{"headers":{}}`, `{"kind":[]}`, `{"kind":[[]]}`, `{"kind":null}`, `{"queue":"q","subscription":"default","died_from":"2030-01-31T12:00:00Z"}`,
-		`{"queue":"none"}`, `{"subscription":"default"}`, `{"error":"NO","term":"t","key":"k","kind":"x","reference":"r"}`, `{"died_before":"yesterday","died_from":"never"}`, `{"died_from":1}`, `{"colour":"red"}`} {
+		`{"queue":"none"}`, `{"subscription":"default"}`, `{"error":"NO","term":"t","key":"k","kind":"x","reference":"r"}`, `{"died_before":"yesterday","died_from":"never"}`, `{"died_from":1}`, `{"colour":"red"}`, `{"":{}}`} {
 		f.Add(seed)
 	}
 	s := begin(f, testpg.New(f))

@@ -18,7 +18,7 @@ begin
     elsif k = any (p_planned) then
       raise exception using errcode = 'PH501', column = k, message = format('option %L is not supported yet', k);
     end if;
-    raise exception using errcode = 'PH400', column = k, message = format('unknown option %L', k),
+    raise exception using errcode = 'PH400', column = coalesce(nullif(k, ''), 'options'), message = format('unknown option %L', k),
       hint = format('known: %s', array_to_string(p_known, ', '));
   end loop;
 end $$;
