@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -125,3 +126,52 @@ func settledInOrder(t *testing.T, register func(w *worker.Worker, handled *atomi
 		}
 	}
 }
+
+// A handler that returns in the very moment in which it is given up must not go on
+// with what the outcome of its message is being put into: what is said of messages of
+// ordered keys then is on record, each once. The race detector sees it.
+func TestGivenUpWhileItReturns(t *testing.T) {
+	const n = 2000
+	f := newFixture(t, posthaste.QueueOptions{Timeout: time.Millisecond, MaxAttempts: 1})
+	e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
+	close(e.waits)
+	f.run(e, worker.Config{Overrun: time.Millisecond, Tracing: freeing{}}, func(w *worker.Worker) {
+		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+			if d.Kind == "stays" {
+				<-ctx.Value(freed{}).(free).given
+			}
+			return nil
+		}, worker.Concurrency(100))
+	})
+	for i := range n {
+		kind := ""
+		if i%4 == 0 {
+			kind = "stays"
+		}
+		_, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: i, Key: strconv.Itoa(i), Kind: kind})
+		f.must(err)
+	}
+	f.until("all are settled", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.settled) == n
+	})
+}
+
+// freeing is tracing that lets a handler go when its message gets its outcome.
+type freeing struct{ posthaste.Tracing }
+
+type freed struct{}
+
+type free struct {
+	given chan struct{}
+	once  *sync.Once
+}
+
+func (freeing) Handling(ctx context.Context, deliveries []posthaste.RawDelivery) (context.Context, []posthaste.Trace) {
+	one := free{make(chan struct{}), new(sync.Once)}
+	return context.WithValue(ctx, freed{}, one), slices.Repeat([]posthaste.Trace{one}, len(deliveries))
+}
+
+func (f free) Handled(error)                             { f.once.Do(func() { close(f.given) }) }
+func (free) Settled(time.Time, posthaste.Outcome, error) {}

@@ -449,18 +449,21 @@ func (p *pool) sweep(ctx context.Context, overrun time.Duration) {
 		for _, s := range slots {
 			r := s.current.Load()
 			if r != nil && r.deadline != 0 && now() > r.deadline+overrun && r.end(runAbandoned) {
-				p.abandon(s, r)
+				p.abandon(r)
 			}
 		}
 	}
 }
 
-// abandon counts a run as failed and gives its place to another.
-func (p *pool) abandon(s *slot, r *run) {
+// abandon counts a run as failed and gives its place to another. The slot is its
+// goroutine's, which may go on with it at any time.
+func (p *pool) abandon(r *run) {
 	d := r.seg.items[r.low]
 	took := now() - r.began
-	s.record(r, fmt.Errorf("the handler did not return within its timeout of %s, nor %s after its context ended",
+	own := &slot{pool: p}
+	own.record(r, fmt.Errorf("the handler did not return within its timeout of %s, nor %s after its context ended",
 		r.deadline-r.began, took-(r.deadline-r.began)), took)
+	p.rt.acks.put(own.out)
 	p.mu.Lock()
 	r.seg.sub.active--
 	p.active--
