@@ -102,8 +102,9 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 //
 // An error with the code [OutcomeUnsure] means that the messages may or may
 // not have been stored, because the answer was lost or because ctx ended while
-// they were on their way; every other error means that they were not. Payloads
-// must not be changed before Send returns, nor after an [OutcomeUnsure] error.
+// they were on their way; every other error means that they were not. Payloads,
+// Headers and Terms must not be changed before Send returns, nor after an
+// [OutcomeUnsure] error.
 func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, error) {
 	bytes, err := checkAll(messages)
 	if err != nil || len(messages) == 0 {

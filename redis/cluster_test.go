@@ -227,18 +227,8 @@ func TestRescueWithoutAMaster(t *testing.T) {
 	t.Parallel()
 	all := nodes(t, 3, "--cluster-require-full-coverage", "no")
 	e := onCluster(t, all)
-	registry := slotOf(t, all, e.keys.queues()) * 3 / 16384
-	queues := map[int]string{} // one on each
-	for n := 0; len(queues) < 3; n++ {
-		name := fmt.Sprint("q", n)
-		on := slotOf(t, all, e.keys.of(name, "meta")) * 3 / 16384
-		if queues[on] != "" {
-			continue
-		}
-		queues[on] = name
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	registry, queues := oneOnEach(t, e, all)
+	for _, name := range queues {
 		if err := e.QueueSubscribe(t.Context(), "ada", name, "other", posthaste.SubscriptionOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -290,5 +280,104 @@ func TestRescueWithoutAMaster(t *testing.T) {
 	found, err := e.Doctor(t.Context())
 	if err != nil || len(found) == 0 || found[0].Check != "connection" || !strings.Contains(found[0].Message, all[away].Address()) {
 		t.Errorf("Doctor finds %+v: %v", found, err)
+	}
+}
+
+// oneOnEach makes a queue on each of three masters, and says which has the registry.
+func oneOnEach(t *testing.T, e *Engine, all []*node) (registry int, queues map[int]string) {
+	t.Helper()
+	queues = map[int]string{}
+	for n := 0; len(queues) < 3; n++ {
+		name := fmt.Sprint("q", n)
+		on := slotOf(t, all, e.keys.of(name, "meta")) * 3 / 16384
+		if queues[on] != "" {
+			continue
+		}
+		queues[on] = name
+		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return slotOf(t, all, e.keys.queues()) * 3 / 16384, queues
+}
+
+// Schedules of queues on a master that is away come first in line, and keep nobody from
+// those of others. What they missed is sent when it is back.
+func TestTicksWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3, "--cluster-require-full-coverage", "no")
+	e := onCluster(t, all)
+	registry, queues := oneOnEach(t, e, all)
+	away := (registry + 1) % 3
+	for i, name := range []string{queues[away], queues[registry], queues[(registry+2)%3]} {
+		for n := range 5 {
+			s := posthaste.Schedule{Name: fmt.Sprint(i, "-", n), Spec: "every 1 second", CatchUp: posthaste.CatchUpOnce, Message: posthaste.Message{Queue: name, Payload: 1}}
+			if _, err := e.SchedulePut(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	depth := func(name string) int64 {
+		infos, err := e.Queues(t.Context(), name)
+		if err != nil || len(infos) == 0 {
+			return -1
+		}
+		return infos[0].Subscriptions[0].Depth
+	}
+	all[away].Kill()
+	until(t, "all are due, those of who is away first", func() bool {
+		due, _, _, err := e.readSchedules(t.Context(), "due", dueMost)
+		return err == nil && len(due) == 15
+	})
+	told := false
+	for i := 0; ; i++ {
+		reply, err := e.Tick(t.Context())
+		told = told || posthaste.CodeOf(err) == posthaste.Unavailable
+		if reply.Sent >= 10 || i == 20 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, name := range []string{queues[registry], queues[(registry+2)%3]} {
+		until(t, "others are sent", func() bool { return depth(name) >= 5 })
+	}
+	until(t, "it is told that some are not", func() bool {
+		_, err := e.Tick(t.Context())
+		told = told || posthaste.CodeOf(err) == posthaste.Unavailable
+		return told
+	})
+	if err := all[away].Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what they missed is sent", func() bool {
+		_, _ = e.Tick(t.Context())
+		return depth(queues[away]) >= 5
+	})
+}
+
+// A delivery of a subscription that could not be read is not one that nobody knows.
+func TestDeliveryOfAMasterThatIsAway(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3, "--cluster-require-full-coverage", "no")
+	e := onCluster(t, all)
+	registry, queues := oneOnEach(t, e, all)
+	away, there := (registry+1)%3, (registry+2)%3
+	if err := e.QueueSubscribe(t.Context(), "ada", queues[away], "other", posthaste.SubscriptionOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ref := posthaste.QueueRef{Queue: queues[away], Subscription: "other"}
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: queues[away]}); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: register(t, e), Number: 1, QueueRef: ref, Max: 1})
+	if err != nil || len(reply.Deliveries) != 1 {
+		t.Fatalf("%+v: %v", reply, err)
+	}
+	id := reply.Deliveries[0].ID
+	all[away].Kill()
+	other := onCluster(t, []*node{all[registry], all[there]})
+	results, err := other.Settle(t.Context(), []posthaste.Settlement{{Delivery: id, Outcome: posthaste.Done}})
+	if posthaste.CodeOf(err) != posthaste.Unavailable {
+		t.Errorf("settling it: %+v, %v; want Unavailable", results, err)
 	}
 }

@@ -194,7 +194,8 @@ func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
 }
 
 // numbered finds the queues of ids, nil for those of none. It reads the registry
-// at most once.
+// at most once. An id that is of no known queue may be of a subscription that could
+// not be read: then the error of that is returned.
 func (e *Engine) numbered(ctx context.Context, ids []int64) (map[int64]*queue, error) {
 	found, missing := map[int64]*queue{}, false
 	e.mu.RLock()
@@ -213,7 +214,14 @@ func (e *Engine) numbered(ctx context.Context, ids []int64) (map[int64]*queue, e
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for n := range found {
-		found[n] = e.byNo[n]
+		if found[n] = e.byNo[n]; found[n] != nil || n == 0 {
+			continue
+		}
+		for _, q := range e.byName {
+			if q.unread != nil {
+				return nil, q.unread
+			}
+		}
 	}
 	return found, nil
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -51,6 +52,9 @@ type Engine struct {
 	byNo     map[int64]*queue                                   // further subscriptions, too
 	dropping map[string]string                                  // queues that are being dropped, as the registry has them
 	joined   map[posthaste.WorkerID]map[posthaste.QueueRef]bool // the subscriptions that workers of this process claimed from
+
+	ticking sync.Mutex
+	failed  map[string]time.Time // queues whose schedules could not be ticked, and when that was tried last
 }
 
 // Option changes how an engine is opened.

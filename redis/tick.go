@@ -14,9 +14,14 @@ import (
 )
 
 const (
-	// ticksMost is how many schedules one call ticks, tickTime about how long it takes.
+	// ticksMost is how many schedules one call ticks, tickTime about how long it takes,
+	// dueMost how many it looks at.
 	ticksMost = 100
 	tickTime  = time.Second
+	dueMost   = 1000
+	// tickAgain is how long the schedules of a queue rest after one of them failed: the
+	// server of a cluster that has the queue is away, and keeps nobody from the others'.
+	tickAgain = 5 * time.Second
 	// tickPatience is how late a tick may be before Doctor tells of it.
 	tickPatience = 5 * time.Minute
 )
@@ -33,25 +38,55 @@ var errTicked error = &posthaste.Error{Code: posthaste.Conflict, Message: "someb
 // one sends, and what is left undone by one that is killed between the two is to move
 // the schedule on, which whoever comes next does.
 func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error) {
-	due, now, in, err := e.readSchedules(ctx, "due", ticksMost)
+	due, now, in, err := e.readSchedules(ctx, "due", dueMost)
 	if err != nil || len(due) == 0 {
 		return posthaste.TickReply{TickIn: in}, err
 	}
-	began := time.Now()
+	var failed error
+	began, tried := time.Now(), 0
 	for _, s := range due {
+		if e.tickFailed(s.queue) {
+			continue
+		}
 		sent, missed, err := e.tick(ctx, s, now)
 		reply.Sent, reply.Missed = reply.Sent+sent, reply.Missed+missed
-		if err != nil && reply.Sent+reply.Missed == 0 {
-			return reply, err
-		}
-		if err != nil || time.Since(began) > tickTime {
+		e.tickedNow(s.queue, err)
+		if failed = errors.Join(failed, err); ctx.Err() != nil {
 			break
 		}
+		if tried++; tried == ticksMost || time.Since(began) > tickTime {
+			break
+		}
+	}
+	if reply.Sent+reply.Missed == 0 && failed != nil {
+		return reply, failed
 	}
 	if _, _, reply.TickIn, err = e.readSchedules(ctx, "due", 0); err != nil {
 		reply.TickIn = 1 // what was sent is told
 	}
 	return reply, nil
+}
+
+// tickFailed says whether a schedule of the queue has failed a moment ago.
+func (e *Engine) tickFailed(queue string) bool {
+	e.ticking.Lock()
+	defer e.ticking.Unlock()
+	at, failed := e.failed[queue]
+	return failed && time.Since(at) < tickAgain
+}
+
+// tickedNow notes how the try of a schedule ended.
+func (e *Engine) tickedNow(queue string, err error) {
+	e.ticking.Lock()
+	defer e.ticking.Unlock()
+	if err == nil {
+		delete(e.failed, queue)
+		return
+	}
+	if e.failed == nil {
+		e.failed = map[string]time.Time{}
+	}
+	e.failed[queue] = time.Now()
 }
 
 // lastTick is what the schedule's queue has of its last tick.

@@ -49,8 +49,8 @@ type chunked struct {
 
 // Sink makes a sink deliver chunks. A chunk bears an id made of the
 // ids of all its messages, so that no broker takes it for one of other company, and
-// the highest attempt of all; kind, key, reference and headers, with the trace, are
-// each message's own, inside. Which messages share a chunk may differ when they are
+// the highest attempt and the stories of all; kind, key, reference and headers, with the
+// trace, are each message's own, inside. Which messages share a chunk may differ when they are
 // delivered again; [Chunks.Unpack] knows each by itself. What is refused for good
 // is delivered once more in chunks of one, so that it takes no neighbour with it.
 // It closes the sink it was made of.
@@ -127,6 +127,7 @@ func (s *chunkSink) pack(messages []posthaste.RawDelivery) (posthaste.RawDeliver
 			ContentType: cmp.Or(m.ContentType, posthaste.ContentTypeJSON), Headers: m.Headers, Payload: m.Payload}
 		fmt.Fprintln(ids, all[i].ID)
 		d.Attempt, d.Alone = max(d.Attempt, m.Attempt), d.Alone || m.Alone
+		d.Story = append(d.Story, m.Story...)
 	}
 	d.MessageID = posthaste.MessageID(binary.BigEndian.Uint64(ids.Sum(nil)) >> 1) // never negative
 	var err error

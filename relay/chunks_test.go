@@ -143,3 +143,18 @@ func TestChunkIDs(t *testing.T) {
 		t.Errorf("ids: %d, again %d, without the last %d", first, id(again), id(ten[:9]))
 	}
 }
+
+// A chunk shows what befell any of its messages before: by that a sink delivers alone
+// what may have harmed others.
+func TestChunkTellsTheStories(t *testing.T) {
+	t.Parallel()
+	k := &keeps{}
+	batch := deliveries(10)
+	batch[3].Story = []posthaste.Attempt{{Attempt: 1, Receipt: []byte(`{"channel_closed": 403}`)}}
+	batch[7].Story = []posthaste.Attempt{{Attempt: 1, Error: "one"}, {Attempt: 2, Error: "two"}}
+	(relay.Chunks{}).Sink(k).Deliver(t.Context(), batch)
+	want := append(batch[3].Story[:1:1], batch[7].Story...)
+	if got := k.chunks[0].Story; !reflect.DeepEqual(got, want) {
+		t.Errorf("the chunk's story is %+v, want %+v", got, want)
+	}
+}

@@ -17,7 +17,7 @@ type room struct {
 	queue  string
 	most   int64 // that may wait; negative: however many
 	least  int64 // of room, before it goes on after a pause
-	// doubted says that the store did not take what was read: then it is looked at
+	// doubted says that what was read was given back: then the store is looked at
 	// however many may wait, for brokers count how often a message is given back.
 	doubted bool
 	sent    int64 // by us, in all
@@ -52,11 +52,11 @@ func (r *room) wait(ctx context.Context, patience time.Duration, tell func(error
 	least := int64(1)
 	for begun, pause := time.Now(), 20*time.Millisecond; ; pause = min(2*pause, time.Second) {
 		if r.most < 0 {
-			_, err := r.ledger.Queues(ctx, r.queue)
+			err := r.look(ctx)
 			if ctx.Err() != nil {
 				return 0, ctx.Err()
 			}
-			if code := posthaste.CodeOf(err); err == nil || code != "" && code != posthaste.Unavailable { // it is there; what it refuses, sending tells
+			if err == nil || posthaste.CodeOf(err) == posthaste.Denied { // who may only send
 				r.doubted = false
 				return math.MaxInt, nil
 			}
@@ -90,6 +90,13 @@ func (r *room) wait(ctx context.Context, patience time.Duration, tell func(error
 		least = r.least
 		wait(ctx, pause)
 	}
+}
+
+// reached says whether the store answers, whatever.
+func (r *room) reached(ctx context.Context) bool {
+	_, err := r.ledger.Queues(ctx, r.queue)
+	code := posthaste.CodeOf(err)
+	return ctx.Err() == nil && (err == nil || code != "" && code != posthaste.Unavailable)
 }
 
 // look reads the counts.

@@ -132,7 +132,8 @@ type Source struct {
 	// newest is the highest message id that the ledger has answered; 0: none yet.
 	newest posthaste.MessageID
 	// trouble is why sending fails; empty while it does not.
-	trouble string
+	trouble  string
+	patience time.Duration
 }
 
 // Pauses after what failed.
@@ -141,10 +142,9 @@ const (
 	longPause  = 5 * time.Second
 )
 
-// held is how long messages are held that cannot be sent, or for which there is no
-// room, before they go back to the broker: another process may have better luck, and
-// RabbitMQ for one ends who holds messages for very long.
-const held = time.Minute
+// patience is how long messages are held while the store cannot be reached, or has no
+// room, before they go back to the broker: another process may have better luck.
+const patience = time.Minute
 
 // New returns a source, which connects to nobody yet. Errors are *posthaste.Error
 // with the field.
@@ -169,7 +169,7 @@ func New(ledger Ledger, c Config, broker Broker) (*Source, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Logger = c.Logger.With("queue", c.Queue)
-	s := &Source{Config: c, ledger: ledger, broker: broker, room: room{ledger: ledger, queue: c.Queue, most: int64(c.MaxWaiting), least: int64(min(c.Batch, max(1, c.MaxWaiting/10)))}}
+	s := &Source{Config: c, ledger: ledger, broker: broker, patience: patience, room: room{ledger: ledger, queue: c.Queue, most: int64(c.MaxWaiting), least: int64(min(c.Batch, max(1, c.MaxWaiting/10)))}}
 	s.sessions = relay.NewConnections(1, broker.Kind(), broker.Address(), c.Logger, broker.Open)
 	return s, nil
 }
@@ -257,7 +257,7 @@ func (s *Source) grace(ctx context.Context) (context.Context, func()) {
 // ends or something fails. took says that something was taken in.
 func (s *Source) consume(ctx, work context.Context, session Session) (took bool, err error) {
 	for {
-		most, err := s.room.wait(ctx, held, s.told)
+		most, err := s.room.wait(ctx, s.patience, s.told)
 		if err != nil || most == 0 {
 			return took, err
 		}
@@ -282,7 +282,7 @@ func (s *Source) consume(ctx, work context.Context, session Session) (took bool,
 // opened, so that nothing is read that would have to wait.
 func (s *Source) await(ctx context.Context) error {
 	for {
-		most, err := s.room.wait(ctx, held, s.told)
+		most, err := s.room.wait(ctx, s.patience, s.told)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -19,9 +19,10 @@ import (
 // place is a broker in memory: it keeps what was not acknowledged, and hands that out
 // again to the next session.
 type place struct {
-	mu    sync.Mutex
-	kept  []string
-	eager bool // acknowledges what it hands over: the twin
+	mu     sync.Mutex
+	kept   []string
+	opened int
+	eager  bool // acknowledges what it hands over: the twin
 	// message makes what a source shall send; nil: that which is known by its id.
 	message func(id string) (posthaste.Message, error)
 }
@@ -33,6 +34,7 @@ func (p *place) Check(context.Context) error { return nil }
 func (p *place) Open(context.Context) (Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.opened++
 	return &session{place: p, waiting: slices.Clone(p.kept)}, nil
 }
 
@@ -95,6 +97,77 @@ func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	}
 	l.failed <- struct{}{}
 	return nil, &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the answer was lost"}
+}
+
+// A store that can be reached and takes nothing, as one that is read-only, full or
+// without the queue, is waited for with what was read in hand: what is given back again
+// and again is dropped by the broker in the end. One that cannot be reached is given
+// back to, for others may have better luck.
+func TestHeldWhileTheStoreTakesNothing(t *testing.T) {
+	t.Parallel()
+	for _, reached := range []bool{true, false} {
+		p := &place{kept: []string{"1", "2", "3"}}
+		l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000)}, reached: reached}
+		if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.patience = time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		for range 5 {
+			<-l.failed
+			if !reached {
+				break // nothing is read any more
+			}
+		}
+		for again := false; !again && !reached; time.Sleep(time.Millisecond) {
+			l.mu.Lock()
+			again = l.asked > 5
+			l.mu.Unlock()
+		}
+		p.mu.Lock()
+		opened := p.opened
+		p.mu.Unlock()
+		if opened != 1 {
+			t.Errorf("reached %t: %d sessions were opened", reached, opened)
+		}
+		l.mu.Lock()
+		l.steady = true
+		l.mu.Unlock()
+		for empty := false; !empty; time.Sleep(time.Millisecond) {
+			p.mu.Lock()
+			empty = len(p.kept) == 0
+			p.mu.Unlock()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if p.opened == 1 != reached {
+			t.Errorf("reached %t: %d sessions were opened", reached, p.opened)
+		}
+	}
+}
+
+// refusing is a ledger that is looked at, or cannot be reached until it is steady.
+type refusing struct {
+	*ledger
+	reached bool
+	asked   int
+}
+
+func (l *refusing) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked++; !l.reached && !l.steady {
+		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+	}
+	return l.Engine.Queues(ctx, names...)
 }
 
 // events keeps what it is told.
@@ -278,40 +351,51 @@ func TestRoomBetweenCounts(t *testing.T) {
 	free(55)
 }
 
-// Where any number may wait the queue is not looked at, but for after the store took
-// nothing: then nothing is read until it is there.
+// Where any number may wait the queue is not looked at, but for after something was
+// given back: then nothing is read until the store and the queue are there.
 func TestStoreIsAwaitedWhereAnyNumberMayWait(t *testing.T) {
 	t.Parallel()
-	away := &awayFor{times: 3}
-	r := room{queue: "q", most: -1, ledger: away}
-	told := 0
-	tell := func(error) { told++ }
-	if n, err := r.wait(t.Context(), time.Minute, tell); n != math.MaxInt || err != nil || away.asked != 0 {
-		t.Errorf("at first: %d, %v, asked %d times", n, err, away.asked)
-	}
-	r.doubted = true
-	for range 2 {
-		if n, err := r.wait(t.Context(), time.Minute, tell); n != math.MaxInt || err != nil || away.asked != 4 || told != 3 {
-			t.Errorf("afterwards: %d, %v, asked %d times, told %d times", n, err, away.asked, told)
+	for _, code := range []posthaste.Code{posthaste.Unavailable, posthaste.NotFound} {
+		away := &awayFor{times: 3, code: code}
+		r := room{queue: "q", most: -1, ledger: away}
+		told := 0
+		tell := func(error) { told++ }
+		if n, err := r.wait(t.Context(), time.Minute, tell); n != math.MaxInt || err != nil || away.asked != 0 {
+			t.Errorf("%s, at first: %d, %v, asked %d times", code, n, err, away.asked)
+		}
+		r.doubted = true
+		for range 2 {
+			if n, err := r.wait(t.Context(), time.Minute, tell); n != math.MaxInt || err != nil || away.asked != 4 || told != 3 {
+				t.Errorf("%s, afterwards: %d, %v, asked %d times, told %d times", code, n, err, away.asked, told)
+			}
+		}
+		away.times, r.doubted = 1000, true
+		if n, err := r.wait(t.Context(), time.Millisecond, tell); n != 0 || posthaste.CodeOf(err) != code {
+			t.Errorf("%s, out of patience: %d, %v", code, n, err)
 		}
 	}
-	away.times, r.doubted = 1000, true
-	if n, err := r.wait(t.Context(), time.Millisecond, tell); n != 0 || posthaste.CodeOf(err) != posthaste.Unavailable {
-		t.Errorf("out of patience: %d, %v", n, err)
+	denied := &awayFor{times: 1000, code: posthaste.Denied}
+	r := room{queue: "q", most: -1, ledger: denied, doubted: true}
+	if n, err := r.wait(t.Context(), time.Minute, func(error) {}); n != math.MaxInt || err != nil {
+		t.Errorf("who may only send: %d, %v", n, err)
 	}
 }
 
-// awayFor is a ledger that is away so many times, and without messages.
+// awayFor is a ledger that is away so many times, or without the queue.
 type awayFor struct {
 	counts
 	times, asked int
+	code         posthaste.Code
 }
 
 func (a *awayFor) Queues(context.Context, ...string) ([]posthaste.QueueInfo, error) {
-	if a.asked++; a.asked <= a.times {
-		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+	switch a.asked++; {
+	case a.asked > a.times:
+		return []posthaste.QueueInfo{{}}, nil
+	case a.code == posthaste.NotFound:
+		return nil, nil
 	}
-	return nil, nil
+	return nil, &posthaste.Error{Code: a.code, Message: "away"}
 }
 
 // counts is a ledger that has these counts.

@@ -170,8 +170,12 @@ func (s *Source) store(ctx, work context.Context, units []unit) error {
 }
 
 // send sends units in one transaction; where one of them is refused, in halves, until
-// it is alone. What fails otherwise is tried again, until ctx ends or a minute is over.
-// That is safe also where the outcome is unknown, for their dedupe keys are the same.
+// it is alone. What fails otherwise is tried again, until ctx ends, or the store cannot
+// be reached for a minute. That is safe also where the outcome is unknown, for their
+// dedupe keys are the same. A store that can be reached and does not take them, as one
+// that is read-only, full, or without the queue, would take them from nobody else: they
+// are held until it does, for brokers count how often a message is given back, and drop
+// it in the end.
 func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time) error {
 	var messages []posthaste.Message
 	for _, u := range units {
@@ -196,7 +200,7 @@ func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time)
 			return s.send(ctx, work, units[half:], begun)
 		}
 		s.newest = 0 // a store that is another one now may have begun to count lower
-		if s.told(err); ctx.Err() != nil || time.Since(begun) > held {
+		if s.told(err); ctx.Err() != nil || time.Since(begun) > s.patience && !s.room.reached(work) {
 			s.room.doubted = true
 			return fmt.Errorf("the database does not take the messages: %w", err)
 		}
