@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/posthaste-mq/posthaste"
 )
 
@@ -435,6 +437,48 @@ func TestOD1_LateDoneKeepsOrder(t *testing.T) {
 			}, patch{&settleScript, check, "false"})
 		})
 	}
+}
+
+// A worker that counts as lost settles between two steps of its rescue: no message of a
+// key is on record before an earlier one.
+func TestOD1_RescueInStepsKeepsOrder(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Ordered: true})
+		for range 8 {
+			if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Key: "a", Payload: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := register(t, e)
+		d := claim(t, e, w, 1, 8)
+		if more := claim(t, e, w, 2, 8); len(d) != 8 || len(more) != 0 {
+			t.Fatalf("%d were handed out, and then %d: a key is to be held by one claim", len(d), len(more))
+		}
+		q, err := e.find(t.Context(), posthaste.QueueRef{Queue: jobs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.client.ZAdd(t.Context(), e.keys.of(jobs, "leases"), goredis.Z{Score: 1, Member: w.String()}).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rescueScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, 3); err != nil {
+			t.Fatal(err)
+		}
+		var settled []int
+		for i := len(d) - 1; i >= 0; i-- {
+			results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[i].ID, Outcome: posthaste.Done}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if results[0].Settled {
+				settled = append(settled, i+1)
+			}
+		}
+		if len(settled) != 5 || settled[0] != 5 {
+			return fmt.Sprintf("of 8 three were lost, and these could be settled then: %v", settled)
+		}
+		return ""
+	}, patch{&rescueScript, "for i = #deliveries, 1, -1 do", "for i = 1, #deliveries do"})
 }
 
 // What is rescheduled twice, before and during a purge, is not purged.

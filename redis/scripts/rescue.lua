@@ -10,12 +10,16 @@ local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= ARGV[1] or own[2] then return 'gone' end
 local limits = call('HGET', META, 'limits')
 local most, claims = tonumber(ARGV[3]), 0
--- lose loses what of deliveries is not settled. It returns whether that is all of them.
+-- lose loses what of deliveries is not settled, the last first: what its worker still
+-- settles before the next step comes before what is lost then, so that no message of a
+-- key in order, which are all of one claim, is on record before an earlier one. It returns
+-- whether that is all of them.
 local function lose(deliveries, why)
-  for i, held in ipairs(got(RUN, deliveries)) do
-    if held then
+  local held = got(RUN, deliveries)
+  for i = #deliveries, 1, -1 do
+    if held[i] then
       if most == 0 then return false end
-      ended(deliveries[i], held, {o = 'lost', e = why})
+      ended(deliveries[i], held[i], {o = 'lost', e = why})
       most = most - 1
     end
   end
