@@ -182,6 +182,28 @@ func TestLI_LostContentTakesNoPlace(t *testing.T) {
 	}, patch{&claimKeyedScript, "freed[c[2]] = (freed[c[2]] or 0) + 1", ""})
 }
 
+// What keys have spent of a rate is not kept when the rate is taken away.
+func TestLI_SpentIsForgottenWithItsRate(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyRateLimit: posthaste.Rate{Limit: 1, Per: time.Hour}}})
+		sendKeys(t, e, "a", "b", "c")
+		done(t, e, claim(t, e, register(t, e), 1, 10)...)
+		spent := func() int64 { return e.client.ZCard(t.Context(), e.keys.of(jobs, "spent")).Val() }
+		if n := spent(); n != 3 {
+			t.Fatalf("%d keys have spent", n)
+		}
+		for _, limits := range []posthaste.QueueLimits{{KeyConcurrency: 5}, {}} {
+			if err := e.QueueLimit(t.Context(), "ada", jobs, limits); err != nil {
+				t.Fatal(err)
+			}
+			if n := spent(); n != 0 {
+				return fmt.Sprintf("of %d keys is kept what they spent", n)
+			}
+		}
+		return ""
+	}, patch{&limitScript, "call('UNLINK', KEYS[at + 38])", ""})
+}
+
 // What waits by an old limit is looked at anew when that is changed.
 func TestLI_RaisedLimitLetsGo(t *testing.T) {
 	for name, c := range map[string]struct {

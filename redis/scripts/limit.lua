@@ -7,6 +7,7 @@
 --       more as keys wait for a rate or are in flight
 -- includes: keys, rules, current, keyed
 if ARGV[3] == '' then call('HDEL', META, 'limits') else call('HSET', META, 'limits', ARGV[3]) end
+local rated = ARGV[3] ~= '' and unpacked(ARGV[3]).s
 for at = 0, #KEYS - 1, rules.y and 41 or 31 do
   call('HDEL', KEYS[at + 29], 'mute', ARGV[3] == '' and 'full' or 'mute')
   if rules.y then -- what waits by the old limits is looked at anew
@@ -18,6 +19,7 @@ for at = 0, #KEYS - 1, rules.y and 41 or 31 do
       call('RENAME', LATER, AGAIN)
     end
     line(AGAIN, call('HKEYS', HELD))
+    if not rated then call('UNLINK', KEYS[at + 38]) end -- nobody would forget what keys have spent
   end
 end
 ring(0)
