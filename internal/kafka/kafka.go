@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"strings"
@@ -49,7 +50,8 @@ func (b *Brokers) Options() (options []kgo.Opt, address string, err error) {
 	if options, err = b.login(u); err != nil {
 		return nil, "", err
 	}
-	options = append(options, kgo.SeedBrokers(hosts(u)...), kgo.ClientID(b.Name), kgo.DialTimeout(cmp.Or(b.DialTimeout, 10*time.Second)))
+	options = append(options, kgo.SeedBrokers(hosts(u)...), kgo.ClientID(b.Name), kgo.DialTimeout(cmp.Or(b.DialTimeout, 10*time.Second)),
+		kgo.RetryBackoffFn(backoff))
 	switch {
 	case b.Dial != nil:
 		options = append(options, kgo.Dialer(b.Dial))
@@ -62,6 +64,13 @@ func (b *Brokers) Options() (options []kgo.Opt, address string, err error) {
 		options = append(options, kgo.DialTLSConfig(config))
 	}
 	return options, strings.Join(hosts(u), ","), nil
+}
+
+// backoff is the pause after so many failures in a row. The library's own grows to
+// seconds, in which brokers that are back are not used.
+func backoff(failures int) time.Duration {
+	pause := min(125*time.Millisecond<<min(failures, 10), time.Second)
+	return pause - rand.N(pause/4)
 }
 
 // login is how the user in a URL logs in.

@@ -67,7 +67,8 @@ func RunRelay(t *testing.T, engine func(t *testing.T) posthaste.Engine, b Broker
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := &relaying{T: t, engine: engine(t), place: b.Place(t), payloads: map[posthaste.MessageID]int{}}
-			options := posthaste.QueueOptions{Ordered: test.ordered, MaxAttempts: 1000, BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond}
+			// What a client publishes again is known by its broker for as long as an attempt.
+			options := posthaste.QueueOptions{Ordered: test.ordered, MaxAttempts: 1000, BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond, Timeout: 2 * time.Minute}
 			if err := r.engine.QueueCreate(t.Context(), relayed, options); err != nil {
 				t.Fatal(err)
 			}
