@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -36,8 +37,7 @@ func readError(err error) error {
 	if err == nil || errors.As(err, &ours) || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg := answered(err); pg != nil {
 		return serverError(err, pg)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -48,6 +48,35 @@ func readError(err error) error {
 			Hint: "check that it runs and that the database URL is right, then try again", Cause: err}
 	}
 	return err
+}
+
+// answered is what the server said, whichever driver has heard it; nil if it did not. In a
+// transaction of package database/sql that may be another than pgx: those tell the
+// SQLSTATE by a method, as pgx does, and the rest, as lib/pq, by fields of an error
+// whose type this package does not import.
+func answered(err error) *pgconn.PgError {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg
+	}
+	var other interface {
+		error
+		SQLState() string
+	}
+	if !errors.As(err, &other) || other.SQLState() == "" {
+		return nil
+	}
+	pg = &pgconn.PgError{Code: other.SQLState(), Message: other.Error()}
+	is := reflect.Indirect(reflect.ValueOf(other))
+	for name, to := range map[string]*string{"Message": &pg.Message, "Detail": &pg.Detail, "Hint": &pg.Hint, "Column": &pg.ColumnName} {
+		if is.Kind() != reflect.Struct {
+			break
+		}
+		if field := is.FieldByName(name); field.Kind() == reflect.String && field.String() != "" {
+			*to = field.String()
+		}
+	}
+	return pg
 }
 
 // writeError is [readError] for statements that must not be repeated blindly:

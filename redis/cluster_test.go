@@ -355,6 +355,60 @@ func TestTicksWithoutAMaster(t *testing.T) {
 	})
 }
 
+// So also where the master takes what it is asked and does not answer: those of its queues
+// are tried now and then, after all others.
+func TestTicksWithAMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3, "--cluster-require-full-coverage", "no")
+	e := onCluster(t, all)
+	registry, queues := oneOnEach(t, e, all)
+	away, there := (registry+1)%3, queues[(registry+2)%3]
+	hangs := []string{queues[away]}
+	for n := 0; len(hangs) < 3; n++ {
+		name := fmt.Sprint("further", n)
+		if slotOf(t, all, e.keys.of(name, "meta"))*3/16384 != away {
+			continue
+		}
+		hangs = append(hangs, name)
+		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, name := range append(hangs, there) {
+		s := posthaste.Schedule{Name: fmt.Sprint(i), Spec: "every 1 second", CatchUp: posthaste.CatchUpOnce, Message: posthaste.Message{Queue: name, Payload: 1}}
+		if _, err := e.SchedulePut(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all are due", func() bool {
+		due, _, _, err := e.readSchedules(t.Context(), "due", dueMost)
+		return err == nil && len(due) == 4
+	})
+	if err := all[away].client.Do(t.Context(), "client", "pause", 120_000, "write").Err(); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for call := 1; sent == 0; call++ {
+		if call > 4 {
+			t.Fatal("four calls have sent nothing")
+		}
+		reply, _ := e.Tick(t.Context())
+		sent += reply.Sent
+	}
+	if err := all[away].client.Do(t.Context(), "client", "unpause").Err(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what hung is sent", func() bool {
+		_, _ = e.Tick(t.Context())
+		for _, name := range hangs {
+			if infos, err := e.Queues(t.Context(), name); err != nil || infos[0].Subscriptions[0].Depth == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // A delivery of a subscription that could not be read is not one that nobody knows.
 func TestDeliveryOfAMasterThatIsAway(t *testing.T) {
 	t.Parallel()
@@ -374,10 +428,25 @@ func TestDeliveryOfAMasterThatIsAway(t *testing.T) {
 		t.Fatalf("%+v: %v", reply, err)
 	}
 	id := reply.Deliveries[0].ID
+	dropped := queues[there]
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: dropped}); err != nil {
+		t.Fatal(err)
+	}
+	reply, err = e.Claim(t.Context(), posthaste.ClaimRequest{Worker: register(t, e), Number: 1, QueueRef: posthaste.QueueRef{Queue: dropped}, Max: 1})
+	if err != nil || len(reply.Deliveries) != 1 {
+		t.Fatalf("%+v: %v", reply, err)
+	}
+	if err := e.QueueDrop(t.Context(), dropped); err != nil {
+		t.Fatal(err)
+	}
 	all[away].Kill()
 	other := onCluster(t, []*node{all[registry], all[there]})
 	results, err := other.Settle(t.Context(), []posthaste.Settlement{{Delivery: id, Outcome: posthaste.Done}})
 	if posthaste.CodeOf(err) != posthaste.Unavailable {
 		t.Errorf("settling it: %+v, %v; want Unavailable", results, err)
+	}
+	results, err = other.Settle(t.Context(), []posthaste.Settlement{{Delivery: reply.Deliveries[0].ID, Outcome: posthaste.Done}})
+	if err != nil || results[0].Settled {
+		t.Errorf("settling what a dropped queue had: %+v, %v", results, err)
 	}
 }

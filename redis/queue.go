@@ -39,6 +39,8 @@ type queue struct {
 	first   string   // what became of itself: "", "leaving" or "ended"
 	stray   []field  // further ones that are enrolled and not there
 	unread  error    // why its further subscriptions are not known
+	// unreadNos are their numbers then.
+	unreadNos []string
 	// Of a further one:
 	born     *queue
 	letter   string
@@ -194,8 +196,8 @@ func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
 }
 
 // numbered finds the queues of ids, nil for those of none. It reads the registry
-// at most once. An id that is of no known queue may be of a subscription that could
-// not be read: then the error of that is returned.
+// at most once. Where an id is of a subscription that could not be read, the error of that
+// is returned.
 func (e *Engine) numbered(ctx context.Context, ids []int64) (map[int64]*queue, error) {
 	found, missing := map[int64]*queue{}, false
 	e.mu.RLock()
@@ -218,7 +220,7 @@ func (e *Engine) numbered(ctx context.Context, ids []int64) (map[int64]*queue, e
 			continue
 		}
 		for _, q := range e.byName {
-			if q.unread != nil {
+			if slices.Contains(q.unreadNos, strconv.FormatInt(n, 10)) {
 				return nil, q.unread
 			}
 		}
@@ -274,8 +276,20 @@ func (e *Engine) remake(ctx context.Context, q *queue) error {
 	return readError(err)
 }
 
+// make makes a queue's keys. Where the queue was dropped meanwhile it removes them, or
+// what is sent to it by those who know it still would be found by nobody.
 func (e *Engine) make(ctx context.Context, q *queue) error {
-	_, err := makeScript.run(ctx, e.client, q.keys, q.numberArg, q.limits, q.created)
+	if _, err := makeScript.run(ctx, e.client, q.keys, q.numberArg, q.limits, q.created); err != nil {
+		return err
+	}
+	is, err := e.client.HGet(ctx, e.keys.queues(), q.name).Result()
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		return err
+	}
+	if strings.HasPrefix(is, fmt.Sprintf("%d %d ", q.number, q.created)) {
+		return nil
+	}
+	_, err = e.clear(ctx, q.name, q.created)
 	return err
 }
 

@@ -54,7 +54,7 @@ type Engine struct {
 	joined   map[posthaste.WorkerID]map[posthaste.QueueRef]bool // the subscriptions that workers of this process claimed from
 
 	ticking sync.Mutex
-	failed  map[string]time.Time // queues whose schedules could not be ticked, and when that was tried last
+	failed  map[string]time.Time // queues of which no schedule was ticked since one failed, and when that was tried last
 }
 
 // Option changes how an engine is opened.

@@ -282,6 +282,32 @@ func TestSlowDropAndMake(t *testing.T) {
 	})
 }
 
+// Who makes the keys of a queue that was dropped meanwhile leaves none of them: what is
+// sent by those who know it still would be found by nobody.
+func TestMadeWhileItIsDropped(t *testing.T) {
+	t.Parallel()
+	e, other := open(t, server.URL()), open(t, server.URL())
+	other.keys = e.keys
+	create(t, e, posthaste.QueueOptions{})
+	q, err := e.queue(t.Context(), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.QueueDrop(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.make(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	left, err := e.client.Keys(t.Context(), "{"+e.keys.prefix+":"+jobs+"}*").Result()
+	if err != nil || len(left) > 0 {
+		t.Errorf("left are %v: %v", left, err)
+	}
+	if ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs}); posthaste.CodeOf(err) != posthaste.NotFound {
+		t.Errorf("sent as %v: %v", ids, err)
+	}
+}
+
 // What a purge has put aside, and did not come to cancel, is gone with the next, and
 // meanwhile is handed out to nobody.
 func TestPurgeCutShort(t *testing.T) {

@@ -82,6 +82,10 @@ func (e *Engine) readSubscriptions(ctx context.Context, queues map[string]*queue
 		if err != nil { // one server of a cluster is away, and keeps nobody from the others' queues
 			lookAgain(e.client, err)
 			q.unread = readError(err)
+			for _, f := range of[q.name] {
+				number, _, _ := f.parts()
+				q.unreadNos = append(q.unreadNos, number)
+			}
 			continue
 		}
 		if len(is) != 4 || str(is[0]) != q.numberArg {

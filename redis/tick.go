@@ -15,13 +15,15 @@ import (
 
 const (
 	// ticksMost is how many schedules one call ticks, tickTime about how long it takes,
-	// dueMost how many it looks at.
+	// dueMost how many it looks at where all of the first rest.
 	ticksMost = 100
 	tickTime  = time.Second
 	dueMost   = 1000
 	// tickAgain is how long the schedules of a queue rest after one of them failed: the
 	// server of a cluster that has the queue is away, and keeps nobody from the others'.
+	// Nor does it hold them up: others come first, and a try ends after tickTry.
 	tickAgain = 5 * time.Second
+	tickTry   = 3 * time.Second
 	// tickPatience is how late a tick may be before Doctor tells of it.
 	tickPatience = 5 * time.Minute
 )
@@ -38,25 +40,22 @@ var errTicked error = &posthaste.Error{Code: posthaste.Conflict, Message: "someb
 // one sends, and what is left undone by one that is killed between the two is to move
 // the schedule on, which whoever comes next does.
 func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error) {
-	due, now, in, err := e.readSchedules(ctx, "due", dueMost)
+	due, now, in, err := e.readSchedules(ctx, "due", ticksMost)
 	if err != nil || len(due) == 0 {
 		return posthaste.TickReply{TickIn: in}, err
 	}
+	rested := len(due) == ticksMost
+	if due = e.inTurn(due); rested && len(due) == 0 {
+		if due, now, _, err = e.readSchedules(ctx, "due", dueMost); err != nil {
+			return reply, err
+		}
+		due = e.inTurn(due)
+	}
 	var failed error
-	began, tried := time.Now(), 0
-	for _, s := range due {
-		if e.tickFailed(s.queue) {
-			continue
-		}
-		sent, missed, err := e.tick(ctx, s, now)
+	for i, began := 0, time.Now(); i < min(len(due), ticksMost) && time.Since(began) < tickTime && ctx.Err() == nil; i++ {
+		sent, missed, err := e.tickSoon(ctx, due[i], now)
 		reply.Sent, reply.Missed = reply.Sent+sent, reply.Missed+missed
-		e.tickedNow(s.queue, err)
-		if failed = errors.Join(failed, err); ctx.Err() != nil {
-			break
-		}
-		if tried++; tried == ticksMost || time.Since(began) > tickTime {
-			break
-		}
+		failed = errors.Join(failed, err)
 	}
 	if reply.Sent+reply.Missed == 0 && failed != nil {
 		return reply, failed
@@ -67,26 +66,45 @@ func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error
 	return reply, nil
 }
 
-// tickFailed says whether a schedule of the queue has failed a moment ago.
-func (e *Engine) tickFailed(queue string) bool {
+// inTurn is what of schedules is to be tried now: last those of queues that failed, and
+// not those that failed just now.
+func (e *Engine) inTurn(due []*scheduled) (now []*scheduled) {
 	e.ticking.Lock()
 	defer e.ticking.Unlock()
-	at, failed := e.failed[queue]
-	return failed && time.Since(at) < tickAgain
+	var again []*scheduled
+	for _, s := range due {
+		if at, failed := e.failed[s.queue]; !failed {
+			now = append(now, s)
+		} else if time.Since(at) > tickAgain {
+			again = append(again, s)
+		}
+	}
+	return append(now, again...)
 }
 
-// tickedNow notes how the try of a schedule ended.
-func (e *Engine) tickedNow(queue string, err error) {
+// tickSoon is tick within a bounded time, of a queue that has not failed meanwhile: its
+// answer may be lost, for whoever comes next finds what was sent.
+func (e *Engine) tickSoon(ctx context.Context, s *scheduled, now time.Time) (sent, missed int, err error) {
+	e.ticking.Lock()
+	at, failed := e.failed[s.queue]
+	e.ticking.Unlock()
+	if failed && time.Since(at) < tickAgain {
+		return 0, 0, nil
+	}
+	soon, cancel := context.WithTimeout(ctx, tickTry)
+	defer cancel()
+	sent, missed, err = e.tick(soon, s, now)
 	e.ticking.Lock()
 	defer e.ticking.Unlock()
 	if err == nil {
-		delete(e.failed, queue)
-		return
+		delete(e.failed, s.queue)
+		return sent, missed, nil
 	}
 	if e.failed == nil {
 		e.failed = map[string]time.Time{}
 	}
-	e.failed[queue] = time.Now()
+	e.failed[s.queue] = time.Now()
+	return sent, missed, err
 }
 
 // lastTick is what the schedule's queue has of its last tick.

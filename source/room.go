@@ -92,11 +92,11 @@ func (r *room) wait(ctx context.Context, patience time.Duration, tell func(error
 	}
 }
 
-// reached says whether the store answers, whatever.
+// reached says whether the store answers, also that the queue is not there or may not be
+// looked at.
 func (r *room) reached(ctx context.Context) bool {
 	_, err := r.ledger.Queues(ctx, r.queue)
-	code := posthaste.CodeOf(err)
-	return ctx.Err() == nil && (err == nil || code != "" && code != posthaste.Unavailable)
+	return ctx.Err() == nil && (err == nil || posthaste.CodeOf(err) == posthaste.Denied)
 }
 
 // look reads the counts.

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -22,6 +23,7 @@ type place struct {
 	mu     sync.Mutex
 	kept   []string
 	opened int
+	last   *session
 	eager  bool // acknowledges what it hands over: the twin
 	// message makes what a source shall send; nil: that which is known by its id.
 	message func(id string) (posthaste.Message, error)
@@ -35,13 +37,15 @@ func (p *place) Open(context.Context) (Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opened++
-	return &session{place: p, waiting: slices.Clone(p.kept)}, nil
+	p.last = &session{place: p, waiting: slices.Clone(p.kept)}
+	return p.last, nil
 }
 
 type session struct {
 	*place
 	waiting []string
 	closed  bool
+	ended   bool // by the broker, which has everything back
 }
 
 func (s *session) Read(ctx context.Context, most int) (all []Arrival, err error) {
@@ -67,6 +71,9 @@ func (s *session) Read(ctx context.Context, most int) (all []Arrival, err error)
 func (s *session) Acknowledge(_ context.Context, arrived []Arrival) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return errors.New("the session has ended")
+	}
 	for _, a := range arrived {
 		s.kept = slices.DeleteFunc(s.kept, func(id string) bool { return id == a.Token })
 	}
@@ -74,8 +81,15 @@ func (s *session) Acknowledge(_ context.Context, arrived []Arrival) error {
 }
 
 func (s *session) Refuse(context.Context, Arrival, map[string]string) error { return nil }
-func (s *session) Use() bool                                                { return !s.closed }
-func (s *session) Close()                                                   { s.closed = true }
+func (s *session) Use() bool {
+	if s.place == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && !s.ended
+}
+func (s *session) Close() { s.closed = true }
 
 // ledger fails until it is steady, with nothing stored or with the answer lost by turns.
 type ledger struct {
@@ -84,6 +98,7 @@ type ledger struct {
 	sends  int
 	failed chan struct{} // one for each failure
 	steady bool
+	lost   bool // nothing is stored by what fails
 }
 
 func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
@@ -92,7 +107,7 @@ func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	if l.sends++; l.steady {
 		return l.Engine.Send(ctx, messages...)
 	}
-	if l.sends%5 == 0 {
+	if l.sends%5 == 0 && !l.lost {
 		_, _ = l.Engine.Send(ctx, messages...)
 	}
 	l.failed <- struct{}{}
@@ -151,6 +166,86 @@ func TestHeldWhileTheStoreTakesNothing(t *testing.T) {
 		if p.opened == 1 != reached {
 			t.Errorf("reached %t: %d sessions were opened", reached, p.opened)
 		}
+	}
+}
+
+// What is held is given back after the store could not be reached for a minute, however
+// long it took nothing before that.
+func TestPatienceBeginsWhenTheStoreIsGone(t *testing.T) {
+	t.Parallel()
+	l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000)}, reached: true}
+	if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, &place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-l.failed
+		<-l.failed // when it was reached once
+		l.mu.Lock()
+		l.reached = false
+		l.mu.Unlock()
+		<-l.failed
+		<-l.failed
+		l.mu.Lock()
+		l.steady = true
+		l.mu.Unlock()
+	}()
+	u := &unit{messages: []posthaste.Message{{Queue: "orders", Payload: 1}}}
+	if err := s.send(t.Context(), t.Context(), &session{}, []*unit{u}, time.Now().Add(-time.Hour)); err != nil || !u.stored {
+		t.Errorf("stored %t: %v", u.stored, err)
+	}
+}
+
+// A broker takes back what is held for very long. What is known by its id is held
+// nevertheless, and taken in once; what is not is let go, or it would be taken in twice.
+func TestHeldBeyondTheSession(t *testing.T) {
+	t.Parallel()
+	p := &place{kept: []string{"1", "2", "without", "3"}, message: func(id string) (posthaste.Message, error) {
+		m := posthaste.Message{DedupeKey: id, Payload: []byte(id)}
+		if id == "without" {
+			m.DedupeKey = ""
+		}
+		return m, nil
+	}}
+	l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000), lost: true}, reached: true}
+	if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.patience = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	<-l.failed
+	p.mu.Lock()
+	p.last.ended = true
+	p.mu.Unlock()
+	<-l.failed
+	<-l.failed
+	l.mu.Lock()
+	l.steady = true
+	l.mu.Unlock()
+	for empty := false; !empty; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		empty = len(p.kept) == 0
+		p.mu.Unlock()
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	infos, err := l.Engine.Queues(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored := infos[0].Subscriptions[0].Depth; stored != 4 {
+		t.Errorf("of 4 messages %d are in the ledger", stored)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,7 +35,7 @@ func (s *Source) take(ctx, work context.Context, session Session, arrived []Arri
 			return work.Err()
 		}
 	}
-	failed := s.store(ctx, work, units)
+	failed := s.store(ctx, work, session, units)
 	e.Duration = time.Since(begun)
 	e.Known = s.tellKnown(units)
 
@@ -147,7 +148,7 @@ func (s *Source) unpacked(ctx context.Context, m posthaste.Message) (messages []
 
 // store sends units, and says of each that it is stored, or in Err why it is refused.
 // The rest, after an error, is neither.
-func (s *Source) store(ctx, work context.Context, units []unit) error {
+func (s *Source) store(ctx, work context.Context, session Session, units []unit) error {
 	var sending []*unit
 	for i := range units {
 		if units[i].Err == nil {
@@ -161,7 +162,7 @@ func (s *Source) store(ctx, work context.Context, units []unit) error {
 			bytes += sending[n].bytes
 			n++
 		}
-		if err := s.send(ctx, work, sending[:n], time.Now()); err != nil {
+		if err := s.send(ctx, work, session, sending[:n], time.Now()); err != nil {
 			return err
 		}
 		sending = sending[n:]
@@ -170,17 +171,15 @@ func (s *Source) store(ctx, work context.Context, units []unit) error {
 }
 
 // send sends units in one transaction; where one of them is refused, in halves, until
-// it is alone. What fails otherwise is tried again, until ctx ends, or the store cannot
-// be reached for a minute. That is safe also where the outcome is unknown, for their
+// it is alone. What fails otherwise is tried again, until ctx ends, or the store was not
+// reached for a minute. That is safe also where the outcome is unknown, for their
 // dedupe keys are the same. A store that can be reached and does not take them, as one
 // that is read-only, full, or without the queue, would take them from nobody else: they
 // are held until it does, for brokers count how often a message is given back, and drop
-// it in the end.
-func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time) error {
-	var messages []posthaste.Message
-	for _, u := range units {
-		messages = append(messages, u.messages...)
-	}
+// it in the end. Once the session has ended the broker has them back: what has no dedupe
+// key would be stored again when it comes again, and is let go.
+func (s *Source) send(ctx, work context.Context, session Session, units []*unit, begun time.Time) error {
+	messages := s.messages(units)
 	for pause := firstPause; len(messages) > 0; pause = min(2*pause, longPause) {
 		ids, err := s.ledger.Send(work, messages...)
 		if err == nil {
@@ -194,13 +193,21 @@ func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time)
 				return nil
 			}
 			half := len(units) / 2
-			if err := s.send(ctx, work, units[:half], begun); err != nil {
+			if err := s.send(ctx, work, session, units[:half], begun); err != nil {
 				return err
 			}
-			return s.send(ctx, work, units[half:], begun)
+			return s.send(ctx, work, session, units[half:], time.Now())
 		}
 		s.newest = 0 // a store that is another one now may have begun to count lower
-		if s.told(err); ctx.Err() != nil || time.Since(begun) > s.patience && !s.room.reached(work) {
+		s.told(err)
+		if ctx.Err() == nil && time.Since(begun) > s.patience && s.room.reached(work) {
+			begun = time.Now()
+		}
+		if !session.Use() {
+			units = slices.DeleteFunc(slices.Clone(units), (*unit).unknown)
+			messages = s.messages(units)
+		}
+		if ctx.Err() != nil || len(messages) == 0 || time.Since(begun) > s.patience {
 			s.room.doubted = true
 			return fmt.Errorf("the database does not take the messages: %w", err)
 		}
@@ -211,6 +218,19 @@ func (s *Source) send(ctx, work context.Context, units []*unit, begun time.Time)
 		u.stored = true
 	}
 	return nil
+}
+
+// messages are those of units.
+func (s *Source) messages(units []*unit) (messages []posthaste.Message) {
+	for _, u := range units {
+		messages = append(messages, u.messages...)
+	}
+	return messages
+}
+
+// unknown says that not all of a unit would be known again.
+func (u *unit) unknown() bool {
+	return slices.ContainsFunc(u.messages, func(m posthaste.Message) bool { return m.DedupeKey == "" })
 }
 
 // compare finds the units that were in the queue already: of a message whose dedupe key

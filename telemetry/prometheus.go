@@ -33,7 +33,7 @@ func NewPrometheus() *Prometheus {
 	}
 	p := &Prometheus{
 		claimed:    vec("posthaste_deliveries_claimed_total", "Deliveries that were handed out to this process.", "queue", "subscription"),
-		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by what became of them: done, retried, dead, released, failed (at most once).", "queue", "subscription", "outcome"),
+		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by what became of them: done, retried, dead, released; at most once: failed, lost (not started when the process stopped).", "queue", "subscription", "outcome"),
 		duplicates: vec("posthaste_possible_duplicates_total", "Outcomes that the store refused because the delivery was no longer this process's: the message may have been handled twice.", "queue", "subscription"),
 		woken:      vec("posthaste_wakeups_total", "Sleeps of fetchers that the doorbell ended.", "queue", "subscription"),
 		errors:     vec("posthaste_task_errors_total", "Failures of background tasks, each of which is tried again.", "task"),
@@ -79,7 +79,7 @@ func (p *Prometheus) Expect(reads ...posthaste.QueueRef) {
 		for _, vec := range []*prometheus.CounterVec{p.claimed, p.duplicates, p.woken, p.batches} {
 			vec.WithLabelValues(ref.Queue, ref.Subscription)
 		}
-		for _, outcome := range []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Dead, posthaste.Released, posthaste.Failed} {
+		for _, outcome := range []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Dead, posthaste.Released, posthaste.Failed, posthaste.Lost} {
 			p.settled.WithLabelValues(ref.Queue, ref.Subscription, string(outcome))
 		}
 		p.errors.WithLabelValues("claim " + ref.Queue)
@@ -113,7 +113,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		p.claimed.WithLabelValues(e.Queue, e.Subscription).Add(count)
 	case posthaste.EventSettled:
 		p.settled.WithLabelValues(e.Queue, e.Subscription, string(e.Outcome)).Add(count)
-		if e.Outcome != posthaste.Released || e.Duration > 0 { // else no handler ran
+		if e.Outcome != posthaste.Released && e.Outcome != posthaste.Lost || e.Duration > 0 { // else no handler ran
 			p.durations.observe([3]string{e.Queue, e.Subscription, string(e.Outcome)}, e.Duration.Seconds(), uint64(count))
 		}
 	case posthaste.EventBatch:

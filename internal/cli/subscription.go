@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -111,6 +112,7 @@ func newMessageCancel(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: "cancel ID", Short: "Take a message back where it was not handed out yet",
+		Long: "Take a message back where it was not handed out yet. The exit code is 1 if that\nis nowhere.",
 		Args: exactly(1, "a message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withdraw(cmd, &db, args, func(ctx context.Context, e posthaste.Engine, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
@@ -126,6 +128,7 @@ func newMessageReschedule(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: "reschedule ID TIME", Short: "Move the time of a message, or of its next attempt",
+		Long:    "Move the time of a message, or of its next attempt, where it was not handed out\nyet. The exit code is 1 if that is nowhere.",
 		Example: "  posthaste message reschedule 4711 2030-01-31T12:00:00Z",
 		Args:    exactly(2, "a message id and a time"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,7 +145,7 @@ func newMessageReschedule(a *app) *cobra.Command {
 	return cmd
 }
 
-// withdraw takes a message back, and fails where no subscription was in time.
+// withdraw takes a message back, and ends with code 1 where no subscription was in time.
 func (a *app) withdraw(cmd *cobra.Command, db *database, args []string, do func(context.Context, posthaste.Engine, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
 	ids, err := messageIDs(args)
 	if err != nil {
@@ -153,12 +156,16 @@ func (a *app) withdraw(cmd *cobra.Command, db *database, args []string, do func(
 		if err != nil {
 			return err
 		}
-		return a.print(wire.NewWithdrawals(all), func(w io.Writer) {
+		err = a.print(wire.NewWithdrawals(all), func(w io.Writer) {
 			table(w, "SUBSCRIPTION IN-TIME STATE", func(row func(...any)) {
 				for _, each := range all {
 					row(each.Subscription, each.InTime, each.State)
 				}
 			})
 		})
+		if err == nil && !slices.ContainsFunc(all, func(each posthaste.Withdrawal) bool { return each.InTime }) {
+			return &exitError{code: exitFailed} // the table says it
+		}
+		return err
 	})
 }

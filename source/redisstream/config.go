@@ -57,7 +57,8 @@ type Config struct {
 	// (default: one of its own each time).
 	Consumer string
 	// ClaimAfter is how long an entry lies with another consumer before it is taken
-	// over (default 5 min, at least 2 min: a consumer may hold what it read for one).
+	// over (default 5 min, at least 2 min: a consumer holds what it read for one while
+	// the database is away, and for longer while that takes nothing).
 	ClaimAfter time.Duration
 	// Refused is the stream for what the ledger refuses (default: Stream with
 	// ".refused").
@@ -110,7 +111,7 @@ func New(ledger source.Ledger, c Config) (*source.Source, error) {
 		c.Consumer = "posthaste-" + hex.EncodeToString(name)
 	}
 	if c.ClaimAfter = cmp.Or(c.ClaimAfter, 5*time.Minute); c.ClaimAfter < 2*time.Minute {
-		return nil, posthaste.Invalidf("claim_after", "claim_after must be at least 2m, and is %s: a consumer that lives may hold what it read for a minute", c.ClaimAfter)
+		return nil, posthaste.Invalidf("claim_after", "claim_after must be at least 2m, and is %s: a consumer that lives holds what it read for a minute while the database is away", c.ClaimAfter)
 	}
 	options.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	options.ReadTimeout, options.WriteTimeout = 10*time.Second, 10*time.Second
