@@ -3,8 +3,11 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -91,5 +94,60 @@ func TestSendWhoseAnswerIsLost(t *testing.T) {
 		if code := posthaste.CodeOf(err); code != posthaste.OutcomeUnsure && (n < 100 || code != posthaste.Unavailable) {
 			t.Errorf("%d messages: code %q: %v", n, code, err)
 		}
+	}
+}
+
+// A connection that the server ends in place of the end of a transaction, after its rows,
+// ends the call with that.
+func TestTerminatedAtTheCommit(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	url := testpg.New(t)
+	e, err := postgres.Open(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for _, statement := range []string{
+		`create function public.ends() returns trigger language plpgsql as 'begin perform pg_terminate_backend(pg_backend_pid()); return null; end'`,
+		`create constraint trigger ends after insert on posthaste.entries deferrable initially deferred for each row execute function public.ends()`,
+	} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 2 { // a row, and rows
+		ended := make(chan error, 1)
+		go func() {
+			_, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: "q"}}, n+1)...)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if posthaste.CodeOf(err) != posthaste.Unavailable {
+				t.Errorf("%d messages: %v", n+1, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d messages: it goes on and on", n+1)
+		}
+	}
+	if _, err := conn.Exec(ctx, `drop trigger ends on posthaste.entries`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Send(ctx, posthaste.Message{Queue: "q"}); err != nil {
+		t.Error(err)
+	}
+	infos, err := e.Queues(ctx, "q")
+	if err != nil || infos[0].Subscriptions[0].Depth > 1 {
+		t.Errorf("%+v: %v", infos, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
 	"time"
 
@@ -117,6 +118,13 @@ func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, 
 			}
 		case *pgconn.PipelineSync:
 			i++
+		case nil:
+			// What was to end the transaction was an error that ended the connection, too:
+			// nothing comes any more, and asking on would be for ever.
+			if first == nil {
+				first = io.ErrUnexpectedEOF
+			}
+			return broken(p, first)
 		}
 	}
 	return broken(p, first)

@@ -51,22 +51,25 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	status := http.StatusCreated
-	if err := s.createQueue(r, options); err != nil {
-		if posthaste.CodeOf(err) != posthaste.Conflict {
-			return err
+	status := http.StatusOK
+	existing, err := s.findQueue(r)
+	if posthaste.CodeOf(err) == posthaste.NotFound {
+		status, err = http.StatusCreated, s.createQueue(r, options)
+		if posthaste.CodeOf(err) == posthaste.Conflict { // somebody else did meanwhile
+			status = http.StatusOK
+			existing, err = s.findQueue(r)
 		}
-		existing, findErr := s.findQueue(r)
-		if findErr != nil {
-			return findErr
-		}
+	}
+	if err != nil {
+		return err
+	}
+	if status == http.StatusOK {
 		if field := differs(existing.Options, options); field != "" {
 			return &posthaste.Error{
 				Code: posthaste.Conflict, Field: field, Message: "the queue exists with another " + field,
-				Hint: "limits are changed by PUT …/limits; changing other options is not supported yet", Cause: err,
+				Hint: "limits are changed by PUT …/limits; changing other options is not supported yet",
 			}
 		}
-		status = http.StatusOK
 	}
 	return s.writeQueue(w, r, status)
 }

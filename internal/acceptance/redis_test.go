@@ -141,6 +141,7 @@ func TestOnRedis(t *testing.T) {
 		"EM2_Hangs":   TestEM2_HangingServerIsCut,
 		"EM2_Each":    TestEM2_RecipientsByThemselves,
 		"Concurrency": TestConcurrencyOverWorkers,
+		"Operators":   TestOperatorsOverHTTP,
 		"Woken":       TestWaitingReceiversAreWokenByLimits,
 		"Order":       TestOrderedQueue_WorkersComeAndGo,
 		"Dead":        TestOrderedQueue_DeadStopsItsKey,

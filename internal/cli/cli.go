@@ -93,9 +93,6 @@ func (a *app) begin(cmd *cobra.Command, _ []string) error {
 	if err := bindEnvironment(cmd.Flags()); err != nil {
 		return err
 	}
-	if err := refuseLater(cmd.Flags()); err != nil {
-		return err
-	}
 	log, err := newLogger(a.stderr, a.logLevel, a.logFormat)
 	if err != nil {
 		return err

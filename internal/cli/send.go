@@ -69,7 +69,6 @@ dedupe_window or wake.`,
 	flags.IntVar(&m.Priority, "priority", 0, "0 to 3; 0 is handed out first")
 	flags.StringVar(&m.DedupeKey, "dedupe-key", "", "sent again with this key, nothing is sent, and the first one's id is printed")
 	flags.Var(duration{&m.DedupeWindow}, "dedupe-window", "how long the dedupe key is remembered (default 24h)")
-	later(flags, "idempotency-key")
 	return cmd
 }
 
