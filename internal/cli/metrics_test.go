@@ -14,7 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/redis/go-redis/v9"
 	"gopkg.in/yaml.v3"
@@ -328,4 +330,54 @@ func readFile(t *testing.T, name string, read func([]byte, any) error, into any)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+}
+
+// Which subscription keeps the ring full is to be seen where metrics are read, too.
+func TestSlowestSubscriptionIsShown(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	engine, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	if err := engine.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.QueueSubscribe(t.Context(), "ada", "orders", "slow", posthaste.SubscriptionOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// A slot is left as soon as there is something in it, and all others should be free.
+	if _, err := conn.Exec(t.Context(), `update posthaste.settings set slot_rows = 1, spare_slots = 15`); err != nil {
+		t.Fatal(err)
+	}
+	_, address := startServe(t, []string{"DATABASE_URL=" + url})
+	line := regexp.MustCompile(`(?m)^posthaste_finding\{check="ring",fault="(true|false)",queue="orders",subscription="slow"\} 1$`)
+	eventually(t, "the subscription is shown", func() error {
+		if _, err := engine.Send(t.Context(), posthaste.Message{Queue: "orders"}); err != nil {
+			return err
+		}
+		reply, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 100, Lease: time.Minute})
+		if err != nil {
+			return err
+		}
+		for _, d := range reply.Deliveries {
+			if _, err := engine.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Done}}); err != nil {
+				return err
+			}
+		}
+		if _, err := engine.Maintain(t.Context()); err != nil {
+			return err
+		}
+		page, err := scrape("http://" + address + "/metrics")
+		if err == nil && !line.MatchString(page) {
+			err = fmt.Errorf("the page does not show it")
+		}
+		return err
+	})
 }
