@@ -26,7 +26,8 @@ type keyedRun struct {
 	all     int // of unsettled messages of a subscription, 0 for no bound
 	rate    float64
 	burst   float64 // handed out at once at most
-	pauses  bool    // keys are paused and resumed
+	perKey  float64 // the rate of each key, with its burst
+	spare   float64
 	workers int
 	keys    int
 
@@ -38,6 +39,8 @@ type keyedRun struct {
 	sent     []int64          // and committed
 	out      map[string]int   // handed out and not given back, by subscription
 	handed   map[string]int   // handed out since then
+	ofKey    map[keyedKey]int // likewise
+	paused   map[string]int64 // keys, and when that was on record
 	since    time.Time
 	asks     map[int64]bool // claims on their way, by when they began
 	died     []*keyedMessage
@@ -87,6 +90,7 @@ func (x *keyedRun) run(duration, still time.Duration) {
 	x.asks, x.purged, x.dedupeKeys = map[int64]bool{}, map[string]int{}, map[string][]*sent{}
 	x.messages, x.byKey, x.running = map[keyedID]*keyedMessage{}, map[keyedKey][]*keyedMessage{}, map[keyedKey]int{}
 	x.out, x.handed, x.since = map[string]int{}, map[string]int{}, time.Now()
+	x.ofKey, x.paused = map[keyedKey]int{}, map[string]int64{}
 	admin := x.gather(300, 15)
 	x.must(admin, `select posthaste.create_queue('q', $1)`, x.options)
 	x.must(admin, `select posthaste.subscribe('q', 'xs', '{"filter": {"kind": "x"}}')`)
@@ -365,6 +369,13 @@ func (x *keyedRun) begins(d *keyedDelivery) {
 	if most := x.rate*time.Since(x.since).Seconds() + x.burst; x.rate > 0 && float64(x.handed[d.subscription]) > most {
 		x.found("%d were handed out, at most %.0f may be by now", x.handed[d.subscription], most)
 	}
+	x.ofKey[m.key]++
+	if most := x.perKey*time.Since(x.since).Seconds() + x.spare; x.perKey > 0 && float64(x.ofKey[m.key]) > most {
+		x.found("%d of key %s were handed out, at most %.0f may be by now", x.ofKey[m.key], m.key, most)
+	}
+	if at := x.paused[m.key.key]; at != 0 && d.asked > at {
+		x.found("message %d was handed out while its key %s was paused: %v", m.id, m.key, m.story)
+	}
 	m.story = append(m.story, fmt.Sprintf("%d: handed out as %d", x.clock.Add(1), d.delivery))
 	if x.cap > 0 && x.running[m.key] > x.cap {
 		x.found("key %s: %d of its messages are out, at most %d may be", m.key, x.running[m.key], x.cap)
@@ -396,7 +407,13 @@ func (x *keyedRun) pauser(conn *pgx.Conn, r *rand.Rand) {
 	for {
 		key := fmt.Sprint("k", r.IntN(x.keys))
 		x.exec(conn, `select posthaste.pause_key('q', $1)`, key)
+		x.mu.Lock()
+		x.paused[key] = x.clock.Add(1)
+		x.mu.Unlock()
 		time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+		x.mu.Lock()
+		delete(x.paused, key)
+		x.mu.Unlock()
 		x.exec(conn, `select posthaste.resume_key('q', $1)`, key)
 		select {
 		case <-x.stopSend:

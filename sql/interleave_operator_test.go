@@ -16,6 +16,7 @@ import (
 
 // keyedFeatures are what happens in a run of a keyed queue beside the plain flow.
 type keyedFeatures struct {
+	pauses  bool // keys are paused and resumed
 	dying   bool // messages die, and are replayed and discarded
 	stop    bool // of an ordered queue: a dead one stops its key
 	purging bool
