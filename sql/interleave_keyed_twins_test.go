@@ -77,7 +77,7 @@ func TestInterleavingKeyed(t *testing.T) {
 		{options: `{"ordered": true, "lanes": 3, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, workers: 3, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true}},
 		{options: `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true, purging: true, dedupe: true}},
 		{options: `{"key_concurrency": 2, "max_attempts": 1000}`, cap: 2, keys: 6, keyedFeatures: keyedFeatures{dying: true, purging: true}},
-		{options: `{"key_rate_limit": {"limit": 200, "burst": 20}, "max_attempts": 1000}`, perKey: 200, spare: 20, keys: 6, keyedFeatures: keyedFeatures{dedupe: true}},
+		{options: `{"key_rate_limit": {"limit": 40, "burst": 5}, "max_attempts": 1000}`, perKey: 40, spare: 5, keys: 6, keyedFeatures: keyedFeatures{dedupe: true}},
 		{options: `{"fair": true, "max_attempts": 1000}`, keys: 6, workers: 2, keyedFeatures: keyedFeatures{dying: true, purging: true}},
 	} {
 		t.Run(x.options, func(t *testing.T) {

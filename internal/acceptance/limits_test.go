@@ -3,8 +3,10 @@
 package acceptance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -225,5 +227,55 @@ func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 	case <-handled:
 	case <-s.ctx.Done():
 		t.Fatal("it was not woken")
+	}
+}
+
+// The rate of each key holds from both sides, over several workers, for keys that have
+// as much to do as others have little.
+func TestKeyRatesHold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const rate, burst = 20, 4
+	q := s.queue(posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyRateLimit: posthaste.Rate{Limit: rate, Burst: burst}}})
+	stalled := s.stalls()
+	var handled atomic.Int64
+	for range 2 {
+		s.work(q, s.recorder(), worker.Config{Concurrency: 4}, func(context.Context, posthaste.RawDelivery) error {
+			handled.Add(1)
+			return nil
+		})
+	}
+	ids := map[string][]posthaste.MessageID{}
+	n := size(100, 600)
+	for _, key := range []string{"a", "b", "c", "few"} {
+		messages := slices.Repeat([]posthaste.Message{{Queue: q, Key: key, Payload: 1}}, n)
+		if key == "few" {
+			messages = messages[:burst]
+		}
+		sent, err := s.engine.Send(s.ctx, messages...)
+		s.must(err)
+		ids[key] = sent
+	}
+	s.until("all are handled", func() bool { return handled.Load() == int64(3*n+burst) })
+	s.settled(q)
+	for key, all := range ids {
+		var out []handout
+		for _, id := range all {
+			m, err := s.engine.Message(s.ctx, id)
+			s.must(err)
+			attempts := m.Subscriptions[0].Attempts
+			if len(attempts) != 1 {
+				t.Fatalf("message %d of key %s had %d attempts", id, key, len(attempts))
+			}
+			out = append(out, handout{float64(attempts[0].ClaimedAt.UnixMicro()) / 1e6, 1})
+		}
+		slices.SortFunc(out, func(x, y handout) int { return cmp.Compare(x.at, y.at) })
+		if key == "few" {
+			if took := out[len(out)-1].at - out[0].at; took > 1+stalled().Seconds() {
+				t.Errorf("the key with few messages took %.2f s", took)
+			}
+			continue
+		}
+		s.checkRate(out, rate, burst, stalled())
 	}
 }

@@ -142,6 +142,7 @@ func TestOnRedis(t *testing.T) {
 		"EM2_Each":    TestEM2_RecipientsByThemselves,
 		"Concurrency": TestConcurrencyOverWorkers,
 		"Operators":   TestOperatorsOverHTTP,
+		"KeyRates":    TestKeyRatesHold,
 		"Woken":       TestWaitingReceiversAreWokenByLimits,
 		"Order":       TestOrderedQueue_WorkersComeAndGo,
 		"Dead":        TestOrderedQueue_DeadStopsItsKey,
