@@ -176,7 +176,10 @@ func TestKeysLiveOnAConnectionThatNeverSends(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// And so it would be otherwise: the holder's own send tells nobody.
+	// And so it would be otherwise: the holder's own send tells nobody. Giving a key back
+	// may notify, too, a moment after the key is free.
+	d.Close()
+	eventually(t, "the doorbell's connection has ended", func() bool { return b.linePID() == 0 })
 	holder, listener := b.session(), b.session()
 	mustExec(t, listener, `listen posthaste`)
 	eventually(t, "the bell is free", func() bool { return b.holder("bell") == 0 })

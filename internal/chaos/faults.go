@@ -238,6 +238,10 @@ func (r *rig) cut() func(context.Context) error {
 	place := r.some(storeRoles...)
 	return func(ctx context.Context) error {
 		p := r.at(place)
+		for len(r.proxy.of(p.name)) == 0 && ctx.Err() == nil { // the database was away a moment ago
+			hold(ctx, 10*time.Millisecond)
+			p = r.at(place)
+		}
 		defer r.freeze(p)()
 		return r.during(Cut, p.name, func() (int, error) {
 			links := r.proxy.of(p.name)
