@@ -19,18 +19,18 @@ type interleaving struct {
 	shape
 	features
 	crew
-	clock     atomic.Int64           // orders what happens in the test itself
-	fixed     []*reader              // those that are there all the time
-	readers   []*reader              // the lives of all subscriptions
-	committed map[int64]*sent        // by message id
-	undone    map[int64]bool         // sent and rolled back
-	handed    map[handing]int        // times handed out and not released
-	seen      map[handing]bool       // ever handed out
-	waits     map[[2]int64]waiting   // (reader, message) that were retried → since when
-	done      map[[2]int64]int       // (reader, message) → settled as done
-	late      map[[2]int64]bool      // (reader, message) whose done came too late: it may have ended the new attempt
-	cancelled map[[2]int64]time.Time // (reader, message) → when it was cancelled, by the database's clock
-	moved     map[int64]bool         // messages that may have been rescheduled
+	clock     atomic.Int64         // orders what happens in the test itself
+	fixed     []*reader            // those that are there all the time
+	readers   []*reader            // the lives of all subscriptions
+	committed map[int64]*sent      // by message id
+	undone    map[int64]bool       // sent and rolled back
+	handed    map[handing]int      // times handed out and not released
+	seen      map[handing]bool     // ever handed out
+	waits     map[[2]int64]waiting // (reader, message) that were retried → since when
+	done      map[[2]int64]int     // (reader, message) → settled as done
+	late      map[[2]int64]bool    // (reader, message) whose done came too late: it may have ended the new attempt
+	cancelled map[[2]int64]moment  // (reader, message) → when it was cancelled
+	moved     map[int64]bool       // messages that may have been rescheduled
 	purges    []purge
 	purged    map[string]int    // by the name of the subscription, as was told
 	resolved  map[[2]int64]bool // (reader, message) that the ledger says have ended
@@ -73,7 +73,7 @@ func (x *interleaving) run(duration, still time.Duration) {
 	x.committed, x.undone, x.dedupeKeys = map[int64]*sent{}, map[int64]bool{}, map[string][]*sent{}
 	x.handed, x.seen, x.waits = map[handing]int{}, map[handing]bool{}, map[[2]int64]waiting{}
 	x.done, x.late, x.resolved = map[[2]int64]int{}, map[[2]int64]bool{}, map[[2]int64]bool{}
-	x.cancelled, x.moved, x.purged = map[[2]int64]time.Time{}, map[int64]bool{}, map[string]int{}
+	x.cancelled, x.moved, x.purged = map[[2]int64]moment{}, map[int64]bool{}, map[string]int{}
 	x.readers = []*reader{{name: "default"}, {n: 1, name: "second"}, {n: 2, name: "third", kind: "x"}}
 	x.fixed = slices.Clone(x.readers)
 	admin := x.gather(x.rows, x.spare)

@@ -160,8 +160,18 @@ type received struct {
 	delivery int64
 	message  int64
 	attempt  int
-	at       time.Time
+	moment
 }
+
+// moment is when something was done, by the database's clock and by its log, which does
+// not go back. Of two transactions that wait for each other the later has more of it.
+type moment struct {
+	at      time.Time
+	written int64
+}
+
+// written is how much is in the log.
+const written = `(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8`
 
 func (v received) of() [2]int64 { return [2]int64{int64(v.reader.n), v.message} }
 
@@ -171,7 +181,7 @@ func (x *interleaving) receive(conn *pgx.Conn, r *rand.Rand, u *reader) []receiv
 		lease = fmt.Sprintf("%d milliseconds", 1+r.IntN(100))
 	}
 	most := 1 + r.IntN(20)
-	rows, err := conn.Query(context.Background(), `select delivery_id, message_id, attempt, clock_timestamp() from posthaste.receive('q', $1, $2::text::interval, jsonb_build_object('subscription', $3::text))`,
+	rows, err := conn.Query(context.Background(), `select delivery_id, message_id, attempt, clock_timestamp(), `+written+` from posthaste.receive('q', $1, $2::text::interval, jsonb_build_object('subscription', $3::text))`,
 		most, lease, u.name)
 	if err != nil {
 		x.unexpectedOf(u, "receive", err)
@@ -179,7 +189,7 @@ func (x *interleaving) receive(conn *pgx.Conn, r *rand.Rand, u *reader) []receiv
 	}
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (received, error) {
 		v := received{reader: u}
-		return v, row.Scan(&v.delivery, &v.message, &v.attempt, &v.at)
+		return v, row.Scan(&v.delivery, &v.message, &v.attempt, &v.at, &v.written)
 	})
 	if err != nil {
 		x.unexpectedOf(u, "receive", err)
@@ -207,8 +217,8 @@ func (x *interleaving) handedOut(got []received) {
 		if !v.reader.may(m) && !x.moved[m.id] {
 			x.found("message %d of kind %q, committed by %d, was handed out to subscription %s, made from %d to %d", v.message, m.kind, m.acked, v.reader.name, v.reader.begun, v.reader.made)
 		}
-		if at, ok := x.cancelled[v.of()]; ok && v.at.After(at) {
-			x.found("message %d was cancelled for subscription %s at %s, and handed out at %s", v.message, v.reader.name, at, v.at)
+		if c, ok := x.cancelled[v.of()]; ok && v.written > c.written {
+			x.found("message %d was cancelled for subscription %s at %s (%d), and handed out at %s (%d) as attempt %d; it may have been moved: %v", v.message, v.reader.name, c.at, c.written, v.at, v.written, v.attempt, x.moved[v.message])
 		}
 		// Attempt 1 only: a retry's due time lies later anyway.
 		if v.attempt == 1 && v.at.Before(m.due) && !x.moved[v.message] {

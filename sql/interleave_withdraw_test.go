@@ -37,18 +37,18 @@ func (x *interleaving) withdrawer(conn *pgx.Conn, r *rand.Rand) {
 }
 
 func (x *interleaving) cancel(conn *pgx.Conn, id int64) {
-	rows, err := conn.Query(context.Background(), `select subscription, cancelled, clock_timestamp() from posthaste.cancel($1)`, id)
+	rows, err := conn.Query(context.Background(), `select subscription, cancelled, clock_timestamp(), `+written+` from posthaste.cancel($1)`, id)
 	if err != nil {
 		x.refused("cancel", err)
 		return
 	}
 	defer rows.Close()
-	told := map[string]time.Time{}
+	told := map[string]moment{}
 	for rows.Next() {
 		var name string
 		var cancelled bool
-		var at time.Time
-		if err := rows.Scan(&name, &cancelled, &at); err != nil {
+		var at moment
+		if err := rows.Scan(&name, &cancelled, &at.at, &at.written); err != nil {
 			x.unexpected("cancel", err)
 			return
 		}

@@ -76,11 +76,11 @@ func (x *interleaving) claim(conn *pgx.Conn, r *rand.Rand, id int64, number int,
 func (x *interleaving) ask(conn *pgx.Conn, r *rand.Rand, id int64, number int, u *reader, most int, again bool) []received {
 	scan := func(row pgx.CollectableRow) (received, error) {
 		v := received{reader: u}
-		return v, row.Scan(&v.delivery, &v.message, &v.attempt, &v.at)
+		return v, row.Scan(&v.delivery, &v.message, &v.attempt, &v.at, &v.written)
 	}
 	// Rows that the claim returns itself, or rows fetched.
 	inline := r.IntN(2) * 30
-	rows, err := conn.Query(context.Background(), `select coalesce(delivery_id, -handed), coalesce(message_id, 0), coalesce(attempt, 0), clock_timestamp()
+	rows, err := conn.Query(context.Background(), `select coalesce(delivery_id, -handed), coalesce(message_id, 0), coalesce(attempt, 0), clock_timestamp(), `+written+`
 		from posthaste.claim($1, $2, 'q', $3, $4, false, true, $5, $6, $7)`, id, number, u.name, most, r.IntN(2) == 0, again, inline)
 	var got []received
 	if err == nil {
@@ -101,8 +101,8 @@ func (x *interleaving) ask(conn *pgx.Conn, r *rand.Rand, id int64, number int, u
 		if handed > 0 && inline > 0 {
 			x.unexpected("claim", fmt.Errorf("it handed out %d and returned none", handed))
 		}
-		at := got[0].at // of the claim, for a fetch may be any time later
-		rows, err := conn.Query(context.Background(), "select numbered_from + ordinality, message_id, attempt, $3::timestamptz from posthaste.fetch($1, $2) with ordinality", id, number, at)
+		at := got[0].moment // of the claim, for a fetch may be any time later
+		rows, err := conn.Query(context.Background(), "select numbered_from + ordinality, message_id, attempt, $3::timestamptz, $4::int8 from posthaste.fetch($1, $2) with ordinality", id, number, at.at, at.written)
 		if err == nil {
 			got, err = pgx.CollectRows(rows, scan)
 		}
