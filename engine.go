@@ -210,6 +210,9 @@ type HeartbeatReply struct {
 	Maintain bool
 	// Rescue says that some worker's heartbeat is overdue or a lease ended.
 	Rescue bool
+	// RescueIn is how long it is until the first lease of another worker ends that
+	// does not beat meanwhile, above zero; zero if there is none, or Rescue is set.
+	RescueIn time.Duration
 	// TickIn is how long it is until a schedule ticks, as in [TickReply].
 	TickIn time.Duration
 }

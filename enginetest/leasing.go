@@ -14,6 +14,7 @@ import (
 var leasing = []test{
 	{name: "LostWorker", run: lostWorker},
 	{name: "HeartbeatKeepsAlive", run: heartbeatKeepsAlive},
+	{name: "HeartbeatTellsTheFirstEnd", run: heartbeatTellsTheFirstEnd},
 	{name: "HeartbeatLooks", run: heartbeatLooks, needsSendAcross: true},
 	{name: "UnregisteredWorker", run: unregistered},
 	{name: "DU5_LateSettleIsRefused", run: lateSettle},
@@ -25,6 +26,39 @@ var leasing = []test{
 }
 
 const short = 300 * time.Millisecond
+
+// A heartbeat tells when the first lease ends of a worker that does not beat, so that
+// nobody has to look for it meanwhile.
+func heartbeatTellsTheFirstEnd(s *suite) {
+	const own, others = time.Hour, time.Minute
+	beat := func(worker posthaste.WorkerID) time.Duration {
+		s.Helper()
+		reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: worker})
+		s.must(err)
+		return reply.RescueIn
+	}
+	between := func(what string, in, least, most time.Duration) {
+		s.Helper()
+		if in <= least || in > most {
+			s.Errorf("%s, the first lease ends in %s; want above %s and at most %s", what, in, least, most)
+		}
+	}
+	longest := s.register(own)
+	if in := beat(longest); in != 0 {
+		s.Errorf("alone, it is told that a lease ends in %s", in)
+	}
+	other := s.register(others)
+	between("beside one with a shorter lease", beat(longest), 0, others)
+	s.until("its lease has begun to run out", func() bool { return beat(longest) < others-100*time.Millisecond })
+	left := beat(longest)
+	beat(other)
+	between("after its heartbeat", beat(longest), left, others)
+	between("to the other", beat(other), others, own)
+	s.must(s.engine.Unregister(s.ctx, other))
+	if in := beat(longest); in != 0 {
+		s.Errorf("when the other has gone, it is told that a lease ends in %s", in)
+	}
+}
 
 func lostWorker(s *suite) {
 	s.create(posthaste.QueueOptions{})

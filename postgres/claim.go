@@ -33,7 +33,7 @@ var (
 	}
 	lookStatement = statement{
 		name: "posthaste_look",
-		sql:  "select coalesce(ready, false), next_due, maintain, rescue, (select posthaste.tick_in()) from posthaste.worker_look($1, $2, $3)",
+		sql:  "select coalesce(ready, false), next_due, maintain, rescue, (select posthaste.tick_in()), (select posthaste.rescue_in($1)) from posthaste.worker_look($1, $2, $3)",
 		oids: []uint32{pgtype.Int8OID, pgtype.TextArrayOID, pgtype.TextArrayOID},
 	}
 	fetchStatement = statement{
@@ -134,6 +134,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		}
 		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: readDue(v[1])}
 		reply.Maintain, reply.Rescue, reply.TickIn = readBool(v[2]), readBool(v[3]), tickIn(readDue(v[4]))
+		reply.RescueIn = max(0, readDue(v[5]))
 		reply.Looks = append(reply.Looks, look)
 		return nil
 	},

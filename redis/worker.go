@@ -54,6 +54,7 @@ type standing struct {
 	left    int64 // µs until its lease ends
 	overdue bool  // somebody's lease has ended
 	tickIn  time.Duration
+	firstIn time.Duration // until the first lease of another ends
 }
 
 func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste.WorkerID) (s standing, err error) {
@@ -65,13 +66,16 @@ func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste
 		e.forget(worker)
 		return s, workerLost()
 	}
-	all, err := list("a worker", reply, 4)
+	all, err := list("a worker", reply, 5)
 	if err != nil {
 		return s, err
 	}
 	s.left, _ = parseMicros(str(all[1]))
 	s.overdue = str(all[2]) == "1"
 	s.tickIn = tickIn(str(all[3]))
+	if first, ok := parseMicros(str(all[4])); ok {
+		s.firstIn = max(0, fromMicros(first))
+	}
 	return s, unpack(str(all[0]), &s.registered)
 }
 
@@ -107,7 +111,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 	if err != nil {
 		return reply, err
 	}
-	reply.Rescue, reply.TickIn = s.overdue, s.tickIn
+	reply.Rescue, reply.RescueIn, reply.TickIn = s.overdue, s.firstIn, s.tickIn
 	looks, err := e.beatQueues(ctx, beat, s)
 	if err != nil {
 		return reply, err

@@ -59,7 +59,8 @@ begin
         ('posthaste_receiver', 'rescue'),
         ('posthaste_receiver', 'maintain'),
         ('posthaste_receiver', 'tick'),
-        ('posthaste_receiver', 'tick_in')
+        ('posthaste_receiver', 'tick_in'),
+        ('posthaste_receiver', 'rescue_in')
       ) l (role, function)
       join pg_catalog.pg_roles r on r.rolname = l.role
   loop

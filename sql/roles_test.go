@@ -30,7 +30,7 @@ var interfaceOf = map[string]string{
 	"cancel": "admin", "reschedule": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
 	"check_identity": "admin", "handed_out": "admin", // inner ones that nobody else may call
 	"schedule_put": "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
-	"tick": "receiver", "tick_in": "receiver",
+	"tick": "receiver", "tick_in": "receiver", "rescue_in": "receiver",
 	"token_add": "admin", "token_drop": "admin", "token_hashes": "admin", "delivery_queues": "admin",
 	"doctor": "admin", "rebase": "admin", "erase": "admin", "oldest_slot": "admin", "vitals": "admin",
 }

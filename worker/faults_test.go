@@ -220,6 +220,20 @@ func TestSecondWorkerTakesOver(t *testing.T) {
 	first.stop()
 }
 
+// TestRescuesWhenALeaseEnds: what a worker held that is gone runs again when its lease
+// ends, without a heartbeat of the others in between.
+func TestRescuesWhenALeaseEnds(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	ids := f.send(queue, 3)
+	gone, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Name: "gone", Lease: time.Second})
+	f.must(err)
+	_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
+	f.must(err)
+	f.run(f.memory, worker.Config{Lease: 10 * time.Minute, Heartbeat: 3 * time.Minute}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	f.untilState(posthaste.StateDone, ids...)
+	f.eachOnce(ids)
+}
+
 // TestLateHeartbeatStartsNothing: while heartbeats do not get through for a
 // whole lease, what was prefetched does not start.
 func TestLateHeartbeatStartsNothing(t *testing.T) {

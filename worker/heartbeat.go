@@ -96,6 +96,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 		h.retry.worked()
 		h.alive(sent)
 		h.rt.schedule.next(answered, reply.TickIn)
+		h.rt.rescue.next(answered, reply)
 		h.act(reply)
 	}
 	return true
@@ -116,9 +117,6 @@ func (h *heartbeat) act(reply posthaste.HeartbeatReply) {
 		if look.Found && i < len(h.rt.refs) {
 			h.rt.bell.Wake(h.rt.refs[i].Queue)
 		}
-	}
-	if reply.Rescue {
-		token(h.rt.rescue.wake)
 	}
 	if reply.Maintain {
 		token(h.rt.maintain.wake)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -10,17 +11,22 @@ import (
 
 const rescueTimeout = 30 * time.Second
 
-// rescuer hands out anew what lost workers and ended leases left unsettled:
-// at the start, and whenever a heartbeat says that it is needed. Any number of
-// workers may do so at the same time.
+// A lease is looked at this long after its end, and up to as much later: the store
+// may end a part of it a moment after the rest, and workers spread out.
+const rescueSlack = 100 * time.Millisecond
+
+// rescuer hands out anew what lost workers and ended leases left unsettled: at
+// the start, whenever a heartbeat says that it is needed, and when the first
+// lease of a worker that no longer beats ends, which heartbeats tell beforehand.
+// Any number of workers may do so at the same time.
 type rescuer struct {
 	rt    *runtime
-	wake  chan struct{}
+	due   *alarm
 	retry backoff
 }
 
 func newRescuer(rt *runtime) *rescuer {
-	return &rescuer{rt: rt, wake: make(chan struct{}, 1), retry: backoff{rt: rt, task: "rescue"}}
+	return &rescuer{rt: rt, due: newAlarm(), retry: backoff{rt: rt, task: "rescue"}}
 }
 
 func (r *rescuer) run(ctx context.Context) {
@@ -39,10 +45,21 @@ func (r *rescuer) run(ctx context.Context) {
 		if lost > 0 {
 			continue // there may be more
 		}
-		select {
-		case <-r.wake:
-		case <-ctx.Done():
-		}
+		r.due.wait(ctx)
+	}
+}
+
+// next notes what a heartbeat that was answered at a time said. The leases of
+// workers that live end later with each of theirs, so the alarm rings for others
+// only.
+func (r *rescuer) next(answered time.Time, reply posthaste.HeartbeatReply) {
+	switch {
+	case reply.Rescue:
+		r.due.set(answered)
+	case reply.RescueIn > 0:
+		r.due.set(answered.Add(reply.RescueIn + rescueSlack + rand.N(rescueSlack)))
+	default:
+		r.due.set(time.Time{})
 	}
 }
 

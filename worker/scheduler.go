@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -20,53 +19,26 @@ const (
 // of workers wake for the same tick, and one of them sends.
 type scheduler struct {
 	rt    *runtime
-	wake  chan struct{}
+	tick  *alarm
 	retry backoff
-
-	mu sync.Mutex
-	at time.Time // of the next tick, zero if there is none
 }
 
 func newScheduler(rt *runtime) *scheduler {
-	return &scheduler{rt: rt, wake: make(chan struct{}, 1), retry: backoff{rt: rt, task: "tick"}}
+	return &scheduler{rt: rt, tick: newAlarm(), retry: backoff{rt: rt, task: "tick"}}
 }
 
 // next notes how long after a time the next tick is; zero means that there is none.
 func (s *scheduler) next(from time.Time, in time.Duration) {
-	s.mu.Lock()
-	s.at = time.Time{}
+	var at time.Time
 	if in > 0 {
-		s.at = from.Add(in)
+		at = from.Add(in)
 	}
-	s.mu.Unlock()
-	token(s.wake)
-}
-
-// due waits for the next tick and returns false if ctx ended.
-func (s *scheduler) due(ctx context.Context) bool {
-	for {
-		s.mu.Lock()
-		at := s.at
-		s.mu.Unlock()
-		if at.IsZero() {
-			at = time.Now().Add(time.Hour) // and then look again
-		} else if time.Until(at) <= 0 {
-			return ctx.Err() == nil
-		}
-		timer := time.NewTimer(time.Until(at))
-		select {
-		case <-timer.C:
-		case <-s.wake:
-		case <-ctx.Done():
-			return false
-		}
-		timer.Stop()
-	}
+	s.tick.set(at)
 }
 
 func (s *scheduler) run(ctx context.Context) {
 	wait := firstTickWait
-	for s.due(ctx) {
+	for s.tick.wait(ctx) {
 		var reply posthaste.TickReply
 		err := bounded(ctx, tickTimeout, func(ctx context.Context) (err error) {
 			reply, err = s.rt.engine.Tick(ctx)
@@ -74,6 +46,7 @@ func (s *scheduler) run(ctx context.Context) {
 		})
 		if err != nil {
 			s.retry.failed(ctx, err)
+			s.tick.set(time.Now())
 			continue
 		}
 		s.retry.worked()

@@ -63,7 +63,10 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		}
 		reply.Looks = append(reply.Looks, look)
 	}
-	for _, other := range e.workers {
+	for id, other := range e.workers {
+		if ends := other.HeartbeatAt.Add(other.lease).Sub(now); id != beat.Worker && other.LostAt.IsZero() && ends > 0 && (reply.RescueIn == 0 || ends < reply.RescueIn) {
+			reply.RescueIn = ends
+		}
 		reply.Rescue = reply.Rescue || other.overdue(now) && len(other.claims) > 0
 	}
 	for _, d := range e.timed {

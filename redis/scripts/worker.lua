@@ -6,8 +6,9 @@
 --       v version; to expire 2 "1" to look at the clock, too; else 2 the worker
 -- returns: register: the worker; beat and look: "lost", or what it is, packed (l its lease
 --       in µs, n, v, s when it began), µs until its lease ends, "1" if somebody's has
---       ended, and µs until a schedule ticks or ""; expire: how many, and "1" if the
---       clock was set back since it was looked at; remove: how many
+--       ended, µs until a schedule ticks or "", and µs until the first lease of another
+--       ends or ""; expire: how many, and "1" if the clock was set back since it was
+--       looked at; remove: how many
 -- cost: at most five commands, per worker that expires two
 local call = redis.call
 local clock = call('TIME')
@@ -44,6 +45,8 @@ if what == 'beat' then
   ends = now + cmsgpack.unpack(is).l
   call('ZADD', KEYS[1], text(ends), ARGV[2])
 end
-local first = tonumber(call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2])
+local two = call('ZRANGE', KEYS[1], 0, 1, 'WITHSCORES')
+local first = tonumber(two[2])
+local others = two[1] ~= ARGV[2] and two[2] or two[4]
 local tick = tonumber(call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
-return {is, text(ends - now), first < now and '1' or '', tick and text(tick - now) or ''}
+return {is, text(ends - now), first < now and '1' or '', tick and text(tick - now) or '', others and text(others - now) or ''}

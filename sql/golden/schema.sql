@@ -1062,6 +1062,7 @@ function replay(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SES
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function rescue_claim(p_claim bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=100ms
+function rescue_in(p_worker bigint) returns double precision language sql stable security definer cost 100 set search_path=pg_catalog, pg_temp
 function rescue_leases(p_subscriber bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function rescue_workers() returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function resume_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1340,6 +1341,8 @@ grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to po
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver
 grant EXECUTE on function rescue_claim(bigint) to posthaste_admin
+grant EXECUTE on function rescue_in(bigint) to posthaste_admin
+grant EXECUTE on function rescue_in(bigint) to posthaste_receiver
 grant EXECUTE on function rescue_leases(bigint) to posthaste_admin
 grant EXECUTE on function rescue_workers() to posthaste_admin
 grant EXECUTE on function resume_key(text,text,text) to posthaste_admin
