@@ -108,6 +108,39 @@ func TestRuleNothingIsLetGoBesideWhatIsInFlight(t *testing.T) {
 	}, without("the question", patch{file: "let_go.sql", old: "if q.ordered and k.hash = any (busy) then", new: "if false then"}))
 }
 
+// A key whose messages arrive as fast as they are let go does not stay blocked: a
+// claim lets all of them go that are parked, and then what arrived comes by itself.
+func TestRuleABusyKeyDoesNotStayBlocked(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := ordered(t, url)
+		var sent []int64
+		send := func(n int) {
+			for range n {
+				sent = append(sent, s.sendKey("a"))
+			}
+		}
+		send(4)
+		worker := s.register()
+		came := s.claims(worker, 1, 100)
+		if fault := wants("first", came, sent...); fault != "" {
+			t.Fatal(fault)
+		}
+		s.settleAs("released", came...)
+		var all []got
+		came = came[:1]
+		for number := int64(2); number < 12; number++ {
+			send(len(came))
+			came = s.claims(worker, number, 100)
+			s.settleAs("done", came...)
+			all = append(all, came...)
+		}
+		if get[bool](s, `select exists (select from posthaste.keys where blocked)`) {
+			return fmt.Sprintf("after ten claims, which handed out %d of %d messages, the key is still blocked", len(all), len(sent))
+		}
+		return wants("all", all, sent...)
+	}, without("all that is parked", patch{file: "let_go.sql", old: "v_room := p_limit - cardinality(v_picked);", new: "v_room := least(1, p_limit - cardinality(v_picked));"}))
+}
+
 // What the claiming transaction settled itself counts as in flight, for the event
 // of it cannot be seen yet.
 func TestRuleOwnSettlementsCountAsInFlight(t *testing.T) {

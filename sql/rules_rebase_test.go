@@ -89,6 +89,46 @@ func TestRuleRebaseTakesAPositionTwice(t *testing.T) {
 	}, without("ignoring it", patch{file: "rebase_append.sql", old: "on conflict (subscriber, key, ord, message_id) do nothing", new: ""}))
 }
 
+// A rebase empties the ring of what was there: the ids that it was sent under may be
+// given out here one day, and then it would come once more.
+func TestRuleRebaseEmptiesTheRing(t *testing.T) {
+	for name, broken := range map[string]twin{
+		"with a free slot": without("truncating", patch{file: "rebase_ring.sql", old: "truncate posthaste.entries_%1$s, posthaste.claims_%1$s,", new: "truncate posthaste.claims_%1$s,"}),
+		"with none":        without("deleting", patch{file: "rebase_ring.sql", old: "delete from posthaste.entries_%s where pos < $1", new: "delete from posthaste.entries_%s where pos < $1 and false"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule(t, func(t *testing.T, url string) string {
+				s := begin(t, url)
+				s.exec(`select setval('posthaste.positions', 2::bigint << 22)`)
+				first, second := s.send(`{}`), s.send(`{}`)
+				s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 1, '1 hour')))`)
+				s.exec(`select posthaste.rotate()`) // marks what the sequence ran into
+				if name == "with none" {
+					s.exec(`select setval('posthaste.positions', 17::bigint << 22)`) // the next slot is theirs
+					s.exec(`update posthaste.slots set live = true, epoch = case when slot < 2 then 16 + slot else slot end`)
+				}
+				// A dump of a server that was so many ids ahead.
+				const ahead = 20_000
+				s.exec(`update posthaste.entries set xid = (xid::text::bigint + $1)::text::xid8`, ahead)
+				s.exec(`update posthaste.claims set s1 = format('%1$s:%1$s:', pg_snapshot_xmax(s1)::text::bigint + $1)::pg_snapshot where s1 is not null`, ahead)
+				s.exec(`update posthaste.claims set first_xid = (first_xid::text::bigint + $1)::text::xid8, last_xid = (last_xid::text::bigint + $1)::text::xid8 where places > 0`, ahead)
+				s.rebase()
+				if got := s.receive(); !slices.Equal(got, []int64{second}) {
+					t.Fatalf("after the rebase %v was received; %d was settled, and %d was not", got, first, second)
+				}
+				s.exec(`create temp table given (n int)`)
+				s.exec(fmt.Sprintf(`do $$ begin for n in 1..%d loop begin insert into given values (n); exception when division_by_zero then null; end; end loop; end $$`, ahead))
+				s.exec(`select setval('posthaste.positions', posthaste.slot_start(last_value, 2), false) from posthaste.positions`)
+				third := s.send(`{}`)
+				if got := s.receive(); !slices.Equal(got, []int64{third}) {
+					return fmt.Sprintf("%d was sent, and %v was received", third, got)
+				}
+				return ""
+			}, broken)
+		})
+	}
+}
+
 // Where only the server's identifier is another one, as after pg_upgrade, a person
 // may say that transaction ids are the same: nothing is handed out again then. Where
 // the row was written by somebody else, as in a restored dump, that is refused.

@@ -74,40 +74,6 @@ func TestRuleRotationNeverTurnsTheSequenceBack(t *testing.T) {
 	}, without("the revolution", patch{file: "slot_start.sql", old: "(p_last + 67108864 + 4194303) >> 22", new: "(p_last + 4194303) >> 22"}))
 }
 
-// Two rotators beside many nextvals: none is given twice.
-func TestRotatorsAndManyPositions(t *testing.T) {
-	t.Parallel()
-	url := testpg.New(t)
-	s := begin(t, url)
-	s.exec(`update posthaste.settings set slot_rows = 500`)
-	var takers, rotators []<-chan answer
-	for range 3 {
-		takers = append(takers, connect(t, url).start(`select nextval('posthaste.positions') from generate_series(1, 60000)`))
-		rotators = append(rotators, connect(t, url).start(`select 1::bigint from generate_series(1, 300) where coalesce(posthaste.rotate(), '') is not null`))
-	}
-	seen := map[int64]bool{}
-	for _, c := range takers {
-		a := <-c
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		for _, v := range a.values {
-			if seen[v] {
-				t.Fatalf("position %d was given twice", v)
-			}
-			seen[v] = true
-		}
-	}
-	for _, c := range rotators {
-		if a := <-c; a.err != nil {
-			t.Fatal(a.err)
-		}
-	}
-	if len(seen) != 180000 {
-		t.Errorf("%d positions", len(seen))
-	}
-}
-
 // turned is a database in which slot 0 could be reclaimed, were it not for what
 // the caller does next: its messages are settled, and all are beyond it.
 func turned(t *testing.T, url string) *session {

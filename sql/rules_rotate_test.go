@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // announced is a database whose sequence stands in slot 0 near its end, while
@@ -108,6 +109,139 @@ func TestRuleNextSlotIsLeftAnewWhenTheSequenceMoves(t *testing.T) {
 		}
 		return ""
 	}, without("leaving it anew", patch{file: "rotate.sql", old: "set left_before = null where s.slot = (v_epoch + 1) & 15", new: "set left_before = s.left_before where s.slot = (v_epoch + 1) & 15"}))
+}
+
+// One rotates at a time: of two that have read the sequence each would set it to the
+// same place, and what was given out in between would be given out again.
+func TestRuleOneRotatesAtATime(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		first, second, holder := connect(t, url), connect(t, url), connect(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1`)
+		s.send(`{}`)
+		for _, want := range []string{"marked", "moved", "marked"} {
+			if got := get[string](s, `select posthaste.rotate()`); got != want {
+				t.Fatalf("rotate %s, want %s", got, want)
+			}
+		}
+		// The first has read the sequence, and is stopped at a row.
+		s.exec(`update posthaste.slots set left_before = null where slot = 0`)
+		holder.exec(`begin`)
+		holder.exec(`select from posthaste.slots where slot = 0 for update`)
+		done := first.start(`select count(*) from posthaste.maintain()`)
+		first.blocked(s)
+		// The second has an id already, with which it does not come to that row.
+		second.exec(`begin`)
+		second.exec(`select pg_current_xact_id()`)
+		second.exec(`select from posthaste.maintain()`)
+		second.exec(`commit`)
+		last := get[int64](s, `select max(nextval('posthaste.positions')) from generate_series(1, 1000)`)
+		holder.exec(`rollback`)
+		if a := <-done; a.err != nil {
+			t.Fatal(a.err)
+		}
+		if next := get[int64](s, `select nextval('posthaste.positions')`); next <= last {
+			return fmt.Sprintf("after %d the sequence gave %d", last, next)
+		}
+		return ""
+	}, withoutTakingTurns)
+}
+
+// So also where three rotate as often as they can, beside many nextvals.
+func TestRuleManyRotatorsGiveNoPositionTwice(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 500, spare_slots = 15`)
+		var takers, rotators []*session
+		for range 3 {
+			takers, rotators = append(takers, connect(t, url)), append(rotators, connect(t, url))
+		}
+		seen := map[int64]bool{}
+		moved, trouble := int64(0), ""
+		for end := time.Now().Add(4 * patience); moved < 30; {
+			if time.Now().After(end) {
+				return fmt.Sprintf("the sequence was moved %d times only: %s", moved, trouble)
+			}
+			var taken, rotated []<-chan answer
+			for i := range takers {
+				taken = append(taken, takers[i].start(`select nextval('posthaste.positions') from generate_series(1, 1500)`))
+				rotated = append(rotated, rotators[i].start(`select (task = 'moved')::int::bigint from posthaste.maintain()`))
+			}
+			for _, c := range rotated {
+				a := <-c
+				if a.err != nil {
+					trouble = a.err.Error()
+				}
+				for _, n := range a.values {
+					moved += n
+				}
+			}
+			twice := ""
+			for _, c := range taken {
+				a := <-c
+				if a.err != nil {
+					t.Fatal(a.err)
+				}
+				for _, v := range a.values {
+					if seen[v] {
+						twice = fmt.Sprintf("position %d was given twice", v)
+					}
+					seen[v] = true
+				}
+			}
+			if twice != "" {
+				return twice
+			}
+		}
+		return trouble
+	}, withoutTakingTurns)
+}
+
+var withoutTakingTurns = without("taking turns", patch{file: "maintain.sql", old: "if not pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then", new: "if false then"})
+
+// Where the snapshot of a transaction is older than the lock, upkeep is refused as
+// claiming is, and does no harm: neither to who subscribed meanwhile nor to positions.
+func TestRuleUpkeepNeedsReadCommitted(t *testing.T) {
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			rule(t, func(t *testing.T, url string) string {
+				s := turned(t, url)
+				old := connect(t, url)
+				// With the ring just to be turned,
+				old.exec(`begin isolation level ` + level)
+				old.exec(`select from posthaste.slots`)
+				turn(t, s)
+				last := s.send(`{}`)
+				s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 10, '1 hour')))`)
+				turning := old.code(`select posthaste.maintain()`)
+				old.exec(`rollback`)
+				if next := s.send(`{}`); next <= last {
+					return fmt.Sprintf("after %d the sequence gave %d", last, next)
+				}
+				s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 10, '1 hour')))`)
+				// and with a slot just to be reclaimed.
+				s.exec(`update posthaste.settings set slot_rows = 1000`)
+				until(t, "slot 0 is free", func() bool {
+					s.exec(`select posthaste.carry_slot(0)`)
+					return get[bool](s, `select posthaste.slot_blocker(0) is null`)
+				})
+				old.exec(`begin isolation level ` + level)
+				old.exec(`select from posthaste.slots`)
+				s.exec(`select posthaste.subscribe('q', 'late', '{"from": "oldest"}')`)
+				reclaiming := old.code(`select posthaste.maintain()`)
+				old.exec(`commit`)
+				got := list[int64](s, `select message_id from posthaste.receive('q', 10, '1 hour', '{"subscription": "late"}')`)
+				if len(got) != 4 {
+					return fmt.Sprintf("upkeep ended with %q and %q, and who subscribed meanwhile received %v of four messages", turning, reclaiming, got)
+				}
+				if reclaiming != "PH400" {
+					return fmt.Sprintf("upkeep ended with %q", reclaiming)
+				}
+				return ""
+			}, without("the refusal", patch{file: "snapshot_now.sql",
+				old: "if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then", new: "if false then"}))
+		})
+	}
 }
 
 // stopRotation starts a rotation and stops it, once it has read the sequence, at

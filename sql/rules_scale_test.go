@@ -328,6 +328,30 @@ func TestRulePartOfASliceIsReadOnlyFromAWholeOne(t *testing.T) {
 	}, without("counting", patch{file: "deliveries_at.sql", old: "if v_rows <> c.places then", new: "if false then"}))
 }
 
+// So is a look-up: of a slice of which a part is gone it tells no place, and goes on.
+func TestRulePlacesAreThoseOfAWholeSlice(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.send(`{}`)
+		s.exec(`select setval('posthaste.positions', 1 << 22)`)
+		second := s.send(`{}`)
+		claim := s.claim(s.register(), 1, 10, false)[0] >> 12
+		const look = `select place from posthaste.places_of($1) where pos = $2`
+		if got := list[int](s, look, claim, second); !slices.Equal(got, []int{1}) {
+			t.Fatalf("the places of the second are %v", got)
+		}
+		s.exec(`truncate posthaste.entries_0`)
+		if code := s.code(look, claim, second); code != "" {
+			return "with the first of two gone, the look-up ended with " + code
+		}
+		if got := list[int](s, look, claim, second); len(got) > 0 {
+			return fmt.Sprintf("with the first of two gone, the places of the second are %v, and were 1", got)
+		}
+		return ""
+	}, without("counting", patch{file: "fetch.sql", old: "if v_rows <> c.places then", new: "if false then"}),
+		without("an answer", patch{file: "places_of.sql", old: "exception when sqlstate 'PH409' then\n  return;\n", new: ""}))
+}
+
 // spilled runs a statement and counts the pages that it wrote to files of its
 // own, for what it read did not fit into work_mem.
 func (s *session) spilled(sql string, args ...any) int {
