@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
 // probe measures bare NOTIFY round trips as long as the test runs: where they
@@ -248,68 +252,118 @@ func (b *bellTest) leaks(cancels int) (leaked int) {
 	return leaked
 }
 
+// armRule examines the doorbell with posthaste.arm as it is shipped, which must show
+// no fault, and with each of the twins, which must show one, or the examination
+// proves nothing.
+func armRule(t *testing.T, examine func(b *bellTest) (fault string), broken ...armTwin) {
+	t.Helper()
+	t.Parallel()
+	t.Run("holds", func(t *testing.T) {
+		if fault := examine(newBellTest(t, 1)); fault != "" {
+			t.Error(fault)
+		}
+	})
+	text, err := fs.ReadFile(ledger.Files, "functions/arm.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, twin := range broken {
+		t.Run("without_"+strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
+			if n := strings.Count(string(text), twin.old); n != 1 {
+				t.Fatalf("the patch of arm.sql no longer applies: %q stands there %d times", twin.old, n)
+			}
+			b := newBellTest(t, 1)
+			b.patience = 5 * time.Second
+			mustExec(t, b.session(), strings.Replace(string(text), twin.old, twin.new, 1))
+			fault := examine(b)
+			if fault == "" {
+				t.Fatal("without its protection nothing was found, so this test finds nothing")
+			}
+			t.Logf("found: %s", fault)
+		})
+	}
+}
+
+// armTwin is posthaste.arm without one condition.
+type armTwin struct{ name, old, new string }
+
 // ◆ Refused the doze key, a worker must tell a passing send, which is gone in
 // a moment, from another worker that dozes and looks in its place.
 func TestArmTellsWhoIsInTheWay(t *testing.T) {
-	b := newBellTest(t, 1)
-	worker, other, sender := b.session(), b.session(), b.session()
-	arm := func(conn *pgx.Conn, dozing bool) string {
-		t.Helper()
-		return one[string](t, conn, `select armed from posthaste.arm('q0', $1)`, dozing)
-	}
-	expect := func(what, got, want string) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%s: armed %q, want %q", what, got, want)
+	armRule(t, func(b *bellTest) (fault string) {
+		t := b.T
+		worker, other, sender := b.session(), b.session(), b.session()
+		expect := func(what string, conn *pgx.Conn, dozing bool, want string) {
+			t.Helper()
+			got := one[string](t, conn, `select armed from posthaste.arm('q0', $1)`, dozing)
+			if got != want && fault == "" {
+				fault = fmt.Sprintf("%s: armed %q, want %q", what, got, want)
+			}
 		}
-	}
-	expect("nobody is there", arm(other, false), "bell")
-	expect("another worker sleeps", arm(worker, false), "heard")
-	mustExec(t, other, `select pg_advisory_unlock(posthaste.bell_key(1))`)
+		locks := func(what string, conn *pgx.Conn, want int) {
+			t.Helper()
+			got := one[int](t, sender, `select count(*) from pg_locks where pid = $1 and locktype = 'advisory'`, int32(conn.PgConn().PID()))
+			if got != want && fault == "" {
+				fault = fmt.Sprintf("%s: %d locks, want %d", what, got, want)
+			}
+		}
+		expect("nobody is there", other, false, "bell")
+		expect("another worker sleeps", worker, false, "heard")
+		mustExec(t, other, `select pg_advisory_unlock(posthaste.bell_key(1))`)
 
-	mustExec(t, sender, `begin`)
-	mustExec(t, sender, insertAndRing, "q0")
-	mustExec(t, sender, `select pg_advisory_lock_shared(posthaste.doze_key(1))`)
-	expect("a send probes the doze key", arm(worker, false), "again")
-	mustExec(t, sender, `select pg_advisory_unlock_shared(posthaste.doze_key(1))`)
-	expect("a sender is in flight", arm(worker, false), "doze")
-	expect("it still is", arm(worker, true), "doze")
-	expect("another worker dozes", arm(other, false), "dozed")
-	mustExec(t, sender, `commit`)
-	expect("the sender is gone", arm(worker, true), "bell")
-	if n := one[int](t, worker, `select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'`); n != 2 {
-		t.Errorf("the worker holds %d locks, want its bell and its doze key, once each", n)
-	}
-	if n := one[int](t, worker, `select count(*) from pg_locks where pid = $1 and locktype = 'advisory'`, int32(other.PgConn().PID())); n != 0 {
-		t.Errorf("probing left %d locks", n)
-	}
+		mustExec(t, sender, `begin`)
+		mustExec(t, sender, insertAndRing, "q0")
+		mustExec(t, sender, `select pg_advisory_lock_shared(posthaste.doze_key(1))`)
+		expect("a send probes the doze key", worker, false, "again")
+		locks("after that", worker, 0)
+		mustExec(t, sender, `select pg_advisory_unlock_shared(posthaste.doze_key(1))`)
+		expect("a sender is in flight", worker, false, "doze")
+		expect("it still is", worker, true, "doze")
+		expect("another worker dozes", other, false, "dozed")
+		mustExec(t, sender, `commit`)
+		expect("the sender is gone", worker, true, "bell")
+		locks("the worker has its bell and its doze key", worker, 2)
+		locks("the other has probed", other, 0)
+		mustExec(t, worker, `select pg_advisory_unlock(posthaste.bell_key(1)), pg_advisory_unlock(posthaste.doze_key(1))`)
+		locks("the worker has given each back once", worker, 0)
+		return fault
+	},
+		armTwin{"probing it shared", "then 'again'", "and false then 'again'"},
+		armTwin{"giving back what it probed", "\n     and pg_advisory_unlock_shared(posthaste.doze_key(queue_id)) then 'again'", " then 'again'"},
+		armTwin{"another worker", "else 'dozed'", "else 'again'"},
+		armTwin{"its own doze key", "when p_dozing then 'doze'", "when false then 'doze'"})
 }
 
 // A send that holds the doze key for a moment must not put the worker to sleep
 // beside a sender in flight.
 func TestPassingSendIsWaitedFor(t *testing.T) {
-	b := newBellTest(t, 1)
-	passing := b.session()
-	mustExec(t, passing, `select pg_advisory_lock_shared(posthaste.doze_key(1))`)
-	commit := b.send("q0")
-	bell := b.open()
-	var looks atomic.Int64
-	done := make(chan error, 1)
-	go func() {
-		look := b.look("q0")
-		done <- bell.Sleep(testContext(t), "q0", func(ctx context.Context) (r posthaste.LookReply, err error) {
-			looks.Add(1)
-			return look(ctx)
-		})
-	}()
-	// Asleep behind another worker it would look once.
-	eventually(t, "it keeps looking", func() bool { return looks.Load() > 20 })
-	mustExec(t, passing, `select pg_advisory_unlock_shared(posthaste.doze_key(1))`)
-	eventually(t, "it takes the doze key", func() bool { return b.holder("doze") == b.linePID() })
-	commit()
-	if err := b.returns(done); err != nil {
-		t.Error(err)
-	}
+	armRule(t, func(b *bellTest) string {
+		t := b.T
+		passing := b.session()
+		mustExec(t, passing, `select pg_advisory_lock_shared(posthaste.doze_key(1))`)
+		commit := b.send("q0")
+		bell := b.open()
+		var looks atomic.Int64
+		done := make(chan error, 1)
+		go func() {
+			look := b.look("q0")
+			done <- bell.Sleep(testContext(t), "q0", func(ctx context.Context) (r posthaste.LookReply, err error) {
+				looks.Add(1)
+				return look(ctx)
+			})
+		}()
+		// Asleep behind another worker it would look once.
+		if !happens(b.patience, func() bool { return looks.Load() > 20 }) {
+			return fmt.Sprintf("beside a sender in flight it looked %d times in %s", looks.Load(), b.patience)
+		}
+		mustExec(t, passing, `select pg_advisory_unlock_shared(posthaste.doze_key(1))`)
+		eventually(t, "it takes the doze key", func() bool { return b.holder("doze") == b.linePID() })
+		commit()
+		if err := b.returns(done); err != nil {
+			return err.Error()
+		}
+		return ""
+	}, armTwin{"probing it shared", "then 'again'", "and false then 'again'"})
 }
 
 // One sender that stays open must not make everybody else's messages wait for

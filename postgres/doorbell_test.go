@@ -28,12 +28,14 @@ type bellTest struct {
 	pool   *pgxpool.Pool // senders and looks
 	queues []string
 	empty  atomic.Int64 // looks that found nothing
+	// patience is how long something may take before it counts as a fault.
+	patience time.Duration
 }
 
 func newBellTest(t *testing.T, queues int) *bellTest {
 	t.Helper()
 	t.Parallel()
-	b := &bellTest{T: t, url: emptyDB(t)}
+	b := &bellTest{T: t, url: emptyDB(t), patience: within}
 	conn := dial(t, b.url)
 	mustExec(t, conn, `create schema posthaste`)
 	mustExec(t, conn, `create table posthaste.queue_settings (id int primary key generated always as identity, name text not null, dropped_at timestamptz)`)

@@ -89,11 +89,19 @@ func one[T any](t *testing.T, q querier, sql string, args ...any) T {
 // eventually waits until ok, and fails the test if that never happens.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
+	if !happens(within, ok) {
+		t.Fatalf("never happened: %s", what)
+	}
+}
+
+// happens waits until ok, for at most so long, and says whether it came to that.
+func happens(most time.Duration, ok func() bool) bool {
+	for deadline := time.Now().Add(most); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
+			return false
 		}
 	}
+	return true
 }
 
 func full(small, all int) int {
