@@ -219,6 +219,7 @@ func TestFaults(t *testing.T) {
 		{"end", Fault{Stage: StageEnd, Code: 554}, 554, 0},
 		{"kept but refused", Fault{Stage: StageEnd, Code: 451, Kept: true}, 451, 1},
 		{"drop at mail", Fault{Stage: StageMail, Drop: true}, 0, 0},
+		{"drop at data", Fault{Stage: StageData, Drop: true}, 0, 0},
 		{"drop at end", Fault{Stage: StageEnd, Drop: true}, 0, 0},
 		{"answer lost", Fault{Stage: StageEnd, Drop: true, Kept: true}, 0, 1},
 		{"drop after", Fault{Stage: StageEnd, DropAfter: true}, 250, 1},
@@ -292,6 +293,14 @@ func TestHang(t *testing.T) {
 	in.Remove()
 	if err := <-answered; err == nil {
 		t.Error("it was answered")
+	}
+	in = c.Inject(Fault{Stage: StageData, Hang: true})
+	client = dial(t, c)
+	go func() { answered <- send(client, sample, "a@example.com") }()
+	<-in.Reached()
+	in.Remove()
+	if err := <-answered; !errors.Is(err, io.EOF) || len(c.Mails()) != 0 {
+		t.Errorf("after it hung at DATA: %v", err)
 	}
 	// Closing lets go as well.
 	in = c.Inject(Fault{Stage: StageMail, Hang: true})

@@ -20,7 +20,7 @@ const (
 	StageAuth    Stage = "auth"    // when the password was given
 	StageMail    Stage = "mail"    // at MAIL FROM
 	StageRcpt    Stage = "rcpt"    // at RCPT TO
-	StageData    Stage = "data"    // at DATA, before the mail; needs Code; not with TLS; the connection ends
+	StageData    Stage = "data"    // at DATA, before the mail; not with TLS; the connection ends
 	StageEnd     Stage = "end"     // after the mail's final dot
 )
 
@@ -143,17 +143,18 @@ func (l *listener) Accept() (net.Conn, error) {
 		if f == nil {
 			return l.catcher.hook(conn), nil
 		}
-		go l.refuse(conn, f)
+		go l.catcher.refuse(conn, f)
 	}
 }
 
-func (l *listener) refuse(conn net.Conn, f *Fault) {
+// refuse applies a fault that ends the connection.
+func (c *Catcher) refuse(conn net.Conn, f *Fault) {
 	defer conn.Close()
 	switch {
 	case f.Hang:
 		select {
 		case <-f.released:
-		case <-l.catcher.stop:
+		case <-c.stop:
 		}
 	case f.Code != 0:
 		_, _ = fmt.Fprintf(conn, "%d %s\r\n", f.Code, f.Text)
@@ -206,8 +207,7 @@ func (h *hookConn) Write(b []byte) (int, error) {
 	}
 	if bytes.HasPrefix(b, []byte("354 ")) {
 		if f := h.catcher.faults.take(StageData, ""); f != nil {
-			_, _ = fmt.Fprintf(h.Conn, "%d %s\r\n", f.Code, f.Text)
-			h.Close()
+			h.catcher.refuse(h, f)
 			return 0, net.ErrClosed
 		}
 	}
