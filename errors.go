@@ -62,8 +62,7 @@ func (e *Error) Is(target error) bool {
 
 // CodeOf returns the code of the first *Error in err's chain, or "".
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""
@@ -90,8 +89,8 @@ func (e *permanentError) Unwrap() error { return e.error }
 
 // IsPermanent reports whether err was marked by [Permanent].
 func IsPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
+	_, ok := errors.AsType[*permanentError](err)
+	return ok
 }
 
 // RetryAfter marks a handler's error with the time to wait before the next
@@ -122,8 +121,7 @@ func (e snoozeError) Error() string { return "snoozed for " + time.Duration(e).S
 
 // SnoozeDelay returns the time that [Snooze] put into err, if it did.
 func SnoozeDelay(err error) (time.Duration, bool) {
-	var s snoozeError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[snoozeError](err); ok {
 		return max(0, time.Duration(s)), true
 	}
 	return 0, false
@@ -131,8 +129,7 @@ func SnoozeDelay(err error) (time.Duration, bool) {
 
 // RetryDelay returns the time that [RetryAfter] put on err, if it did.
 func RetryDelay(err error) (time.Duration, bool) {
-	var r *retryAfterError
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*retryAfterError](err); ok {
 		return r.after, true
 	}
 	return 0, false

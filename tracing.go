@@ -19,7 +19,7 @@ type Tracing interface {
 	Sending(ctx context.Context, messages []Message) (context.Context, []Message, func(ids []MessageID, err error))
 	// Handling is called before a handler or sink gets deliveries in one call.
 	// It returns the context for that call, and one Trace for each delivery, in
-	// order.
+	// order: nil for one that is not followed, and none at all where none is.
 	Handling(ctx context.Context, deliveries []RawDelivery) (context.Context, []Trace)
 	// Settling is called before deliveries are settled that were handled
 	// elsewhere, such as by a caller of the HTTP API; headers are what that

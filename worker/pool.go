@@ -339,7 +339,9 @@ func (s *slot) recordResults(r *run, results []posthaste.SinkResult, took time.D
 
 func (s *slot) put(r *run, took time.Duration, result func(i int) posthaste.SinkResult) {
 	for i, trace := range r.traces {
-		trace.Handled(r.answer(i, result).Err)
+		if trace != nil {
+			trace.Handled(r.answer(i, result).Err)
+		}
 	}
 	var told *batch
 	if r.call != nil && !s.pool.rt.quiet {

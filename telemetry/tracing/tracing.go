@@ -41,6 +41,7 @@ var (
 	produces = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer)}
 	consumes = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
 	begins   = append(consumes[:1:1], trace.WithNewRoot())
+	serves   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 )
 
 var system = keySystem.String("posthaste")
@@ -87,12 +88,12 @@ func (s Sender) Send(ctx context.Context, messages ...posthaste.Message) ([]post
 }
 
 // Sending implements [posthaste.Tracing]: one span for all messages that
-// continue the same trace.
+// continue the same trace, and none where that is not sampled: they then name the
+// span that they would have named as their parent.
 func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (context.Context, []posthaste.Message, func([]posthaste.MessageID, error)) {
 	if len(messages) == 0 {
 		return ctx, messages, func([]posthaste.MessageID, error) {}
 	}
-	marked := slices.Clone(messages)
 	// Most calls continue one trace alone: that of ctx.
 	first := &sending{from: messages[0].Headers[posthaste.HeaderTraceParent]}
 	var others map[string]*sending
@@ -102,8 +103,8 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 		}
 		return first
 	}
-	for i := range marked {
-		m := &marked[i]
+	for i := range messages {
+		m := &messages[i]
 		g := of(m)
 		if g == nil {
 			g = &sending{from: m.Headers[posthaste.HeaderTraceParent]}
@@ -122,53 +123,61 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 	for _, g := range others {
 		g.start(ctx, t, messages)
 	}
-	for i := range marked {
-		m := &marked[i]
-		if g := of(m); len(m.Headers) > 0 {
-			m.Headers = t.mark(g.ctx, m.Headers)
-		} else {
-			m.Headers = g.bare(t)
-		}
-	}
 	if others == nil {
 		ctx = first.ctx
 	}
-	return ctx, marked, func(ids []posthaste.MessageID, err error) {
+	ended := func(ids []posthaste.MessageID, err error) {
 		first.end(ids, err)
 		for _, g := range others {
 			g.end(ids, err)
 		}
 	}
+	if others == nil && first.parent == "" {
+		return ctx, messages, ended
+	}
+	marked := slices.Clone(messages)
+	for i := range marked {
+		m := &marked[i]
+		m.Headers = of(m).mark(m.Headers)
+	}
+	return ctx, marked, ended
 }
 
 // sending is the messages of one call that continue the same trace.
 type sending struct {
 	from         string // the traceparent they came with, "" if none
 	ctx          context.Context
-	span         trace.Span
-	queue        string // "" if they go to several
+	span         trace.Span // nil where the trace is not sampled
+	queue        string     // "" if they go to several
 	first, count int
-	only         map[string]string // see bare
-}
-
-// bare is what marks messages that have no headers of their own. They share it,
-// for nobody changes the headers of what is being sent.
-func (s *sending) bare(t *Tracing) map[string]string {
-	if s.only == nil {
-		s.only = t.mark(s.ctx, nil)
-	}
-	return s.only
+	// parent and state are the headers by which they name their span; without a
+	// parent they keep the headers that they came with.
+	parent, state string
+	// bare is what marks messages that have no headers of their own. They share it,
+	// for nobody changes the headers of what is being sent.
+	bare map[string]string
 }
 
 func (s *sending) start(ctx context.Context, t *Tracing, messages []posthaste.Message) {
 	if s.from != "" {
-		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(messages[s.first].Headers))
+		headers := messages[s.first].Headers
+		if sc := unsampled(headers); sc.IsValid() {
+			s.ctx = trace.ContextWithSpanContext(ctx, sc)
+			return
+		}
+		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(headers))
+	}
+	if span := trace.SpanFromContext(ctx); span.SpanContext().IsValid() && !followed(span) {
+		s.ctx = ctx
+		s.name(span.SpanContext())
+		return
 	}
 	name := "send"
 	if s.queue != "" {
 		name += " " + s.queue
 	}
 	s.ctx, s.span = t.tracer.Start(ctx, name, produces...)
+	s.name(s.span.SpanContext())
 	if !s.span.IsRecording() {
 		return
 	}
@@ -181,7 +190,17 @@ func (s *sending) start(ctx context.Context, t *Tracing, messages []posthaste.Me
 	}
 }
 
+// name makes the messages name a span, if it has a name.
+func (s *sending) name(sc trace.SpanContext) {
+	if sc.IsValid() {
+		s.parent, s.state = parentOf(sc), sc.TraceState().String()
+	}
+}
+
 func (s *sending) end(ids []posthaste.MessageID, err error) {
+	if s.span == nil {
+		return
+	}
 	if s.count == 1 && s.first < len(ids) && s.span.IsRecording() {
 		s.span.SetAttributes(keyMessage.String(ids[s.first].String()))
 	}
@@ -189,21 +208,33 @@ func (s *sending) end(ids []posthaste.MessageID, err error) {
 	s.span.End()
 }
 
-// mark returns headers that name ctx's span. Where they would not fit, the
+// followed says whether anybody will see a span.
+func followed(span trace.Span) bool { return span.IsRecording() || span.SpanContext().IsSampled() }
+
+// mark returns headers that name the messages' span. Where they would not fit, the
 // message goes without: it matters more than its trace.
-func (t *Tracing) mark(ctx context.Context, headers map[string]string) map[string]string {
-	if !trace.SpanContextFromContext(ctx).IsValid() {
+func (s *sending) mark(headers map[string]string) map[string]string {
+	if s.parent == "" {
 		return headers
 	}
-	marked := make(map[string]string, len(headers)+1)
+	if len(headers) == 0 && s.bare != nil {
+		return s.bare
+	}
+	marked := make(map[string]string, len(headers)+2)
 	maps.Copy(marked, headers)
 	delete(marked, posthaste.HeaderTraceState)
-	t.propagator.Inject(ctx, propagation.MapCarrier(marked))
+	marked[posthaste.HeaderTraceParent] = s.parent
+	if s.state != "" {
+		marked[posthaste.HeaderTraceState] = s.state
+	}
 	if !fits(marked) {
 		delete(marked, posthaste.HeaderTraceState)
 		if !fits(marked) {
 			return headers
 		}
+	}
+	if len(headers) == 0 {
+		s.bare = marked
 	}
 	return marked
 }
@@ -218,33 +249,51 @@ func fits(headers map[string]string) bool {
 
 // Handling implements [posthaste.Tracing]: one span for each delivery, in the
 // trace of its message. For several deliveries the call is a span of its own,
-// which links to theirs.
+// which links to theirs. A message's sender decides: where its headers say that
+// its trace is not sampled, there is no span, whatever the provider's sampler
+// would do, and the context continues that trace as it is: of several such
+// deliveries that of the first.
 func (t *Tracing) Handling(ctx context.Context, deliveries []posthaste.RawDelivery) (context.Context, []posthaste.Trace) {
-	all := make([]posthaste.Trace, len(deliveries))
 	if len(deliveries) == 1 {
-		one, inner := t.handling(ctx, &deliveries[0], nil)
-		all[0] = one
-		return inner, all
+		inner, one := t.handling(ctx, &deliveries[0], nil)
+		if one == nil {
+			return inner, nil
+		}
+		return inner, []posthaste.Trace{one}
 	}
-	links := make([]trace.Link, len(deliveries))
-	together := &call{}
-	together.left.Store(int32(len(deliveries)))
+	var all []posthaste.Trace
+	var links []trace.Link
+	together, first := &call{}, ctx
 	for i := range deliveries {
-		h, inner := t.handling(ctx, &deliveries[i], together)
-		all[i], links[i] = h, trace.LinkFromContext(inner)
+		d := &deliveries[i]
+		if i > 0 && unsampled(d.Headers).IsValid() {
+			continue
+		}
+		inner, one := t.handling(ctx, d, together)
+		if i == 0 {
+			first = inner
+		}
+		if one == nil {
+			continue
+		}
+		if all == nil {
+			all = make([]posthaste.Trace, len(deliveries))
+		}
+		all[i], links = one, append(links, trace.LinkFromContext(inner))
 	}
-	name := "process"
-	attributes := []attribute.KeyValue{system, keyOperation.String("process"), keyType.String("process"), keyCount.Int(len(deliveries))}
-	if len(deliveries) > 0 {
-		name += " " + deliveries[0].Queue
-		attributes = append(attributes, keyQueue.String(deliveries[0].Queue), keySubscription.String(deliveries[0].Subscription))
+	if all == nil {
+		return first, nil
 	}
-	ctx, together.span = t.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithLinks(links...), trace.WithAttributes(attributes...))
+	together.left.Store(int32(len(links)))
+	queue := deliveries[0].Queue
+	ctx, together.span = t.tracer.Start(ctx, "process "+queue, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...),
+		trace.WithAttributes(system, keyOperation.String("process"), keyType.String("process"), keyCount.Int(len(deliveries)),
+			keyQueue.String(queue), keySubscription.String(deliveries[0].Subscription)))
 	return ctx, all
 }
 
-// call is a handler's call with several deliveries. It ends with the last.
+// call is a handler's call with several deliveries. It ends with the last of
+// those that are followed.
 type call struct {
 	span trace.Span
 	left atomic.Int32
@@ -259,7 +308,12 @@ type handling struct {
 	call    *call
 }
 
-func (t *Tracing) handling(ctx context.Context, d *posthaste.RawDelivery, together *call) (*handling, context.Context) {
+// handling returns the context for a delivery, and nil where nobody will see its
+// span.
+func (t *Tracing) handling(ctx context.Context, d *posthaste.RawDelivery, together *call) (context.Context, *handling) {
+	if sc := unsampled(d.Headers); sc.IsValid() {
+		return trace.ContextWithSpanContext(ctx, sc), nil
+	}
 	options := consumes
 	parent := ctx
 	if d.Headers[posthaste.HeaderTraceParent] != "" {
@@ -270,12 +324,15 @@ func (t *Tracing) handling(ctx context.Context, d *posthaste.RawDelivery, togeth
 		options = begins
 	}
 	inner, span := t.tracer.Start(parent, "process "+d.Queue, options...)
-	if span.IsRecording() { // most are not, as a rule
+	if !followed(span) {
+		return inner, nil
+	}
+	if span.IsRecording() {
 		span.SetAttributes(system, keyOperation.String("process"), keyType.String("process"),
 			keyQueue.String(d.Queue), keySubscription.String(d.Subscription), keyMessage.String(d.MessageID.String()),
 			keyDelivery.String(d.ID.String()), keyAttempt.Int(d.Attempt))
 	}
-	return &handling{tracing: t, ctx: inner, span: span, queue: d.Queue, call: together}, inner
+	return inner, &handling{tracing: t, ctx: inner, span: span, queue: d.Queue, call: together}
 }
 
 // Handled implements [posthaste.Trace].
@@ -314,14 +371,22 @@ func settled(span trace.Span, became posthaste.Outcome, err error) {
 }
 
 // Settling implements [posthaste.Tracing]: a span in the trace that headers
-// name, none where they name none.
+// name, none where they name none or one that is not sampled.
 func (t *Tracing) Settling(ctx context.Context, headers map[string]string, settlements []posthaste.Settlement) func([]posthaste.SettleResult, error) {
+	unseen := func([]posthaste.SettleResult, error) {}
+	if headers[posthaste.HeaderTraceParent] == "" || unsampled(headers).IsValid() {
+		return unseen
+	}
 	parent := t.propagator.Extract(ctx, propagation.MapCarrier(headers))
 	if !trace.SpanContextFromContext(parent).IsRemote() {
-		return func([]posthaste.SettleResult, error) {}
+		return unseen
 	}
-	_, span := t.tracer.Start(parent, "settle", trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(system, keyOperation.String("settle"), keyType.String("settle"), keyCount.Int(len(settlements))))
+	_, span := t.tracer.Start(parent, "settle", serves...)
+	if !span.IsRecording() {
+		span.End()
+		return unseen
+	}
+	span.SetAttributes(system, keyOperation.String("settle"), keyType.String("settle"), keyCount.Int(len(settlements)))
 	if len(settlements) == 1 {
 		span.SetAttributes(keyDelivery.String(settlements[0].Delivery.String()))
 	}
@@ -346,7 +411,7 @@ func (t *Tracing) Settling(ctx context.Context, headers map[string]string, settl
 
 // failed notes err, whose text is never empty.
 func failed(span trace.Span, err error) {
-	if err == nil {
+	if err == nil || !span.IsRecording() {
 		return
 	}
 	text := err.Error()
