@@ -167,8 +167,9 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	var handed int
 	var claimed, atMostOnce bool
 	var timeout time.Duration
+	var trace string
 	deliver := func(v [][]byte) error {
-		d, err := readDelivery(v)
+		d, err := readDelivery(v, &trace)
 		if err != nil {
 			return err
 		}
@@ -299,8 +300,9 @@ func readDue(v []byte) time.Duration {
 	return time.Duration(min(readFloat8(v), 9e9) * float64(time.Second))
 }
 
-// readDelivery reads a row of posthaste.fetch. The values are only lent.
-func readDelivery(v [][]byte) (posthaste.RawDelivery, error) {
+// readDelivery reads a row of posthaste.fetch. The values are only lent. trace is
+// that of the row before: messages that were sent together share its text.
+func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
 	d := posthaste.RawDelivery{
 		ID:          posthaste.DeliveryID(readInt8(v[0])),
 		MessageID:   posthaste.MessageID(readInt8(v[1])),
@@ -326,7 +328,10 @@ func readDelivery(v [][]byte) (posthaste.RawDelivery, error) {
 		if d.Headers == nil {
 			d.Headers = make(map[string]string, 1)
 		}
-		d.Headers[posthaste.HeaderTraceParent] = string(v[13])
+		if string(v[13]) != *trace {
+			*trace = string(v[13])
+		}
+		d.Headers[posthaste.HeaderTraceParent] = *trace // the map is the handler's own
 	}
 	if v[11] != nil {
 		if err := json.Unmarshal(readJSON(v[11]), &d.Story); err != nil {
@@ -371,12 +376,13 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 		subscription = posthaste.DefaultSubscription
 	}
 	reply := posthaste.ReceiveReply{NextDue: -1}
+	var trace string
 	err := e.call(ctx, func(_ int, v [][]byte) error {
 		if v[0] == nil {
 			reply.NextDue, reply.AtLimit = readDue(v[14]), readBool(v[15])
 			return nil
 		}
-		d, err := readDelivery(v)
+		d, err := readDelivery(v, &trace)
 		d.Queue, d.Subscription = req.Queue, subscription
 		d.Timeout = req.Lease
 		reply.Deliveries = append(reply.Deliveries, d)
