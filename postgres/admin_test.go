@@ -438,3 +438,30 @@ func TestViewsAsAdmin(t *testing.T) {
 		}
 	}
 }
+
+// A doorbell's connection is counted whatever the pool's application is called.
+func TestVitalsCountDoorbells(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	url := testpg.New(t)
+	for i, name := range []string{"", "shop", strings.Repeat("x", 63)} {
+		named := url
+		if name != "" {
+			named += "&application_name=" + name
+		}
+		e, err := postgres.Open(ctx, named)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		bell, err := e.Doorbell(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer bell.Close()
+		if vitals, err := e.Vitals(ctx); err != nil || vitals.Doorbells != i+1 {
+			t.Errorf("with one more, of an application %q, the doorbells are %d, want %d; %v", name, vitals.Doorbells, i+1, err)
+		}
+	}
+}

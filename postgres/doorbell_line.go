@@ -109,7 +109,7 @@ func (l *line) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, lineTimeout)
 	defer cancel()
 	config := l.config.ConnConfig.Copy()
-	config.RuntimeParams["application_name"] += " doorbell"
+	config.RuntimeParams["application_name"] = lineName(config.RuntimeParams["application_name"])
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 		// Others may use the channel: what is no id is not for us.
 		if id, err := strconv.ParseInt(n.Payload, 10, 32); err == nil {
@@ -136,6 +136,13 @@ func (l *line) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// lineName is the application name of a line. posthaste.vitals knows lines by its
+// end, and the server cuts names off at 63 bytes.
+func lineName(of string) string {
+	const end = " doorbell"
+	return of[:min(len(of), 63-len(end))] + end
 }
 
 // run serves one connection after the other until the doorbell is closed.

@@ -7,7 +7,8 @@
 --   alive, overdue   workers that beat in time; that missed their lease and will be
 --                    declared lost
 --   heartbeat_age    the longest time since the last heartbeat of one of them
---   doorbells        connections of this database on which workers sleep
+--   doorbells        connections of this database on which workers sleep, known by
+--                    the end of their application_name, whatever the rest of it is
 --   upkeep_age       since the last round of upkeep
 -- Reads: slots, settings, registrations, counted, pg_stat_activity. Locks: none.
 create or replace function posthaste.vitals(out slots_free int, out slots_wanted int, out slot_age interval, out alive int, out overdue int,
@@ -21,6 +22,6 @@ begin
   select count(*) filter (where not o.late), count(*) filter (where o.late), v_now - min(o.heartbeat_at)
     into alive, overdue, heartbeat_age
     from (select w.heartbeat_at, posthaste.worker_overdue(w) as late from posthaste.registrations w where w.lost_at is null and w.ended_at is null) o;
-  select count(*) into doorbells from pg_stat_activity a where a.datname = current_database() and a.application_name = 'posthaste doorbell';
+  select count(*) into doorbells from pg_stat_activity a where a.datname = current_database() and a.application_name like '% doorbell';
   select v_now - c.at into upkeep_age from posthaste.counted c;
 end $$;
