@@ -58,7 +58,9 @@ func TestDoctorFindings(t *testing.T) {
 	other.exec(`prepare transaction 'forgotten in ` + get[string](s, `select current_database()`) + `'`)
 	s.ails(t, "horizon", "fault", "never ended")
 	other.exec(`rollback prepared 'forgotten in ` + get[string](s, `select current_database()`) + `'`)
-	s.well(t, "horizon")
+	until(t, "the horizon is well, but for other tests' databases", func() bool {
+		return get[int](s, `select count(*)::int from posthaste.doctor() d where d."check" = 'horizon' and strpos(d.message, 'database') = 0`) == 0
+	})
 	s.exec(`select posthaste.pause_queue('q')`)
 	s.ails(t, "behind", "warning", ": the queue is paused")
 	s.exec(`select posthaste.resume_queue('q')`)
@@ -142,6 +144,40 @@ func TestDoctorFindings(t *testing.T) {
 	s.exec(`select posthaste.worker_unregister($1)`, young)
 }
 
+// A transaction of another database keeps slots, too, once it writes, or was
+// prepared and forgotten: it is told, with its database. One that only reads is not.
+func TestDoctorFindsTransactionsOfOtherDatabases(t *testing.T) {
+	t.Parallel()
+	s, other := begin(t, testpg.New(t)), connect(t, testpg.New(t))
+	s.exec(`set posthaste.patience = '1 millisecond'`)
+	name := get[string](other, `select current_database()`)
+	session := fmt.Sprintf("session %d ", get[int](other, `select pg_backend_pid()`))
+	told := func(words string) bool {
+		return get[bool](s, `select coalesce(bool_or(strpos(d.message, $1) > 0), false) from posthaste.doctor() d where d."check" = 'horizon'`, words)
+	}
+	other.exec(`begin isolation level repeatable read`)
+	other.exec(`select from pg_class limit 1`)
+	until(t, "it is old enough", func() bool {
+		return get[bool](s, `select clock_timestamp() - xact_start > posthaste.patience() from pg_stat_activity where pid = $1`, get[int](other, `select pg_backend_pid()`))
+	})
+	if told(session) {
+		t.Error("a transaction of another database is told though it only reads")
+	}
+	xid := get[string](other, `select pg_current_xact_id()::text`)
+	if !get[bool](s, `select pg_snapshot_xmin(pg_current_snapshot()) <= $1::text::xid8`, xid) {
+		t.Errorf("transaction %s of another database is not in the snapshots of this one", xid)
+	}
+	s.ails(t, "horizon", "warning", session)
+	s.ails(t, "horizon", "warning", ", database "+name+") has had a transaction open for")
+	other.exec(`prepare transaction 'forgotten in ` + name + `'`)
+	if !get[bool](s, `select pg_snapshot_xmin(pg_current_snapshot()) <= $1::text::xid8`, xid) {
+		t.Errorf("prepared transaction %s of another database is not in the snapshots of this one", xid)
+	}
+	s.ails(t, "horizon", "fault", "in database "+name+", and never ended")
+	other.exec(`rollback prepared 'forgotten in ` + name + `'`)
+	until(t, "it is gone", func() bool { return !told(name) })
+}
+
 // Settings of the database, each alone.
 func TestDoctorFindingsOfSettings(t *testing.T) {
 	t.Parallel()
@@ -175,6 +211,48 @@ func TestDoctorFindingsOfSettings(t *testing.T) {
 	}
 }
 
+// What is set for a role, or for the database since this session began, is told
+// though this session has it not; unless it is put right for this database, or the
+// role has no business here.
+func TestDoctorFindingsOfSettingsOfRoles(t *testing.T) {
+	t.Parallel()
+	s := connect(t, testpg.New(t))
+	database := get[string](s, `select current_database()`)
+	role := "app_" + database
+	for _, c := range []struct {
+		set  string
+		told string // nothing if empty
+	}{
+		{"alter role $r set synchronous_commit = off", "synchronous_commit is off for role " + role},
+		{"alter role $r set synchronous_commit = false", "synchronous_commit is false for role " + role},
+		{"alter role $r in database $d set synchronous_commit = off", "synchronous_commit is off for role " + role},
+		{"alter database $d set synchronous_commit = off", "synchronous_commit is off for new sessions"},
+		{"alter role all set synchronous_commit = off", "synchronous_commit is off for new sessions"},
+		{"alter role $r set default_transaction_read_only = 'yes'", "default_transaction_read_only is yes for role " + role},
+		{"alter role $r set default_transaction_isolation = 'Serializable'", ""}, // it may only send
+		{"grant posthaste_receiver to $r; alter role $r set default_transaction_isolation = 'Serializable'", "default_transaction_isolation is serializable for role " + role},
+		{"alter role $r set default_transaction_isolation = 'read committed'; alter role $r set synchronous_commit = local", ""},
+		{"alter role $r set synchronous_commit = off; alter role $r in database $d set synchronous_commit = on", ""},
+		{"alter role $r set synchronous_commit = off; revoke posthaste_sender from $r", ""},
+		{"alter role $r set synchronous_commit = off; alter role $r nologin", ""},
+	} {
+		s.exec(`begin`) // of which nobody else learns
+		s.exec(`create role ` + role + ` login in role posthaste_sender`)
+		for _, set := range strings.Split(strings.NewReplacer("$r", role, "$d", database).Replace(c.set), "; ") {
+			s.exec(set)
+		}
+		var want []string
+		if c.told != "" {
+			want = []string{c.told}
+		}
+		found := list[string](s, `select split_part(d.message, ':', 1) from posthaste.doctor() d where d."check" = 'settings' and d.level = 'warning' and d.hint <> '' and strpos(d.message, ' for ') > 0`)
+		if !slices.Equal(found, want) {
+			t.Errorf("with %s it is told: %q, want %q", c.set, found, want)
+		}
+		s.exec(`rollback`)
+	}
+}
+
 // What keeps the ring's oldest slot is told, with what helps against that.
 func TestDoctorSaysWhatKeepsTheRing(t *testing.T) {
 	t.Parallel()
@@ -205,6 +283,20 @@ func TestDoctorSaysWhatKeepsTheRing(t *testing.T) {
 	s.exec(`select from posthaste.settle(array[$1::bigint], array[B'11'])`, held[0]>>12)
 	s.exec(`select posthaste.carry_slot(1)`) // the cursor, as maintenance does
 	kept("nothing, it is reclaimed next", "wait")
+}
+
+// A receiver's claim is no worker's: its lease tells when it ends.
+func TestDoctorSaysThatALeaseKeepsTheRing(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
+	s.send(`{}`)
+	s.receive()
+	turn(t, s)
+	s.exec(`select posthaste.carry_slot(0)`) // the cursor, as maintenance does
+	until(t, "its claim is named", func() bool {
+		return get[bool](s, `select coalesce(bool_or(d.message like '%claim %, received until its lease ends, is open' and d.hint like '%when its lease ends%' and d.hint not like '%worker%'), false) from posthaste.doctor() d where d."check" = 'ring'`)
+	})
 }
 
 // What concerns the whole server, on one of its own.

@@ -2,25 +2,29 @@
 -- being reclaimed: transactions that stay open, prepared ones that nobody ended,
 -- replication slots that nobody reads, and those whose reader lags: by more of the
 -- write-ahead log than is kept between checkpoints anyway (max_wal_size), or by a
--- million transactions. Other databases' transactions pin
--- nothing here; those of other users are seen by members of pg_read_all_stats.
+-- million transactions. Transactions of other databases that write, and prepared
+-- ones, keep slots, too, for every snapshot knows of them; those that only read
+-- keep nothing here. Those of other users are seen by members of pg_read_all_stats.
 -- Reads: pg_stat_activity, pg_prepared_xacts, pg_replication_slots.
 create or replace function posthaste.doctor_horizon()
 returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
   return query
-    select 'warning', format('session %s (user %s, application %s) has had a transaction open for %s, and is %s', a.pid, a.usename, coalesce(nullif(a.application_name, ''), 'unknown'),
-                             date_trunc('second', clock_timestamp() - a.xact_start), a.state),
+    select 'warning', format('session %s (user %s, application %s%s) has had a transaction open for %s, and is %s', a.pid, coalesce(a.usename::text, 'none'),
+                             coalesce(nullif(a.application_name, ''), 'unknown'), case when a.datname <> current_database() then ', database ' || a.datname else '' end,
+                             date_trunc('second', clock_timestamp() - a.xact_start), coalesce(a.state, 'active')),
            format('let it end, or end it: select pg_terminate_backend(%s)', a.pid), null::text, null::text
       from pg_stat_activity a
-     where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
-       and a.xact_start < clock_timestamp() - posthaste.patience()
+     where (a.datname = current_database() and a.backend_type = 'client backend' or a.datname <> current_database() and a.backend_xid is not null)
+       and a.pid <> pg_backend_pid() and a.xact_start < clock_timestamp() - posthaste.patience()
      order by a.xact_start limit 20;
   return query
-    select 'fault', format('transaction %L was prepared %s ago, by %s, and never ended', p.gid, date_trunc('second', clock_timestamp() - p.prepared), p.owner),
-           format('ask its coordinator, then commit prepared %L or rollback prepared %L', p.gid, p.gid), null::text, null::text
+    select 'fault', format('transaction %L was prepared %s ago, by %s%s, and never ended', p.gid, date_trunc('second', clock_timestamp() - p.prepared), p.owner,
+                           case when p.database <> current_database() then ' in database ' || p.database else '' end),
+           format('ask its coordinator, then commit prepared %L or rollback prepared %L%s', p.gid, p.gid,
+                  case when p.database <> current_database() then ', in that database' else '' end), null::text, null::text
       from pg_prepared_xacts p
-     where p.database = current_database() and p.prepared < clock_timestamp() - posthaste.patience()
+     where p.prepared < clock_timestamp() - posthaste.patience()
      order by p.prepared limit 20;
   return query
     select 'warning', format('replication slot %L is read by nobody, and keeps %s of the write-ahead log%s', r.slot_name,

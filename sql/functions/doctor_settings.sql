@@ -1,6 +1,7 @@
 -- posthaste.doctor_settings: settings of the database that lose messages, or stand
--- in the way of handing them out.
--- Reads: pg_settings, pg_stat_activity.
+-- in the way of handing them out; and such as are set for roles that may use the
+-- ledger, or for all since this session began (alter role, alter database).
+-- Reads: pg_settings, pg_db_role_setting, pg_roles, pg_stat_activity.
 create or replace function posthaste.doctor_settings()
 returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -26,6 +27,24 @@ begin
                        when 'transaction_timeout' then s.reset_val::bigint between 1 and 9999
                        else s.setting = 'off' end
      order by x.level, s.name;
+  return query
+    select 'warning', format('%s is %s for %s: %s', z.name, z.value, coalesce('role ' || z.role, 'new sessions'), x.why), x.hint, null::text, null::text
+      from (select distinct on (d.setrole, split_part(c, '=', 1)) d.setrole, r.rolname as role, split_part(c, '=', 1) as name, lower(substr(c, strpos(c, '=') + 1)) as value
+              from pg_db_role_setting d cross join unnest(d.setconfig) c left join pg_roles r on r.oid = d.setrole
+             where (d.setdatabase = 0 or d.setdatabase = (select b.oid from pg_database b where b.datname = current_database()))
+               and (d.setrole = 0 or r.rolcanlogin and has_schema_privilege(r.oid, 'posthaste', 'usage'))
+             order by 1, 3, d.setdatabase desc) z
+      join (values
+        ('synchronous_commit', 'what is sent or settled with it can be lost when the database goes down', 'turn it on, in this database at least: alter role … in database … set …'),
+        ('default_transaction_isolation', 'receiving is refused outside of READ COMMITTED', 'set it to read committed, in this database at least: alter role … in database … set …'),
+        ('default_transaction_read_only', 'nothing can be sent or received with it', 'turn it off, in this database at least: alter role … in database … set …')
+      ) x (name, why, hint) on x.name = z.name
+      join pg_settings s on s.name = z.name and s.reset_val <> z.value -- what this session has is told above
+     where case z.name when 'default_transaction_isolation' then z.value not in ('read committed', 'read uncommitted')
+                                                                 and (z.setrole = 0 or has_function_privilege(z.setrole, 'posthaste.receive(text, integer, interval, jsonb)', 'execute'))
+                       when 'default_transaction_read_only' then z.value::boolean
+                       else z.value in ('off', 'false', 'no', '0') end
+     order by 2 limit 20;
   select count(*) into v_used from pg_stat_activity a where a.backend_type = 'client backend';
   if v_used > 0.9 * current_setting('max_connections')::int then
     return query select 'warning', format('%s of %s connections are in use', v_used, current_setting('max_connections')),
