@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,8 +18,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// While the inbox's store is away nothing is handled and nothing acknowledged: each
-// attempt is recorded as failed, and the message comes again until the store is back.
+// While the inbox's store is away nothing is handled and nothing acknowledged: each message
+// comes again until the store is back, and makes no attempt before it is handled.
 func TestNP4_NothingIsAcknowledgedWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
@@ -52,13 +54,14 @@ func TestNP4_NothingIsAcknowledgedWithoutTheStore(t *testing.T) {
 	})
 }
 
-// comesAgain has a worker whose handler is behind an inbox try ten messages until each
-// has failed twice, lets the store come back, and looks that each is handled once.
+// comesAgain has a worker whose handler is behind an inbox try ten messages, which may be
+// attempted once, until one has come a second time, lets the store come back, and looks
+// that each is handled once.
 func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, back func()) {
 	t.Helper()
 	const n = 10
 	engine := posthastetest.Memory()
-	if err := engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 100, BackoffBase: 100 * time.Millisecond, BackoffMax: 500 * time.Millisecond}); err != nil {
+	if err := engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for range n {
@@ -66,46 +69,122 @@ func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, ba
 			t.Fatal(err)
 		}
 	}
-	var handled atomic.Int64
+	var handled, snoozed atomic.Int64
 	w := worker.New(engine, worker.Config{Logger: slog.New(slog.DiscardHandler)})
-	worker.HandleRaw(w, "q", once(func(context.Context, posthaste.RawDelivery) error { handled.Add(1); return nil }))
+	handle := once(func(context.Context, posthaste.RawDelivery) error { handled.Add(1); return nil })
+	worker.HandleRaw(w, "q", func(ctx context.Context, d posthaste.RawDelivery) error {
+		err := handle(ctx, d)
+		if err != nil {
+			snoozed.Add(1)
+			if after, ok := posthaste.SnoozeDelay(err); !ok || after < time.Second || d.Attempt != 1 || !strings.Contains(err.Error(), "the inbox cannot be") {
+				t.Errorf("attempt %d: %v", d.Attempt, err)
+			}
+		}
+		return err
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	until := func(what string, so func(posthaste.MessageState) bool) {
+	states := func() map[posthaste.State]int {
+		all := map[posthaste.State]int{}
+		for _, m := range posthastetest.Sent(t, engine, "q") {
+			all[m.Subscriptions[0].State]++
+		}
+		return all
+	}
+	until := func(what string, so func() bool) {
 		t.Helper()
-		for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			all := posthastetest.Sent(t, engine, "q")
-			left := 0
-			for _, m := range all {
-				if !so(m.Subscriptions[0]) {
-					left++
-				}
-			}
-			if len(all) == n && left == 0 {
-				return
-			}
+		for begun := time.Now(); !so(); time.Sleep(10 * time.Millisecond) {
 			if time.Since(begun) > 2*time.Minute {
-				t.Fatalf("%d of %d are not %s", left, len(all), what)
+				t.Fatalf("not %s: %v", what, states())
 			}
 		}
 	}
-	until("failed twice", func(s posthaste.MessageState) bool {
-		if s.State == posthaste.StateDone {
-			t.Fatal("a message is acknowledged without the store")
-		}
-		return len(s.Attempts) >= 2 && s.Attempts[0].Error != "" && s.Attempts[1].Error != ""
-	})
-	if got := handled.Load(); got != 0 {
-		t.Errorf("%d were handled without the store", got)
+	until("snoozed", func() bool { return snoozed.Load() > n })
+	if all := states(); handled.Load() != 0 || all[posthaste.StateDone]+all[posthaste.StateDead] != 0 {
+		t.Errorf("without the store %d were handled, and are %v", handled.Load(), all)
 	}
 	back()
-	until("done", func(s posthaste.MessageState) bool { return s.State == posthaste.StateDone })
+	until("done", func() bool { return states()[posthaste.StateDone] == n })
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if got := handled.Load(); got != n {
 		t.Errorf("%d were handled, want %d", got, n)
+	}
+	for _, m := range posthastetest.Sent(t, engine, "q") {
+		for _, a := range m.Subscriptions[0].Attempts {
+			if a.Attempt != 1 || a.Outcome != posthaste.Done && a.Outcome != posthaste.Released {
+				t.Errorf("a message was handled by %+v", m.Subscriptions[0].Attempts)
+			}
+		}
+	}
+}
+
+// answer is an error that a server has told with its code.
+type answer struct{ state string }
+
+// Error implements error.
+func (a answer) Error() string { return "SQLSTATE " + a.state }
+
+// SQLState is that of drivers.
+func (a answer) SQLState() string { return a.state }
+
+// lostTx is a transaction whose connection is lost at once.
+type lostTx struct{ pgx.Tx }
+
+// QueryRow implements [Tx].
+func (lostTx) QueryRow(context.Context, string, ...any) pgx.Row { return lostRow{} }
+
+// Rollback implements [Tx].
+func (lostTx) Rollback(context.Context) error { return nil }
+
+type lostRow struct{}
+
+// Scan implements [Row].
+func (lostRow) Scan(...any) error { return errors.New("unexpected EOF") }
+
+// A store that cannot be reached or serves nobody costs no attempt; one that refuses does,
+// and so does a handler that has run.
+func TestOnlyAStoreThatIsAwayCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{
+		errors.New("connection refused"): true, context.DeadlineExceeded: true, answer{"57P03"}: true, answer{"53300"}: true, answer{"08006"}: true,
+		answer{"28P01"}: false, answer{"3D000"}: false, answer{"42501"}: false,
+	} {
+		h := Handler(func(context.Context) (pgx.Tx, error) { return nil, err }, "c", effect)
+		said := h(t.Context(), delivery(1))
+		if _, snoozed := posthaste.SnoozeDelay(said); snoozed != want || !errors.Is(said, err) {
+			t.Errorf("%v: %v", err, said)
+		}
+	}
+	h := Handler(func(context.Context) (pgx.Tx, error) { return lostTx{}, nil }, "c", effect)
+	if _, snoozed := posthaste.SnoozeDelay(h(t.Context(), delivery(1))); !snoozed {
+		t.Error("a connection that is lost before the handler ran costs an attempt")
+	}
+	pool, _ := database(t)
+	lost := errors.New("connection refused")
+	h = Handler(pool.Begin, "c", func(context.Context, pgx.Tx, posthaste.RawDelivery) error { return lost })
+	if said := h(t.Context(), delivery(1)); !errors.Is(said, lost) {
+		t.Error(said)
+	} else if _, snoozed := posthaste.SnoozeDelay(said); snoozed {
+		t.Errorf("a handler that has run made no attempt: %v", said)
+	}
+	locked, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--requirepass", "right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(locked.Stop)
+	r := onRedis(t, client(t, locked.Address()), RedisConfig{})
+	_, said := r.Do(t.Context(), "a", func(context.Context) error { return nil })
+	if _, snoozed := posthaste.SnoozeDelay(said); said == nil || snoozed {
+		t.Errorf("without the password: %v", said)
+	}
+	r = onRedis(t, client(t, server.Address()), RedisConfig{})
+	if ran, said := r.Do(t.Context(), "a", func(context.Context) error { return lost }); !ran || !errors.Is(said, lost) {
+		t.Error(ran, said)
+	} else if _, snoozed := posthaste.SnoozeDelay(said); snoozed {
+		t.Errorf("a function that has run made no attempt: %v", said)
 	}
 }

@@ -11,7 +11,7 @@
 // leaves it to be done again once its reservation has expired.
 //
 // While the store is down nothing is handled: calls return an error, by which the
-// message comes again. The package needs nothing else of Posthaste, neither its
+// message comes again, and in a handler that is no attempt. The package needs nothing else of Posthaste, neither its
 // ledger nor its workers; docs/inbox.md tells how it is used from SQL alone.
 package inbox
 
@@ -74,20 +74,32 @@ type Tx[R Row] interface {
 // Handler makes a handler that runs h once for each message: in a transaction that
 // begin starts and that is committed when h returns nil, together with the message's
 // id. A message that was handled before is acknowledged without h. begin is that of a
-// *pgxpool.Pool; consumer tells the readers of the same message apart.
+// *pgxpool.Pool; consumer tells the readers of the same message apart. While the database
+// cannot be reached messages are snoozed, and come again some seconds later under the same
+// attempt; the log (slog's default) says why twice a minute.
 func Handler[R Row, T Tx[R]](begin func(ctx context.Context) (T, error), consumer string, h func(ctx context.Context, tx T, d posthaste.RawDelivery) error) posthaste.Handler {
+	var store away
+	unasked := func(err error) error {
+		if postgresAway(err) {
+			err = store.rest(err)
+		}
+		return err
+	}
 	return func(ctx context.Context, d posthaste.RawDelivery) (err error) {
 		tx, err := begin(ctx)
 		if err != nil {
-			return fmt.Errorf("the inbox cannot be reached, so nothing is handled: %w", err)
+			return unasked(fmt.Errorf("the inbox cannot be reached, so nothing is handled: %w", err))
 		}
 		defer func() {
 			// After a commit it does nothing. A panic goes on, and leaves nothing behind.
 			err = errors.Join(err, rolledBack(tx.Rollback(context.WithoutCancel(ctx)), err))
 		}()
 		fresh, err := Remember[R](ctx, tx, consumer, ID(d))
-		if err != nil || !fresh {
-			return err
+		if err != nil {
+			return unasked(err)
+		}
+		if !fresh {
+			return nil
 		}
 		if err := h(ctx, tx, d); err != nil {
 			return err

@@ -32,6 +32,7 @@ type RedisConfig struct {
 type Redis struct {
 	client redis.UniversalClient
 	config RedisConfig
+	away   away
 }
 
 // NewRedis returns an inbox on a client, which the caller closes. Errors are
@@ -97,8 +98,10 @@ var errLost = errors.New("the reservation in the inbox could not be renewed: som
 // runs nobody else runs it. If f fails the message is free again. An error of Do means
 // that the message must come again: nothing is known of it, or f failed, or [ErrReserved],
 // or f has run and that could not be noted, so that it runs again when the reservation
-// has expired. The context of f ends when the reservation can no longer be kept, such as
-// with Redis away for most of its time.
+// has expired. A handler that returns what Do returns with Redis away before f runs
+// snoozes, as with [ErrReserved], and the log (slog's default) says so twice a minute. The
+// context of f ends when the reservation can no longer be kept, such as with Redis away
+// for most of its time.
 func (r *Redis) Do(ctx context.Context, id string, f func(ctx context.Context) error) (ran bool, err error) {
 	if id == "" {
 		return false, posthaste.Permanent(posthaste.Invalidf("id", "a message without an id cannot be handled once"))
@@ -108,7 +111,11 @@ func (r *Redis) Do(ctx context.Context, id string, f func(ctx context.Context) e
 	switch {
 	case err != nil:
 		// The answer may be what was lost: the reservation then expires by itself.
-		return false, fmt.Errorf("the inbox cannot be asked, so nothing is handled: %w", err)
+		err = fmt.Errorf("the inbox cannot be asked, so nothing is handled: %w", err)
+		if redisAway(err) {
+			err = r.away.rest(err)
+		}
+		return false, err
 	case held < 0:
 		return false, nil
 	case held > 0:
@@ -170,8 +177,9 @@ func (r *Redis) keep(ctx context.Context, cancel context.CancelCauseFunc, key, t
 }
 
 // Middleware wraps handlers so that each message is handled once, by [ID]. What another
-// consumer handles at that moment comes again when its reservation may have ended, under
-// the same attempt: however long the other takes, it becomes no dead letter by that.
+// consumer handles at that moment comes again when its reservation may have ended, and
+// what comes while Redis is away some seconds later, under the same attempt: however long
+// that takes, it becomes no dead letter by that.
 func (r *Redis) Middleware(h posthaste.Handler) posthaste.Handler {
 	return func(ctx context.Context, d posthaste.RawDelivery) error {
 		_, err := r.Do(ctx, ID(d), func(ctx context.Context) error { return h(ctx, d) })
