@@ -265,10 +265,18 @@ func read(events []history.Event) (*account, error) {
 		}
 	}
 	// A call that a process did not end went on until the process died. Who was on its
-	// other side may think that it ended later.
+	// other side may think that it ended later; one that ended in order had given it up.
 	for _, c := range a.calls {
-		if p := a.processes[c.process]; p != nil && (c.ended == "" || needed[p.role] != "" && c.to > p.to) {
+		p := a.processes[c.process]
+		if p == nil {
+			continue
+		}
+		later := needed[p.role] != "" && c.ended != "" && c.to > p.to
+		if c.ended == "" || later {
 			c.ended, c.to = "", max(c.from, p.to)
+		}
+		if later && p.how == Ended {
+			c.ended = history.Failed
 		}
 	}
 	a.hits()

@@ -617,6 +617,15 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.runs(1000, 5, "r1", "m", 0, 2, history.Handled)
 			effect(s, 130_000, "m")
 		}},
+		"a relay that ended before its connection was seen to end": {plant: func(s *script) {
+			s.born(0, roleRelay, "r1", "r2")
+			s.sends(50, "m", Relayed, 1, history.Sent)
+			s.at(60, history.Event{Kind: Asked, Whom: "r1"})
+			s.runs(100, 50, "r1", "m", 0, 1, history.Failed)
+			s.at(120, history.Event{Kind: Died, Whom: "r1", Note: Ended})
+			s.runs(1200, 5, "r2", "m", 0, 2, history.Handled)
+			effect(s, 130_000, "m")
+		}},
 		"relayed at the second attempt, and nothing had happened": {want: Twice, plant: func(s *script) {
 			s.born(0, roleRelay, "r1")
 			s.sends(50, "m", Relayed, 1, history.Sent)
@@ -692,6 +701,22 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.runs(60, 1, "w1", "t", 0, 1, "")
 			s.strikes(70, 70, KillWorker, "w1")
 			s.runs(13_500, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"rescued late, in a queue that was behind": {plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, "")
+			s.strikes(70, 70, KillWorker, "w1")
+			s.sends(11_000, "b", Plain, 1, history.Sent)
+			s.runs(13_400, 1, "w2", "b", 0, 1, history.Handled)
+			s.runs(13_500, 1, "w2", "t", 0, 2, history.Handled)
+		}},
+		"rescued later than its queue was behind": {want: LateRescue, plant: func(s *script) {
+			s.sends(50, "t", Plain, 1, history.Sent)
+			s.runs(60, 1, "w1", "t", 0, 1, "")
+			s.strikes(70, 70, KillWorker, "w1")
+			s.sends(13_000, "b", Plain, 1, history.Sent)
+			s.runs(13_400, 1, "w2", "b", 0, 1, history.Handled)
+			s.runs(13_700, 1, "w2", "t", 0, 2, history.Handled)
 		}},
 		"rescued late, for the machine stood still": {plant: func(s *script) {
 			s.sends(50, "t", Plain, 1, history.Sent)

@@ -183,10 +183,28 @@ func (c *checker) rescues() {
 		if next.attempt > run.attempt+1 || next.attempt == 0 && c.anotherDied(p, took) {
 			continue
 		}
-		if most := p.lease + rescue + c.anew(took) + c.obstructed(took, run.queue) + c.b.Slack; took.length() > most {
+		most := p.lease + rescue + c.anew(took) + c.obstructed(took, run.queue) + c.b.Slack
+		if took.length() > most && took.length() > most+c.behind(run.queue, next.from) {
 			c.broken(LateRescue, "%s ran again %s after the death of %s, as %s; at most %s is allowed", run.message, took.length(), p.name, next, most)
 		}
 	}
+}
+
+// behind is how long messages of a queue had waited that began for the first time in
+// the moments before a time, their median: what runs again has to wait for a handler
+// like them. More than the bound for a database's return is no excuse.
+func (c *checker) behind(queue string, at time.Duration) time.Duration {
+	var waits []time.Duration
+	for _, run := range c.calls {
+		if run.queue == queue && run.attempt == 1 && run.answer == history.Sent && run.from > at-rescue && run.from < at {
+			waits = append(waits, run.from-run.send.to)
+		}
+	}
+	if len(waits) == 0 {
+		return 0
+	}
+	slices.Sort(waits)
+	return min(waits[len(waits)/2], resume)
 }
 
 // anotherDied reports whether another process of the same role was killed or silenced.
