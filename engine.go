@@ -85,7 +85,7 @@ type Admin interface {
 	// for each of them (Unsupported).
 	QueueLimit(ctx context.Context, by, name string, limits QueueLimits) error
 	// KeyPause lets claims and receives find nothing of a key of a queue that looks
-	// at keys, for all its subscriptions; other keys notice nothing. What is handed
+	// at keys, for the subscriptions that it has then; other keys notice nothing. What is handed
 	// out can be settled. KeyResume ends that. Doing either twice is no error. by
 	// says who asked. Of other queues no key can be paused (Unsupported).
 	KeyPause(ctx context.Context, by, queue, key string) error
@@ -204,6 +204,9 @@ type Heartbeat struct {
 
 // HeartbeatReply is what a heartbeat saw on the way.
 type HeartbeatReply struct {
+	// Blind says that the worker is kept alive and that nothing could be looked
+	// at: all else says nothing.
+	Blind bool
 	// Looks answers Heartbeat.Queues in order.
 	Looks []LookReply
 	// Maintain says that messages flowed since the last round of upkeep.
@@ -293,9 +296,10 @@ type QueueOptions struct {
 	// BackoffBase is the upper bound of the wait before the second attempt;
 	// each further attempt doubles it (default 1 s). Full jitter applies.
 	BackoffBase time.Duration
-	// BackoffMax bounds the wait (default 1 h).
+	// BackoffMax bounds the wait (default 1 h, at most 365 days); it is not below
+	// BackoffBase.
 	BackoffMax time.Duration
-	// Timeout bounds one run of a handler (default 30 s).
+	// Timeout bounds one run of a handler (default 30 s, at most 365 days).
 	Timeout time.Duration
 	// MaxPayload bounds payloads in bytes (default 1 MiB, at most 32 MiB).
 	MaxPayload int

@@ -134,7 +134,9 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		}
 		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: readDue(v[1])}
 		reply.Maintain, reply.Rescue, reply.TickIn = readBool(v[2]), readBool(v[3]), tickIn(readDue(v[4]))
-		reply.RescueIn = max(0, readDue(v[5]))
+		if first := readDue(v[5]); first >= 0 {
+			reply.RescueIn = max(1, first) // what ended since the look did, is found at once
+		}
 		reply.Looks = append(reply.Looks, look)
 		return nil
 	},
@@ -146,7 +148,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			e.log.Warn("a worker's look at its queues failed", "worker", beat.Worker, "error", err)
 		}
-		return posthaste.HeartbeatReply{}, nil
+		return posthaste.HeartbeatReply{Blind: true}, nil
 	}
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
 	return reply, e.forgetLost(beat.Worker, readError(err))

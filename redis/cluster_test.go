@@ -92,14 +92,26 @@ func TestEngineInCluster(t *testing.T) {
 	addresses := cluster(t)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses})
 	t.Cleanup(func() { client.Close() })
+	url := "redis://" + addresses[0] + "?cluster=true&addr=" + addresses[1]
 	can := enginetest.Capabilities{NoSendAcross: true, NoMaxLag: true}
 	enginetest.RunWith(t, can, func(t *testing.T) posthaste.Engine {
-		e, err := New(t.Context(), client, WithPrefix(fmt.Sprintf("cluster%d", prefixes.Add(1))))
+		e, err := Open(t.Context(), url, WithPrefix(fmt.Sprintf("cluster%d", prefixes.Add(1))))
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(e.Close)
 		return e
 	})
+	lazy, err := Open(t.Context(), url, WithPrefix("lazy"), Lazily())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lazy.Close()
+	create(t, lazy, posthaste.QueueOptions{})
+	send(t, lazy, 1)
+	if have, err := client.Get(t.Context(), lazy.keys.layout()).Result(); have != layoutVersion {
+		t.Errorf("what was opened lazily looked at nothing: the layout is %q, %v", have, err)
+	}
 	// One of its servers, opened by itself, says what to do instead.
 	for i, address := range addresses {
 		e, err := Open(t.Context(), "redis://"+address, WithPrefix("alone"))
@@ -107,20 +119,23 @@ func TestEngineInCluster(t *testing.T) {
 			err = e.QueueCreate(t.Context(), fmt.Sprintf("q%d", n), posthaste.QueueOptions{})
 		}
 		var said *posthaste.Error
-		if !errors.As(err, &said) || said.Code != posthaste.Unsupported || !strings.Contains(said.Hint, "redis.New") {
+		if !errors.As(err, &said) || said.Code != posthaste.Unsupported || !strings.Contains(said.Hint, "cluster=true") {
 			t.Errorf("server %d of the cluster by itself: %v", i, err)
 		}
 		if e != nil {
 			e.Close()
 		}
 		e, err = Open(t.Context(), "redis://"+address+"/1", WithPrefix("alone"))
-		if said := wantRefused(t, "a number of a database in a cluster", e, err, posthaste.Unsupported); !strings.Contains(said.Hint, "redis.New") {
+		if said := wantRefused(t, "a number of a database in a cluster", e, err, posthaste.Unsupported); !strings.Contains(said.Hint, "cluster=true") {
 			t.Errorf("a number of a database in a cluster: %v", said)
 		}
 	}
 	e, err := New(t.Context(), client, WithPrefix("across"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !e.cluster {
+		t.Error("a client of a cluster is taken for one of one Redis")
 	}
 	for _, name := range []string{"a", "b"} {
 		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {

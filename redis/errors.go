@@ -12,7 +12,7 @@ import (
 )
 
 // oneServer is what to do where a cluster's server was opened by itself.
-const oneServer = "a URL, and so the command line, is for one Redis that is no cluster; a program in Go gives its client of the cluster to redis.New"
+const oneServer = "say so in the URL: redis://host:6379?cluster=true, with further servers as &addr=host2:6379; a program in Go may give its client of the cluster to redis.New"
 
 // refusals are what Redis answers before it has done anything, by how that begins.
 var refusals = []struct {
@@ -35,7 +35,8 @@ var refusals = []struct {
 	{"NOREPLICAS", posthaste.Unavailable, "Redis has too few replicas to take writes (min-replicas-to-write)", "start them, then try again"},
 	{"CLUSTERDOWN", posthaste.Unavailable, "the cluster does not serve all its slots", "try again"},
 	{"TRYAGAIN", posthaste.Unavailable, "a slot of the cluster is being moved", "try again"},
-	{"CROSSSLOT", posthaste.Unsupported, "in a cluster one call sends to one queue", "send to each queue by itself, over a client of the cluster: redis.New"},
+	{"ERR This instance has cluster support disabled", posthaste.Unsupported, "this Redis is no cluster", "leave cluster=true and addr out of the URL"},
+	{"CROSSSLOT", posthaste.Unsupported, "in a cluster one call sends to one queue", "send to each queue by itself"},
 	{"MOVED", posthaste.Unsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
 	{"ASK ", posthaste.Unsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
 	{"ERR DB index", posthaste.Invalid, "this Redis has no database of that number", "give another number at the end of the URL"},

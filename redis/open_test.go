@@ -37,6 +37,12 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		"no URL":           {"http://user:secret@localhost", posthaste.Invalid},
 		"nobody there":     {"redis://127.0.0.1:1", posthaste.Unavailable},
+		"no such cluster":  {"redis://:secret@127.0.0.1:1?cluster=true", posthaste.Unavailable},
+		"no cluster":       {server.URL() + "?cluster=true", posthaste.Unsupported},
+		"half a cluster":   {server.URL() + "?cluster=perhaps&addr=secret", posthaste.Invalid},
+		"no address":       {"redis://:secret@127.0.0.1:1?addr=secret", posthaste.Invalid},
+		"by number":        {"redis://127.0.0.1:1/3?cluster=true", posthaste.Invalid},
+		"of replicas":      {"redis://127.0.0.1:1?cluster=true&read_only=true", posthaste.Unsupported},
 		"a replica":        {replica.URL(), posthaste.ReadOnly},
 		"one that evicts":  {evicts.URL(), posthaste.Refused},
 		"no password":      {locked.URL(), posthaste.Denied},

@@ -52,6 +52,7 @@ type Engine struct {
 	byNo     map[int64]*queue                                   // further subscriptions, too
 	dropping map[string]string                                  // queues that are being dropped, as the registry has them
 	joined   map[posthaste.WorkerID]map[posthaste.QueueRef]bool // the subscriptions that workers of this process claimed from
+	stood    map[posthaste.WorkerID]string                      // what they are, as the registry said last
 
 	ticking sync.Mutex
 	failed  map[string]time.Time // queues of which no schedule was ticked since one failed, and when that was tried last
@@ -70,36 +71,25 @@ func WithKept(n int) Option { return func(e *Engine) { e.keep = n } }
 
 // Lazily makes [Open] return without having connected: Redis may come later, and
 // until then every method answers Unavailable. What Open would have looked at is
-// looked at by each connection until it was found right. [New] ignores it.
+// looked at by each call until it was found right. [New] ignores it.
 func Lazily() Option { return func(e *Engine) { e.lazy = true } }
 
 // Open connects to Redis at a URL (redis:// or rediss://, with user, password and
 // database number), checks that it is one that messages can be trusted to, and
-// begins to use it. The caller closes the engine.
+// begins to use it. With the parameter cluster=true, or further servers as addr=host:port,
+// it is one of a cluster. The caller closes the engine.
 func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
-	o, err := goredis.ParseURL(url)
-	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "this is no URL of a Redis",
-			Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
-	}
-	o.MaxRetries, o.DialerRetries = -1, 1 // who calls knows better whether and when
-	o.PoolSize, o.MaxActiveConns = connections, connections
-	o.ContextTimeoutEnabled = true
-	o.ClientName = "posthaste"
 	e, err := newEngine(options)
 	if err != nil {
 		return nil, err
 	}
-	if e.lazy {
-		o.OnConnect = func(ctx context.Context, c *goredis.Conn) error {
-			if e.begun.Load() {
-				return nil
-			}
-			return e.begin(ctx, c)
-		}
+	if e.client, err = dial(url); err != nil {
+		return nil, err
 	}
-	e.client, e.owned = goredis.NewClient(o), true
+	e.owned = true
+	_, e.cluster = e.client.(*goredis.ClusterClient)
 	if e.lazy {
+		e.client.AddHook(lookFirst{e})
 		return e, nil
 	}
 	if err := e.begin(ctx, e.client); err != nil {
@@ -119,11 +109,8 @@ func New(ctx context.Context, client goredis.UniversalClient, options ...Option)
 	e.client = client
 	switch c := client.(type) {
 	case *goredis.ClusterClient:
-		// A replica that has missed a queue's drop would let its keys be made anew, which
-		// no registry lists, and messages be sent there.
 		if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
-			return nil, &posthaste.Error{Code: posthaste.Unsupported, Field: "client", Message: "this client of a cluster reads from replicas, whose answers may be stale",
-				Hint: "make it without ReadOnly, RouteByLatency and RouteRandomly"}
+			return nil, stale("client")
 		}
 		e.cluster = true
 	case *goredis.Ring:
@@ -138,7 +125,7 @@ func New(ctx context.Context, client goredis.UniversalClient, options ...Option)
 
 func newEngine(options []Option) (*Engine, error) {
 	e := &Engine{keys: keys{prefix: "posthaste"}, keep: 1000,
-		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[posthaste.QueueRef]bool{}}
+		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[posthaste.QueueRef]bool{}, stood: map[posthaste.WorkerID]string{}}
 	for _, o := range options {
 		o(e)
 	}

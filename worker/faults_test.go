@@ -234,6 +234,39 @@ func TestRescuesWhenALeaseEnds(t *testing.T) {
 	f.eachOnce(ids)
 }
 
+// blind answers heartbeats after the first as a store that could not look.
+type blind struct {
+	posthaste.Engine
+	beats atomic.Int32
+}
+
+func (e *blind) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
+	reply, err := e.Engine.Heartbeat(ctx, beat)
+	if err == nil && e.beats.Add(1) > 1 {
+		reply = posthaste.HeartbeatReply{Blind: true}
+	}
+	return reply, err
+}
+
+// TestBlindHeartbeatsForgetNothing: what an earlier heartbeat told, the next end of a
+// lease and the next tick, holds while later ones cannot look.
+func TestBlindHeartbeatsForgetNothing(t *testing.T) {
+	f := newFixture(t, posthaste.QueueOptions{})
+	ids := f.send(queue, 3)
+	gone, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 2 * time.Second})
+	f.must(err)
+	_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
+	f.must(err)
+	f.schedule("every 2 seconds")
+	e := &blind{Engine: f.memory}
+	f.run(e, worker.Config{Lease: 10 * time.Minute, Heartbeat: 100 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+	f.untilState(posthaste.StateDone, ids...)
+	f.until("the schedule has ticked", func() bool { return f.seen.told(posthaste.EventTicked, "") > 0 })
+	if e.beats.Load() < 2 {
+		t.Error("no heartbeat was blind")
+	}
+}
+
 // TestLateHeartbeatStartsNothing: while heartbeats do not get through for a
 // whole lease, what was prefetched does not start.
 func TestLateHeartbeatStartsNothing(t *testing.T) {

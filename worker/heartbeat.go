@@ -95,9 +95,11 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	default:
 		h.retry.worked()
 		h.alive(sent)
-		h.rt.schedule.next(answered, reply.TickIn)
-		h.rt.rescue.next(answered, reply)
-		h.act(reply)
+		if !reply.Blind { // or what was told before still counts
+			h.rt.schedule.next(answered, reply.TickIn)
+			h.rt.rescue.next(answered, reply)
+			h.act(reply)
+		}
 	}
 	return true
 }

@@ -51,7 +51,7 @@ func (r *rescuer) run(ctx context.Context) {
 
 // next notes what a heartbeat that was answered at a time said. The leases of
 // workers that live end later with each of theirs, so the alarm rings for others
-// only.
+// only. It rings for the first of several; the next heartbeat tells the next.
 func (r *rescuer) next(answered time.Time, reply posthaste.HeartbeatReply) {
 	switch {
 	case reply.Rescue:
