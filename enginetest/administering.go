@@ -48,6 +48,8 @@ func queues(s *suite) {
 	for what, o := range map[string]posthaste.QueueOptions{
 		"max_attempts": {MaxAttempts: 1001}, "negative max_attempts": {MaxAttempts: -1}, "max_payload": {MaxPayload: posthaste.MaxPayloadBytes + 1},
 		"lanes": {Lanes: 65}, "timeout": {Timeout: -time.Second}, "backoff": {BackoffBase: -time.Second},
+		"timeout of years": {Timeout: 366 * 24 * time.Hour}, "backoff of years": {BackoffMax: 366 * 24 * time.Hour},
+		"backoff above its bound": {BackoffBase: 2 * time.Second, BackoffMax: time.Second}, "backoff above the default bound": {BackoffBase: 2 * time.Hour},
 		"retention": {Retention: -time.Second}, "retention of centuries": {Retention: 200 * 365 * 24 * time.Hour}, "retain_payload": {RetainPayload: true},
 	} {
 		s.wantCode("bad "+what, s.engine.QueueCreate(s.ctx, "bad", o), posthaste.Invalid)

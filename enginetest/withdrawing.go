@@ -205,7 +205,7 @@ func subscribeRefusals(s *suite) {
 	}
 	for what, o := range map[string]posthaste.SubscriptionOptions{
 		"from": {From: "tomorrow"}, "contradiction": {From: posthaste.FromOldest, Scheduled: true}, "max_lag": {MaxLag: -time.Second},
-		"headers": {Filter: posthaste.Filter{Headers: map[string][]string{"x": {}}}},
+		"headers": {Filter: posthaste.Filter{Headers: map[string][]string{"x": {}}}}, "kind": {Filter: posthaste.Filter{Kinds: []string{"y", ""}}},
 	} {
 		s.wantCode("bad "+what, s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "b", o), posthaste.Invalid)
 	}

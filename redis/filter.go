@@ -52,6 +52,9 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 		return &posthaste.Error{Code: posthaste.Unsupported, Field: "max_lag", Message: "the Redis engine skips nothing for a subscription that lags: what it has not settled stays in memory",
 			Hint: "leave max_lag out; watch its oldest age, and unsubscribe one that nobody reads"}
 	}
+	if slices.Contains(o.Filter.Kinds, "") {
+		return posthaste.Invalidf("filter", "the filter wants a word or a list of words for kind, and there is an empty one, which no message has")
+	}
 	sorted := func(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
 	o.Filter.Kinds = sorted(o.Filter.Kinds)
 	o.Filter.Headers = maps.Clone(o.Filter.Headers)

@@ -318,7 +318,7 @@ func checkOptions(o *posthaste.QueueOptions) error {
 	}{
 		{"max_attempts", o.MaxAttempts >= 1 && o.MaxAttempts <= 1000, "1 to 1,000"},
 		{"backoff", o.BackoffBase > 0 && o.BackoffMax >= o.BackoffBase && o.BackoffMax <= 365*24*time.Hour, "above zero, its bound not below its base and at most 365 days"},
-		{"timeout", o.Timeout > 0, "above zero"},
+		{"timeout", o.Timeout > 0 && o.Timeout <= 365*24*time.Hour, "above zero and at most 365 days"},
 		{"max_payload", o.MaxPayload > 0 && o.MaxPayload <= posthaste.MaxPayloadBytes, "1 byte to 32 MiB"},
 		{"lanes", o.Lanes >= 1 && o.Lanes <= 64, "1 to 64"},
 		{"mode", o.Mode == posthaste.AtLeastOnce || o.Mode == posthaste.AtMostOnce, "at_least_once or at_most_once"},

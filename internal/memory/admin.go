@@ -37,8 +37,8 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 		ok    bool
 	}{
 		{"max_attempts", o.MaxAttempts >= 1 && o.MaxAttempts <= 1000},
-		{"backoff", o.BackoffBase > 0 && o.BackoffMax >= o.BackoffBase},
-		{"timeout", o.Timeout > 0},
+		{"backoff", o.BackoffBase > 0 && o.BackoffMax >= o.BackoffBase && o.BackoffMax <= 365*24*time.Hour},
+		{"timeout", o.Timeout > 0 && o.Timeout <= 365*24*time.Hour},
 		{"max_payload", o.MaxPayload > 0 && o.MaxPayload <= posthaste.MaxPayloadBytes},
 		{"lanes", o.Lanes >= 1 && o.Lanes <= 64},
 		{"mode", o.Mode == posthaste.AtLeastOnce || o.Mode == posthaste.AtMostOnce},

@@ -1,8 +1,9 @@
 -- posthaste.create_queue: makes a queue with its subscription 'default'. Made
 -- already with the same options it is left as it is, whatever its limits are where
 -- none is given.
--- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'}, timeout
--- ('30 seconds'), max_payload in bytes (1048576, at most 33554432), lanes (1;
+-- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'} (base not
+-- above max, max at most 365 days), timeout ('30 seconds', at most 365 days),
+-- max_payload in bytes (1048576, at most 33554432), lanes (1;
 -- 8 if ordered), mode ('at_least_once'; 'at_most_once' never tries again, so that it
 -- excludes max_attempts and backoff), retention (none; how long settled messages are
 -- kept beyond the ring), retain_payload (false), ordered (false; by key), on_dead
@@ -35,9 +36,13 @@ begin
   q.max_attempts := coalesce(posthaste.option_int(o, 'max_attempts', 1, 1000), 20);
   q.backoff_base := coalesce(posthaste.option_interval(b, 'base'), '1 second');
   q.backoff_max := coalesce(posthaste.option_interval(b, 'max'), '1 hour');
+  if q.backoff_max < q.backoff_base or q.backoff_max > '365 days' then
+    raise exception using errcode = 'PH400', column = 'backoff', message = 'option ''backoff'' must not be negative, its bound not below its base and at most 365 days',
+      hint = 'unless given, base is 1 second and max is 1 hour';
+  end if;
   q.timeout := coalesce(posthaste.option_interval(o, 'timeout'), '30 seconds');
-  if q.timeout <= '0' then
-    raise exception using errcode = 'PH400', column = 'timeout', message = 'option ''timeout'' must be above zero';
+  if q.timeout <= '0' or q.timeout > '365 days' then
+    raise exception using errcode = 'PH400', column = 'timeout', message = 'option ''timeout'' must be above zero and at most 365 days';
   end if;
   q.max_payload := coalesce(posthaste.option_int(o, 'max_payload', 1, 33554432), 1048576);
   q.mode := coalesce(posthaste.option_text(o, 'mode'), 'at_least_once');

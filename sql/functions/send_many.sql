@@ -1,7 +1,7 @@
 -- posthaste.send_many: sends an array of messages {payload, key, headers, …} to
 -- one queue, in the caller's transaction.
--- Options: defaults for all of them, as of posthaste.send. If one message is
--- refused, none is sent.
+-- Options: defaults for all of them, as of posthaste.send; wake is for all of them
+-- together, and no option of one. If one message is refused, none is sent.
 -- Returns: the message ids, in order. Errors: as send; the text names the message.
 create or replace function posthaste.send_many(queue text, messages jsonb, options jsonb default '{}')
 returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -25,6 +25,9 @@ begin
       n := n + 1;
       if jsonb_typeof(m) <> 'object' or not m ? 'payload' then
         raise exception using errcode = 'PH400', column = 'messages', message = 'it must be an object with a payload';
+      elsif m ? 'wake' then
+        raise exception using errcode = 'PH400', column = 'wake', message = 'option ''wake'' is for all of them together',
+          hint = 'give it among the options of send_many';
       end if;
       o := posthaste.send_options((coalesce(options, '{}') || (m - 'payload')) - 'wake', '{}');
       v_queues := v_queues || queue;

@@ -2,7 +2,7 @@
 -- one form that posthaste.passes reads: lists of words everywhere, sorted.
 -- Arguments: {"kind": word or words, "headers": {"name": word or words}}. A
 -- message passes if its kind is one of those and each header named has one of
--- its words.
+-- its words. No message has an empty kind, so that none would pass by it.
 -- Returns: null for null. Errors: PH400 with the field filter.
 create or replace function posthaste.subscription_filter(p_filter jsonb)
 returns jsonb language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
@@ -26,7 +26,7 @@ begin
     v_path := h.path;
     v_words := case when jsonb_typeof(h.words) = 'string' then jsonb_build_array(h.words) else h.words end;
     if jsonb_typeof(v_words) <> 'array' or v_words = '[]'
-       or exists (select from jsonb_array_elements(v_words) w where jsonb_typeof(w) <> 'string' or octet_length(w #>> '{}') > 16384) then
+       or exists (select from jsonb_array_elements(v_words) w where jsonb_typeof(w) <> 'string' or octet_length(w #>> '{}') > 16384 or w = '""' and v_path = array['kind']) then
       raise exception using errcode = 'PH400', column = 'filter',
         message = format('the filter wants a word or a list of words for %s, and there is %s', array_to_string(v_path, ' '), left(h.words::text, 200));
     end if;
