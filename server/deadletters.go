@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -118,26 +119,36 @@ func noDeadLetters(ids []posthaste.MessageID) error {
 }
 
 // parseChosen reads {"ids":["1","2"]}, without repetitions, or
-// {"filter":{…},"limit":100,"before":"9"}.
+// {"filter":{…},"limit":100,"before":"9"}; {"all":true} in place of the filter means
+// every dead letter. A filter that says nothing, or is empty in one of its fields,
+// is refused: it is what comes of a value that is missing.
 func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilter, error) {
 	o, err := wire.ParseObject("", body)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !o.Has("filter") {
+	all, fields := o.Bool("all", false), o.Object("filter")
+	if !all && fields == nil {
 		ids := readIDs(o)
 		return ids, nil, o.Finish()
 	}
 	if o.Has("ids") {
-		o.Fail("ids", "and filter exclude each other")
+		o.Fail("ids", "and a filter, or all, exclude each other")
 	}
-	fields := o.Object("filter")
-	if fields == nil {
-		return nil, nil, o.Finish()
-	}
-	filter := deadFilter(fields.Text, fields.Time)
-	if err := fields.Finish(); err != nil {
-		return nil, nil, err
+	o.Raw("ids")
+	var filter posthaste.DeadLetterFilter
+	if fields != nil {
+		if all {
+			o.Fail("all", "and filter exclude each other")
+		}
+		fields.Filled()
+		filter = deadFilter(fields.Text, fields.Time)
+		if err := fields.Finish(); err != nil {
+			return nil, nil, err
+		}
+		if reflect.DeepEqual(filter, posthaste.DeadLetterFilter{}) {
+			o.Fail("filter", `must say which dead letters; "all": true in its place means every one`)
+		}
 	}
 	filter.Limit = o.Int("limit", 1, maxListed)
 	if text := o.Text("before"); text != "" && filter.Before.UnmarshalText([]byte(text)) != nil {
@@ -153,7 +164,7 @@ func readIDs(o *wire.Object) (ids []posthaste.MessageID) {
 		o.Fail("ids", "must hold 1 to %d ids, and holds %d", maxListed, len(texts))
 	}
 	if !given {
-		o.Fail("ids", "is required: an array of message ids; or give a filter")
+		o.Fail("ids", "is required: an array of message ids; or give a filter, or all")
 	}
 	for i, text := range texts {
 		var id posthaste.MessageID

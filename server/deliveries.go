@@ -48,7 +48,10 @@ func failFields(o *wire.Object, s *posthaste.Settlement) {
 	if permanent && o.Has("retry_after") {
 		o.Fail("retry_after", "excludes permanent: what failed for good is not tried again")
 	}
-	s.RetryAfter = o.Duration("retry_after")
+	given := o.Has("retry_after")
+	if s.RetryAfter = o.Duration("retry_after"); given && s.RetryAfter == 0 {
+		s.RetryAfter = time.Microsecond // at once; zero would mean the queue's backoff
+	}
 	s.Receipt = receipt(o)
 	s.Terms = o.Texts("terms")
 }

@@ -70,6 +70,7 @@ func TestSettlementsAsAsked(t *testing.T) {
 		{"fail", `{"id":"7","error":"no","terms":["a"]}`, `{7 retried no 0s  [a] 0s}`},
 		{"fail", `{"id":"7","error":"no"}`, `{7 retried no 0s  [] 0s}`},
 		{"fail", `{"id":"7","error":"no","retry_after":"1.5h","permanent":false}`, `{7 retried no 1h30m0s  [] 0s}`},
+		{"fail", `{"id":"7","error":"no","retry_after":"0s"}`, `{7 retried no 1µs  [] 0s}`}, // and not the queue's backoff
 		{"fail", `{"id":"7","error":"no","permanent":true,"receipt":"x"}`, `{7 dead no 0s "x" [] 0s}`},
 		{"release", `{"id":"7"}`, `{7 released  0s  [] 0s}`},
 		{"release", `{"id":"7","after":"1h"}`, `{7 released  1h0m0s  [] 0s}`},

@@ -120,6 +120,8 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	var dead []wire.DeadLetter
 	ask(200, "GET", "/v1/dead-letters", "").into(t, &dead)
 	ask(200, "POST", "/v1/dead-letters/discard", `{"ids":["`+dead[0].ID.String()+`","424242"]}`)
+	ask(200, "POST", "/v1/dead-letters/discard", `{"filter":{"queue":"orders"},"limit":1}`)
+	ask(200, "POST", "/v1/dead-letters/discard", `{"all":true,"limit":1,"before":"99"}`)
 	ask(200, "POST", "/v1/erase", `{"term":"t","before":"9999"}`)
 	ask(200, "GET", "/v1/actions?queue=orders&message="+dead[0].ID.String()+"&limit=1&before=99", "")
 	if _, err := a.engine.Register(t.Context(), posthaste.WorkerInfo{Name: "here/1", Lease: time.Minute, Version: "v"}); err != nil {

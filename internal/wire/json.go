@@ -215,6 +215,16 @@ func (o *Object) Has(name string) bool {
 	return ok && !isNull(raw)
 }
 
+// Filled makes a fault of each field that is null or "". Where fields choose, one
+// that was given and says nothing must not count as absent: all would be chosen.
+func (o *Object) Filled() {
+	for _, name := range o.order {
+		if raw, ok := o.fields[name]; ok && (isNull(raw) || string(bytes.TrimSpace(raw)) == `""`) {
+			o.Fail(name, "must not be empty: leave it out instead")
+		}
+	}
+}
+
 // Text takes a string; "" if absent.
 func (o *Object) Text(name string) string {
 	raw, ok := o.take(name)
@@ -262,10 +272,11 @@ func (o *Object) Int(name string, min, max int) int {
 
 // Duration takes a duration (see [ParseDuration]) that is not negative; 0 if absent.
 func (o *Object) Duration(name string) time.Duration {
-	s := o.Text(name)
-	if s == "" {
+	if !o.Has(name) {
+		o.Raw(name)
 		return 0
 	}
+	s := o.Text(name)
 	d, err := ParseDuration(s)
 	if err != nil {
 		o.Fail(name, "%s", err)
