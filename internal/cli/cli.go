@@ -7,8 +7,8 @@
 // read from DATABASE_URL and SMTP_URL, and --redis-url from REDIS_URL.
 //
 // Exit codes: 0 done, 1 failed, 2 used wrongly (also what is not supported
-// yet), 3 the database cannot be reached, 130 and 143 when a signal cut it
-// short (SIGINT, SIGTERM).
+// yet), 3 the database or broker cannot be reached, 130 and 143 when a signal cut
+// it short (SIGINT, SIGTERM).
 package cli
 
 import (
@@ -65,7 +65,8 @@ on a Redis.
 Start with ` + "`posthaste up`" + `, which needs nothing else. Every flag can also be given
 as an environment variable: --log-level is POSTHASTE_LOG_LEVEL.
 
-Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database cannot be reached.`,
+Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database or broker cannot
+be reached.`,
 		Args:              groupArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: a.begin,

@@ -24,6 +24,9 @@ func newDead(a *app) *cobra.Command {
 		newDecide(a, burial{"discard", "Remove dead letters for good", "discarded", posthaste.Engine.Discard, posthaste.Engine.DiscardMatching}))
 }
 
+// deadTexts are those of deadFlags that are texts.
+var deadTexts = []string{"queue", "subscription", "kind", "key", "reference", "term", "error"}
+
 // deadFlags are what dead letters are chosen by.
 func deadFlags(flags *pflag.FlagSet, f *posthaste.DeadLetterFilter) {
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only of this queue")
@@ -45,6 +48,9 @@ func newDeadLs(a *app) *cobra.Command {
 		Use: "ls", Short: "List dead letters, newest first",
 		Args: exactly(0, "no arguments; flags select dead letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := explicitEmpty(cmd, deadTexts...); err != nil {
+				return err
+			}
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
@@ -138,6 +144,9 @@ By flags it is done in batches of 1,000 from the newest on. What was interrupted
 can be repeated: it goes on with what is left.`,
 		Args: between(0, 1000, "at most 1000 message ids"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := explicitEmpty(cmd, deadTexts...); err != nil {
+				return err
+			}
 			filtered := all || !reflect.DeepEqual(f, posthaste.DeadLetterFilter{})
 			if filtered == (len(args) > 0) {
 				return &posthaste.Error{Code: posthaste.Invalid, Field: "id", Message: "say which dead letters: ids, or flags such as --queue",

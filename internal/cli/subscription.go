@@ -33,7 +33,7 @@ options cannot be changed.`,
 			}
 			for _, h := range headers {
 				name, value, ok := strings.Cut(h, "=")
-				if !ok || name == "" {
+				if !ok || name == "" || value == "" {
 					return posthaste.Invalidf("header", "--header must be NAME=VALUE, and is %q", h)
 				}
 				if o.Filter.Headers == nil {
@@ -56,7 +56,7 @@ options cannot be changed.`,
 	db.flag(cmd)
 	flags.StringVar(&o.From, "from", posthaste.FromNow, "where it begins: now, or oldest, which is all that is kept")
 	flags.BoolVar(&o.Scheduled, "scheduled", false, "also what was scheduled before and falls due later")
-	flags.StringSliceVar(&o.Filter.Kinds, "kind", nil, "only messages of this kind; may be repeated")
+	flags.Var(words{&o.Filter.Kinds}, "kind", "only messages of this kind; may be repeated")
 	flags.StringArrayVar(&headers, "header", nil, "only messages whose header is so, NAME=VALUE; may be repeated, also for one name")
 	flags.Var(duration{&o.MaxLag}, "max-lag", "how far it may fall behind before space is taken from it (default for ever)")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{posthaste.FromNow, posthaste.FromOldest}, cobra.ShellCompDirectiveNoFileComp))

@@ -36,6 +36,12 @@ drop the old one. Once a token was made, all servers on this database ask for on
 			for _, scope := range scopes {
 				t.Scopes = append(t.Scopes, posthaste.Scope(scope))
 			}
+			if err := explicitEmpty(cmd, "expires-at"); err != nil {
+				return err
+			}
+			if err := explicitZero(cmd, "expires-in"); err != nil {
+				return err
+			}
 			if err := checkToken(&t, expiresAt); err != nil {
 				return err
 			}
@@ -45,8 +51,8 @@ drop the old one. Once a token was made, all servers on this database ask for on
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.StringSliceVar(&scopes, "scope", nil, "what it may do: send, receive or admin, which is everything; may be repeated")
-	flags.StringSliceVarP(&t.Queues, "queue", "q", nil, "only for this queue; may be repeated (default all queues)")
+	flags.Var(words{&scopes}, "scope", "what it may do: send, receive or admin, which is everything; may be repeated")
+	flags.VarP(words{&t.Queues}, "queue", "q", "only for this queue; may be repeated (default all queues)")
 	flags.Var(duration{&t.ExpiresIn}, "expires-in", "how long it is good for (default for ever)")
 	flags.StringVar(&expiresAt, "expires-at", "", "until when it is good, such as 2030-01-31T12:00:00Z")
 	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"send", "receive", "admin"}, cobra.ShellCompDirectiveNoFileComp))

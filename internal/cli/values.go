@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"encoding/csv"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,6 +108,42 @@ func explicitZero(cmd *cobra.Command, flags ...string) error {
 		f := cmd.Flags().Lookup(name)
 		if text := f.Value.String(); f.Changed && (text == "0" || text == "") {
 			return posthaste.Invalidf(name, "--%s must be above zero", name)
+		}
+	}
+	return nil
+}
+
+// words is a flag of several words, by commas or by repetition. An empty one is
+// refused: it would be left out, and what was limited to "$QUEUE" be good for all
+// where that is not set.
+type words struct{ all *[]string }
+
+func (w words) String() string {
+	if w.all == nil {
+		return ""
+	}
+	return strings.Join(*w.all, ",")
+}
+
+func (w words) Set(s string) error {
+	some, err := csv.NewReader(strings.NewReader(s)).Read()
+	switch {
+	case strings.TrimSpace(s) == "" || slices.Contains(some, ""):
+		return fmt.Errorf("must not be empty: leave it out instead")
+	case err != nil:
+		return err
+	}
+	*w.all = append(*w.all, some...)
+	return nil
+}
+
+func (words) Type() string { return "strings" }
+
+// explicitEmpty refuses flags that were given and are empty, for the same reason.
+func explicitEmpty(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return posthaste.Invalidf(name, "--%s must not be empty: leave it out instead", name)
 		}
 	}
 	return nil
