@@ -102,7 +102,7 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, limits posthas
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err = e.pool.Exec(ctx, "select posthaste.limit_queue($1, $2::text::jsonb, coalesce(nullif($3, ''), current_user))", name, string(text), by)
+	_, err = e.pool.Exec(ctx, "select posthaste.limit_queue($1, $2::text::jsonb, nullif($3::text, ''))", name, string(text), by)
 	return readError(err) // doing it again is harmless
 }
 
@@ -116,22 +116,22 @@ func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 
 // QueuePause implements [posthaste.Admin].
 func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
-	return e.decideQueue(ctx, "select posthaste.pause_queue($1, coalesce(nullif($2, ''), current_user))", name, by)
+	return e.decideQueue(ctx, "select posthaste.pause_queue($1, nullif($2::text, ''))", name, by)
 }
 
 // QueueResume implements [posthaste.Admin].
 func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
-	return e.decideQueue(ctx, "select posthaste.resume_queue($1, coalesce(nullif($2, ''), current_user))", name, by)
+	return e.decideQueue(ctx, "select posthaste.resume_queue($1, nullif($2::text, ''))", name, by)
 }
 
 // KeyPause implements [posthaste.Admin].
 func (e *Engine) KeyPause(ctx context.Context, by, queue, key string) error {
-	return e.decideKey(ctx, "select posthaste.pause_key($1, $2, coalesce(nullif($3, ''), current_user))", queue, key, by)
+	return e.decideKey(ctx, "select posthaste.pause_key($1, $2, nullif($3::text, ''))", queue, key, by)
 }
 
 // KeyResume implements [posthaste.Admin].
 func (e *Engine) KeyResume(ctx context.Context, by, queue, key string) error {
-	return e.decideKey(ctx, "select posthaste.resume_key($1, $2, coalesce(nullif($3, ''), current_user))", queue, key, by)
+	return e.decideKey(ctx, "select posthaste.resume_key($1, $2, nullif($3::text, ''))", queue, key, by)
 }
 
 func (e *Engine) decideKey(ctx context.Context, sql, queue, key, by string) error {

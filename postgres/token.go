@@ -34,7 +34,7 @@ func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token)
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err = e.pool.QueryRow(ctx, "select posthaste.token_add($1::text, $2::text[], $3::text::jsonb, $4::text)", token.Name, scopes, string(text), by).Scan(&secret)
+	err = e.pool.QueryRow(ctx, "select posthaste.token_add($1::text, $2::text[], $3::text::jsonb, nullif($4::text, ''))", token.Name, scopes, string(text), by).Scan(&secret)
 	return secret, writeError(err)
 }
 
@@ -42,7 +42,7 @@ func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token)
 func (e *Engine) TokenDrop(ctx context.Context, by, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.token_drop($1::text, $2::text)", name, by)
+	_, err := e.pool.Exec(ctx, "select posthaste.token_drop($1::text, nullif($2::text, ''))", name, by)
 	return writeError(err)
 }
 

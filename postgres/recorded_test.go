@@ -1,0 +1,51 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// Where nobody is named the session's user is put on record, whatever role it acts in.
+func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
+	a := newAdminTest(t, posthaste.QueueOptions{Fair: true})
+	config := a.pool.Config()
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "set role posthaste_admin")
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(a.ctx, config)
+	a.check(err)
+	t.Cleanup(pool.Close)
+	e := postgres.New(pool)
+	a.check(e.QueueLimit(a.ctx, "", "q", posthaste.QueueLimits{Concurrency: 5}))
+	a.check(e.QueuePause(a.ctx, "", "q"))
+	a.check(e.QueueResume(a.ctx, "", "q"))
+	a.check(e.KeyPause(a.ctx, "", "q", "k"))
+	a.check(e.KeyResume(a.ctx, "", "q", "k"))
+	_, err = e.TokenAdd(a.ctx, "", posthaste.Token{Name: "ops", Scopes: []posthaste.Scope{posthaste.ScopeAdmin}})
+	a.check(err)
+	a.check(e.TokenDrop(a.ctx, "", "ops"))
+	rows, err := a.pool.Query(a.ctx, `select what || ' by ' || case when by = session_user then 'the session' else by end
+		from (select action as what, by, id from posthaste.actions
+			union all select 'added', created_by, 1000 from posthaste.issued_tokens
+			union all select 'dropped', dropped_by, 1001 from posthaste.issued_tokens) x order by id`)
+	a.check(err)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	a.check(err)
+	var want []string
+	for _, what := range []string{"limit", "pause", "resume", "pause_key", "resume_key", "added", "dropped"} {
+		want = append(want, what+" by the session")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("recorded %q, want %q", got, want)
+	}
+}
