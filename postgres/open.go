@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,14 @@ func Connect(ctx context.Context, url string, opts ...Option) (*pgx.Conn, error)
 	return conn, nil
 }
 
+// misplaced is a URL with its first @ behind a /, which ends the password that is not
+// percent-encoded: its parts would be taken for host, port and database, and told.
+var misplaced = regexp.MustCompile(`^[a-z]+://[^@/]*/[^?]*@`)
+
 func poolConfig(url string, o options) (*pgxpool.Config, error) {
+	if misplaced.MatchString(url) {
+		return nil, urlError()
+	}
 	plain, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, urlError()

@@ -30,7 +30,8 @@ func opened(t *testing.T, url string, code posthaste.Code, opts ...Option) {
 
 func TestOpenOfABadURL(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"postgres://u:geheim@host:port/db", "postgres://u:ge%heim@host/", "host=x password='geheim", "postgres://u:geheim@h/db?sslmode=perhaps", "postgres://u:geheim@h/db?pool_max_conns=many"} {
+	for _, url := range []string{"postgres://u:geheim@host:port/db", "postgres://u:ge%heim@host/", "host=x password='geheim", "postgres://u:geheim@h/db?sslmode=perhaps", "postgres://u:geheim@h/db?pool_max_conns=many",
+		"postgres://u:31415/geheim@h/db", "postgres://u:geheim/31415@h/db?x=y"} {
 		opened(t, url, posthaste.Invalid)
 		if _, err := Connect(testContext(t), url); posthaste.CodeOf(err) != posthaste.Invalid {
 			t.Errorf("Connect: %v", err)

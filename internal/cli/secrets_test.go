@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +32,7 @@ var secrets = map[string]string{
 	"password of Redis": "redis-S3cret/p%w", "wrong password of Redis": "redis-Wr0ng/p%w",
 	"wrong password of the mail server": "smtp-Wr0ng/p%w", "given token": "given-S3cret-token", "wrong token": "wrong-S3cret-token",
 	"payload": "payload-S3cret", "header of a message": "header-S3cret", "text of a mail": "text-S3cret", "subject of a mail": "subject-S3cret",
+	"beginning of a password that is not escaped": "begin-S3cret", "end of a password that is not escaped": "end-S3cret",
 	"header of a mail": "mailheader-S3cret", "attachment": "YXR0YWNobWVudC1TM2NyZXQ=", "parameter": "parameter-S3cret",
 }
 
@@ -93,6 +95,7 @@ func TestNoSecretComesOut(t *testing.T) {
 	server.stop(syscall.SIGTERM)
 	tryCommands(t, &out, asUser)
 	tryRedis(t, &out, secrets["payload"])
+	tryUnescaped(t, &out, database)
 	for what, p := range map[string]*process{"server": server, "worker with a wrong password": wrong, "worker": right} {
 		out.add(what, p.said())
 	}
@@ -246,5 +249,49 @@ func tryCommands(t *testing.T, out *output, asUser string) {
 			t.Errorf("%s passes", strings.Fields(c.args)[0])
 		}
 		out.add("posthaste "+strings.Fields(c.args)[0], string(text))
+	}
+}
+
+// tryUnescaped gives passwords whose special characters are not escaped: what stands around
+// them is taken for hosts, ports, paths and options, and is a part of a secret none the less.
+func tryUnescaped(t *testing.T, out *output, database string) {
+	t.Helper()
+	dir := t.TempDir()
+	end := secrets["end of a password that is not escaped"]
+	for _, begin := range []string{secrets["beginning of a password that is not escaped"], "31415"} {
+		for _, sign := range []string{"/", "#", "?"} {
+			at := func(scheme string) string { return scheme + "://shop:" + begin + sign + end + "@127.0.0.1:1/" }
+			all := [][]string{
+				{"queue", "ls", "--database-url", at("postgres")}, {"queue", "ls", "--redis-url", at("redis")},
+				{"import", "sidekiq", "--database-url", database, "--from", at("redis")},
+				{"worker", "--queue", "emails", "--database-url", database, "--smtp-url", at("smtp")},
+			}
+			for _, scheme := range []string{"amqp", "kafka", "nats", "redis"} {
+				file := filepath.Join(dir, scheme+".yaml")
+				if err := os.WriteFile(file, []byte("sources:\n  - queue: orders\n    broker: \""+at(scheme)+"\"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if all = append(all, []string{"relay", "--queue", "orders", "--broker", at(scheme), "--database-url", database}); sign == "/" {
+					all = append(all, []string{"relay", "--config", file, "--database-url", database})
+				}
+			}
+			for _, args := range all {
+				limited, cancel := context.WithTimeout(t.Context(), 10*time.Second) // those that take it for a URL wait for somebody
+				cmd := exec.CommandContext(limited, "posthaste", args...)
+				cmd.Env = append(os.Environ(), "POSTHASTE_LOG_LEVEL=debug", "DATABASE_URL=", "REDIS_URL=")
+				text, err := cmd.CombinedOutput()
+				cancel()
+				if err == nil {
+					t.Errorf("%s passes with a password that is not escaped", args[0])
+				}
+				if args[0] == "relay" && !strings.Contains(string(text), "percent-encoded") {
+					t.Errorf("%s is not told that passwords are percent-encoded: %s", args[0], text)
+				}
+				if strings.Contains(string(text), "shop:31415") || strings.Contains(string(text), ":31415\"") {
+					t.Errorf("the beginning of a password came out: %s", text)
+				}
+				out.add("posthaste "+args[0]+" with a password that is not escaped", string(text))
+			}
+		}
 	}
 }

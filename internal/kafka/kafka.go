@@ -39,13 +39,13 @@ type Brokers struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Options are those of a client, and the brokers' addresses. Errors never hold the
-// URL, for it may hold a password.
+// Options are those of a client, and the brokers' addresses. Errors never hold a part of
+// the URL, for each may be one of the password.
 func (b *Brokers) Options() (options []kgo.Opt, address string, err error) {
 	u, err := brokers(b.URL)
 	if err != nil {
 		return nil, "", &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the brokers' URL cannot be used: " + err.Error(),
-			Hint: "kafka://user:password@host:9092,host2:9092 or kafkas://, with special characters percent-encoded"}
+			Hint: "kafka://user:password@host:9092,host2:9092 or kafkas://, with special characters percent-encoded, such as / as %2F"}
 	}
 	if options, err = b.login(u); err != nil {
 		return nil, "", err
@@ -103,12 +103,8 @@ func brokers(text string) (*url.URL, error) {
 	}
 	at := strings.LastIndexByte(rest, '@')
 	u, err := url.Parse(scheme + "://" + rest[:at+1] + "host")
-	if err != nil {
-		var e *url.Error
-		if errors.As(err, &e) {
-			err = e.Err // the other half of its text is the URL
-		}
-		return nil, err
+	if err != nil || u.Host != "host" { // package url's words may be of the password
+		return nil, errors.New("its user and password cannot be read")
 	}
 	u.Host = strings.TrimSuffix(rest[at+1:], "/")
 	for _, one := range hosts(u) {

@@ -17,12 +17,12 @@ import (
 
 // Address checks a URL of servers and the path of credentials, which may be empty, and
 // returns the hosts and ports, without secrets. Errors are *posthaste.Error with the
-// field, and never hold the URL.
+// field, and never hold a part of the URL, for each may be one of the password.
 func Address(servers, credentials string) (string, error) {
 	address, err := addresses(servers)
 	if err != nil {
 		return "", &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
-			Hint: "nats://user:password@host:4222 or tls://, with special characters percent-encoded; several separated by commas"}
+			Hint: "nats://user:password@host:4222 or tls://, with special characters percent-encoded, such as / as %2F; several separated by commas"}
 	}
 	if credentials != "" {
 		if _, err := os.Stat(credentials); err != nil {
@@ -35,13 +35,10 @@ func Address(servers, credentials string) (string, error) {
 func addresses(servers string) (string, error) {
 	var all []string
 	for one := range strings.SplitSeq(servers, ",") {
+		_, rest, _ := strings.Cut(one, "://")
 		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			var e *url.Error
-			if errors.As(err, &e) {
-				err = e.Err // the other half of its text is the URL
-			}
-			return "", err
+		if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
+			return "", errors.New("it cannot be read") // package url's words may be of the password
 		}
 		switch {
 		case u.Scheme != "nats" && u.Scheme != "tls":

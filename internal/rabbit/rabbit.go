@@ -33,13 +33,18 @@ type Broker struct {
 	address string
 }
 
-// Check says what is wrong with the URL, never with the URL itself in it, for that
-// may hold a password.
+// Check says what is wrong with the URL, never with a part of it, for each may be one of
+// the password: what is not percent-encoded there is taken for a port, a path and so on.
 func (b *Broker) Check() error {
+	scheme, rest, _ := strings.Cut(b.URL, "://")
 	uri, err := amqp.ParseURI(b.URL)
-	if err != nil {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the broker's URL cannot be used: " + reason(err),
-			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded"}
+	if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
+		what := "the broker's URL cannot be read"
+		if scheme != "amqp" && scheme != "amqps" {
+			what = "the broker's URL must begin with amqp:// or amqps://"
+		}
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: what,
+			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded, such as / as %2F"}
 	}
 	b.address = net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))
 	b.DialTimeout = cmp.Or(b.DialTimeout, 10*time.Second)
@@ -58,14 +63,6 @@ func (b *Broker) Check() error {
 
 // Address is the broker's "host:port".
 func (b *Broker) Address() string { return b.address }
-
-// reason is what is wrong with a URL, without it.
-func reason(err error) string {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		err = e
-	}
-	return err.Error()
-}
 
 // Dial opens a connection; ctx and DialTimeout bound it. wrap gets the network
 // connection below, and open is called with what was opened: where it fails, the

@@ -12,13 +12,16 @@ import (
 // Servers takes apart the URL of a server, or of several of a Redis Cluster, which are
 // separated by commas: redis://user:password@host:6379,host2:6379. first is the URL
 // with the first of them alone, and addresses are the hosts and ports of all. Errors
-// never hold the URL, for it may hold a password.
+// never hold a part of the URL, for each may be one of the password.
 func Servers(text string) (first string, addresses []string, err error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found || scheme != "redis" && scheme != "rediss" {
 		return "", nil, errors.New("it must begin with redis:// or rediss://")
 	}
 	at := strings.LastIndexByte(rest, '@') + 1
+	if strings.ContainsAny(rest[:at], "/?#") {
+		return "", nil, errors.New("its user and password cannot be read")
+	}
 	end := len(rest)
 	if i := strings.IndexAny(rest[at:], "/?#"); i >= 0 {
 		end = at + i

@@ -26,6 +26,9 @@ func TestServers(t *testing.T) {
 		"redis://u:secret@h:port,k":       nil,
 		"redis://u:secret@h,k:secret/":    nil,
 		"redis://u:secret@[::1":           nil,
+		"redis://u:1/secret@h":            nil,
+		"redis://u:1?secret@h":            nil,
+		"redis://u:1#secret@h":            nil,
 		"redis://u:secret@h, secret word": nil,
 	} {
 		first, addresses, err := Servers(text)

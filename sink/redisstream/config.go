@@ -108,14 +108,14 @@ type target struct {
 // to Redis; this is Kafka's.
 const eventPrefix = "ce_"
 
-// parse checks the config and fills in defaults. Errors never hold the URL, for it
-// may hold a password.
+// parse checks the config and fills in defaults. Errors never hold a part of the URL, for
+// each may be one of the password.
 func parse(c Config) (*target, error) {
 	t := &target{}
 	u, err := t.server(c.URL)
 	if err != nil {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
-			Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded"}
+			Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded, such as / as %2F"}
 	}
 	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
 		return nil, err
@@ -184,11 +184,7 @@ func (t *target) server(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(first)
 	if err != nil {
-		var e *url.Error
-		if errors.As(err, &e) {
-			err = e.Err // the other half of its text is the URL
-		}
-		return nil, err
+		return nil, errors.New("it cannot be read") // package url's words may be of the password
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("it can have no options behind ? or #")

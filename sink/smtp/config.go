@@ -9,8 +9,9 @@
 // far, the next attempt reads it from the story and goes on with the rest.
 //
 //   - All accepted: delivered.
-//   - Some deferred (4xx answers, network trouble, a timeout): tried again for
-//     these alone. Refusals stand meanwhile.
+//   - Some deferred (4xx answers, network trouble, a timeout; a 552 that may say that
+//     the mail has too many recipients): tried again for these alone. Refusals stand
+//     meanwhile.
 //   - None deferred any more, some refused (5xx answers): failed for good. The
 //     error names the refused recipients, the receipt says who has the mail.
 //     If such a dead letter is replayed, it is tried again for the refused
@@ -96,13 +97,14 @@ type target struct {
 // urlField names the setting in errors.
 const urlField = "smtp_url"
 
-// parse checks the config and fills in defaults. Errors never hold the URL,
-// for it may hold a password.
+// parse checks the config and fills in defaults. Errors never hold the URL, nor the
+// parser's words on it, for either may hold a part of the password.
 func parse(cfg Config) (*target, error) {
 	u, err := url.Parse(cfg.URL)
-	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: urlField, Message: urlField + " is no URL",
-			Hint: "smtp://user:password@host:port, with special characters in user and password percent-encoded"}
+	_, rest, _ := strings.Cut(cfg.URL, "://")
+	if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: urlField, Message: urlField + " cannot be read",
+			Hint: "smtp://user:password@host:port, with special characters in user and password percent-encoded, such as / as %2F"}
 	}
 	t := &target{Config: cfg, host: u.Hostname()}
 	port := "587"

@@ -49,6 +49,7 @@ func TestConfigRefuses(t *testing.T) {
 		"", "mail.example.com", "mail.example.com:25", "http://mail.example.com", "smtp://", "smtp://:25", "smtp:mail",
 		"smtp://h:0", "smtp://h:99999", "smtp://h:x", "smtp://h/path", "smtp://h#f",
 		"smtp://s3cret@h", "smtp://:s3cret@h", "smtp://ada:@h", "smtp://ada:s3cret%@h", "smtp://ada:s3cret\x7f@h", "smtp://ada:s3cret@h:x",
+		"smtp://ada:s3/cret@h", "smtp://ada:31415/s3cret@h", "smtp://ada:31415?s3cret@h", "smtp://ada:31415#s3cret@h",
 		"smtp://h?tls=maybe", "smtps://h?tls=none", "smtp+starttls://h?tls=opportunistic", "smtp://h?tsl=none", "smtp://h?a=%zz",
 		"smtp://h?connections=0", "smtp://h?dial_timeout=5", "smtp://h?data_timeout=-1s",
 		"smtp://ada:s3cret@mail.example.com?tls=none",
@@ -58,7 +59,7 @@ func TestConfigRefuses(t *testing.T) {
 			t.Errorf("%q: %v", url, err)
 			continue
 		}
-		if !strings.Contains(err.Error(), "smtp_url") || strings.Contains(err.Error(), "s3cret") {
+		if !strings.Contains(err.Error(), "smtp_url") || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "31415") {
 			t.Errorf("%q: text %q", url, err)
 		}
 	}

@@ -23,7 +23,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
-	"net/url"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,15 +79,13 @@ func New(ledger source.Ledger, c Config) (*source.Source, error) {
 	var options *redis.Options
 	first, addresses, err := servers.Servers(c.URL)
 	if err == nil {
-		options, err = redis.ParseURL(first)
+		if options, err = redis.ParseURL(first); err != nil {
+			err = errors.New("it cannot be read") // the library's words may be of the password
+		}
 	}
 	if err != nil {
-		var e *url.Error
-		if errors.As(err, &e) {
-			err = e.Err // the other half of its text is the URL
-		}
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
-			Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded"}
+			Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded, such as / as %2F"}
 	}
 	if options.TLSConfig != nil {
 		if c.TLS != nil {
