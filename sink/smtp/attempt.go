@@ -202,7 +202,7 @@ func (a *attempt) rcpt(ctx context.Context, c *conn, t *transaction) (accepted [
 		if r.ok() {
 			accepted = append(accepted, recipient)
 		} else {
-			a.answered([]string{recipient}, r, r.status())
+			a.answered([]string{recipient}, r, r.rcptStatus())
 		}
 		t.open = slices.Concat(accepted, t.recipients[i+1:])
 		if r.closing() {

@@ -68,6 +68,16 @@ func (r reply) status() email.AnswerStatus {
 	return email.Deferred
 }
 
+// rcptStatus is what the reply to a RCPT means for its recipient. A 552 is how servers of
+// RFC 821 say that there are too many recipients, and passes (RFC 5321, 4.5.3.1.10), unless
+// its status code gives another reason, such as a full mailbox.
+func (r reply) rcptStatus() email.AnswerStatus {
+	if r.code == 552 && (r.enhanced == "" || r.enhanced == "5.0.0" || r.enhanced == "5.5.3") {
+		return email.Deferred
+	}
+	return r.status()
+}
+
 // aboutUs reports a refusal of the session rather than of the mail: a password
 // or encryption is missing or wrong. Somebody will mend that.
 func (r reply) aboutUs() bool {

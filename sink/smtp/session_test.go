@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/emersion/go-smtp"
+
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
@@ -471,5 +473,45 @@ func TestDroppedWhileSending(t *testing.T) {
 	wantRetry(t, r, "while the mail was being sent")
 	if receipt.Recipients["bob@example.com"].Unsure {
 		t.Errorf("receipt %+v", receipt)
+	}
+}
+
+// TestTooManyRecipientsInOldWords: 552 to a recipient passes, unless its status code gives
+// another reason; to the mail it does not.
+func TestTooManyRecipientsInOldWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stage    catcher.Stage
+		enhanced smtp.EnhancedCode
+		passes   bool
+	}{
+		{catcher.StageRcpt, smtp.NoEnhancedCode, true},
+		{catcher.StageRcpt, smtp.EnhancedCode{5, 5, 3}, true},
+		{catcher.StageRcpt, smtp.EnhancedCode{5, 2, 2}, false},
+		{catcher.StageMail, smtp.NoEnhancedCode, false},
+		{catcher.StageEnd, smtp.NoEnhancedCode, false},
+	} {
+		server := startCatcher(t, catcher.Config{})
+		fault := catcher.Fault{Stage: c.stage, Code: 552, Enhanced: c.enhanced, Text: "too many"}
+		if c.stage == catcher.StageRcpt {
+			fault.Recipient = "carl@example.com"
+		}
+		server.Inject(fault)
+		s := newSink(t, server.Addr(), "")
+		d := delivery(t, simple("bob@example.com", "carl@example.com"))
+		r, receipt := attemptOnce(t, s, d)
+		if !c.passes {
+			wantPermanent(t, r, "552", "too many")
+			continue
+		}
+		wantRetry(t, r, "carl@example.com", "552", "too many")
+		if got := statuses(receipt); got != "bob@example.com=accepted/250/1 carl@example.com=deferred/552/1" {
+			t.Errorf("receipt %s", got)
+		}
+		r, _ = attemptOnce(t, s, after(d, r, posthaste.Retried))
+		wantOK(t, r)
+		if got := mailed(server); !maps.Equal(got, map[string]int{"bob@example.com": 1, "carl@example.com": 1}) {
+			t.Errorf("mailed %v", got)
+		}
 	}
 }
