@@ -84,7 +84,8 @@ func Import(ctx context.Context, from goredis.UniversalClient, to posthaste.Engi
 	o.Batch, o.patience = cmp.Or(o.Batch, 500), cmp.Or(o.patience, 6*buryLease)
 	r := Report{Pending: map[string]int64{}, Refused: []Refusal{}, DryRun: o.DryRun}
 	i := &importer{Options: o, from: from, to: to, report: &r, sent: map[posthaste.MessageID]struct{}{}}
-	return r, i.run(ctx)
+	err := i.run(ctx)
+	return r, err
 }
 
 func (i *importer) run(ctx context.Context) error {
