@@ -127,7 +127,7 @@ func (x *keyedRun) run(duration, still time.Duration) {
 		return len(x.messages)
 	})
 	x.finish(still, func() (int, bool) { done, _ := x.ended(); return done, x.finished(admin) })
-	x.check(admin)
+	x.check(admin, still)
 }
 
 func (x *keyedRun) ended() (done, left int) {
@@ -144,7 +144,7 @@ func (x *keyedRun) ended() (done, left int) {
 	return done, left
 }
 
-func (x *keyedRun) check(admin *pgx.Conn) {
+func (x *keyedRun) check(admin *pgx.Conn, still time.Duration) {
 	n, left := x.ended()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -162,7 +162,7 @@ func (x *keyedRun) check(admin *pgx.Conn) {
 		return
 	}
 	// What was cancelled last leaves its key to the next claim.
-	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(10 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < still; time.Sleep(10 * time.Millisecond) {
 		var blocked bool
 		if err := admin.QueryRow(context.Background(), `select exists (select from posthaste.keys where blocked)`).Scan(&blocked); err != nil || !blocked {
 			break

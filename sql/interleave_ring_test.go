@@ -40,6 +40,10 @@ var (
 	// the one that is being reclaimed.
 	runaway = shape{name: "runaway", senders: 3, receivers: 1, longest: 5, holding: 5, held: 40, delay: 50, abandoned: 500,
 		rows: never, spare: 1, idle: 5, gap: 60, near: 6}
+	// The same in a hurry, so that a slot is often run into just while it is being
+	// reclaimed.
+	hurried = shape{name: "hurried", senders: 3, receivers: 1, longest: 5, holding: 1, held: 10, delay: 50, abandoned: 500,
+		rows: never, spare: 1, idle: 2, gap: 15, near: 3}
 )
 
 // never is more rows than any slot has.
