@@ -192,7 +192,7 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 
 // Unsettled implements [posthaste.Claims].
 func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo int64) ([]posthaste.DeliveryID, error) {
-	if _, err := e.beatRegistry(ctx, "look", worker); err != nil {
+	if _, err := e.stands(ctx, "look", worker); err != nil {
 		return nil, err
 	}
 	all, err := e.reachable(ctx)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -57,13 +58,12 @@ type standing struct {
 	firstIn time.Duration // until the first lease of another ends
 }
 
-func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste.WorkerID) (s standing, err error) {
-	reply, err := workerScript.run(ctx, e.client, e.registry(), what, worker.String())
+func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste.WorkerID, further ...any) (s standing, err error) {
+	reply, err := workerScript.run(ctx, e.client, e.registry(), append([]any{what, worker.String()}, further...)...)
 	if err != nil {
 		return s, readError(err)
 	}
 	if reply == "lost" {
-		e.forget(worker)
 		return s, workerLost()
 	}
 	all, err := list("a worker", reply, 5)
@@ -74,8 +74,11 @@ func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste
 	s.overdue = str(all[2]) == "1"
 	s.tickIn = tickIn(str(all[3]))
 	if first, ok := parseMicros(str(all[4])); ok {
-		s.firstIn = max(0, fromMicros(first))
+		s.firstIn = max(1, fromMicros(first))
 	}
+	e.mu.Lock()
+	e.stood[worker] = str(all[0])
+	e.mu.Unlock()
 	return s, unpack(str(all[0]), &s.registered)
 }
 
@@ -83,13 +86,14 @@ func (e *Engine) forget(worker posthaste.WorkerID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.joined, worker)
+	delete(e.stood, worker)
 }
 
 // join begins a worker's lease of a subscription, which ends no later than its own. Each
 // knows the leases of those who hold something of it, for scripts of a subscription
 // see its keys only.
 func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref posthaste.QueueRef) error {
-	s, err := e.beatRegistry(ctx, "look", worker)
+	s, err := e.stands(ctx, "look", worker)
 	if err != nil {
 		return err
 	}
@@ -105,9 +109,15 @@ func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref postha
 	return readError(err)
 }
 
-// Heartbeat implements [posthaste.Claims].
+// Heartbeat implements [posthaste.Claims]. Where the registry cannot be reached, as with
+// its master of a cluster away, it keeps the worker's leases of queues all the same before
+// it says so: else others would hand out what the worker is about.
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply posthaste.HeartbeatReply, err error) {
-	s, err := e.beatRegistry(ctx, "beat", beat.Worker)
+	s, err := e.beatSoon(ctx, beat.Worker)
+	if posthaste.CodeOf(err) == posthaste.Unavailable {
+		_, _, missed := e.keepLeases(ctx, beat.Worker)
+		return reply, errors.Join(err, missed)
+	}
 	if err != nil {
 		return reply, err
 	}
@@ -124,6 +134,72 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 		reply.Rescue = reply.Rescue || l.ended
 	}
 	return reply, nil
+}
+
+// stands asks the registry for a worker. One that it has expired, after it was away for a
+// whole lease, and that has kept all its leases of queues meanwhile, has lost nothing, and
+// returns.
+func (e *Engine) stands(ctx context.Context, what string, worker posthaste.WorkerID) (standing, error) {
+	s, err := e.beatRegistry(ctx, what, worker)
+	if posthaste.CodeOf(err) != posthaste.WorkerLost {
+		return s, err
+	}
+	if was, kept, missed := e.keepLeases(ctx, worker); kept && missed == nil {
+		return e.beatRegistry(ctx, "return", worker, was)
+	}
+	e.forget(worker)
+	return s, err
+}
+
+// beatSoon waits for the registry for half of the time that there is: the other half is
+// for queues whose masters answer.
+func (e *Engine) beatSoon(ctx context.Context, worker posthaste.WorkerID) (standing, error) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		return e.stands(ctx, "beat", worker)
+	}
+	type answer struct {
+		standing
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() { // whether or not the client looks at the context while it waits
+		s, err := e.stands(ctx, "beat", worker)
+		answered <- answer{s, err}
+	}()
+	timer := time.NewTimer(time.Until(deadline) / 2)
+	defer timer.Stop()
+	select {
+	case a := <-answered:
+		return a.standing, a.err
+	case <-timer.C:
+		return standing{}, readError(context.DeadlineExceeded)
+	}
+}
+
+// keepLeases keeps those of a worker's leases of subscriptions that have not ended, and
+// says whether these are all, and there is one: then nothing of the worker was handed out
+// anew. was is what it is, as the registry said last.
+func (e *Engine) keepLeases(ctx context.Context, worker posthaste.WorkerID) (was string, kept bool, err error) {
+	e.mu.RLock()
+	was = e.stood[worker]
+	refs := maps.Clone(e.joined[worker])
+	e.mu.RUnlock()
+	var is registered
+	if was == "" || unpack(was, &is) != nil {
+		return was, false, nil
+	}
+	queues, missed := e.found(ctx, worker, maps.Keys(refs))
+	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any {
+		return []any{q.numberArg, worker.String(), is.Lease, is.Name, "2"}
+	})
+	held, all := 0, true
+	for _, answer := range answers {
+		if l, ok := answer.([]any); ok && len(l) >= 5 { // else dropped: nothing is held there
+			held, all = held+1, all && str(l[4]) == "1"
+		}
+	}
+	return was, held > 0 && all, errors.Join(missed, readError(err))
 }
 
 type look struct {
@@ -148,22 +224,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 		looks[ref] = look{LookReply: posthaste.LookReply{NextDue: -1}}
 	}
 	e.mu.RUnlock()
-	var queues []*queue
-	var missed error
-	for ref := range looks {
-		q, err := e.find(ctx, ref)
-		if posthaste.CodeOf(err) == posthaste.NotFound { // it has ended: nothing is held there
-			e.mu.Lock()
-			delete(e.joined[beat.Worker], ref)
-			e.mu.Unlock()
-			continue
-		}
-		if err != nil {
-			missed = errors.Join(missed, err) // the others' leases are kept none the less
-			continue
-		}
-		queues = append(queues, q)
-	}
+	queues, missed := e.found(ctx, beat.Worker, maps.Keys(looks))
 	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any {
 		return []any{q.numberArg, beat.Worker.String(), s.Lease, s.Name, ""}
 	})
@@ -182,6 +243,25 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 		looks[queues[i].ref()] = l
 	}
 	return looks, nil
+}
+
+// found are the subscriptions of those names that there are, with the error that says why
+// some are missing: the others' leases are kept none the less.
+func (e *Engine) found(ctx context.Context, worker posthaste.WorkerID, refs iter.Seq[posthaste.QueueRef]) (queues []*queue, missed error) {
+	for ref := range refs {
+		q, err := e.find(ctx, ref)
+		switch {
+		case posthaste.CodeOf(err) == posthaste.NotFound: // it has ended: nothing is held there
+			e.mu.Lock()
+			delete(e.joined[worker], ref)
+			e.mu.Unlock()
+		case err != nil:
+			missed = errors.Join(missed, err)
+		default:
+			queues = append(queues, q)
+		}
+	}
+	return queues, missed
 }
 
 // Unregister implements [posthaste.Claims].

@@ -1,15 +1,17 @@
 #!lua flags=allow-oom
--- Keeps the registry of workers: register, beat, look (at what it is), remove, or
--- expire (all whose leases have ended).
+-- Keeps the registry of workers: register, beat, look (at what it is), return (of one
+-- that was expired and has kept its leases of queues), remove, or expire (all whose
+-- leases have ended).
 -- keys: 1 workers by the end of their lease; 2 what they are; 3 the schedules' next ticks
 -- args: 1 what to do; to register 2 the lease in µs, 3 a packed map of n name and
---       v version; to expire 2 "1" to look at the clock, too; else 2 the worker
--- returns: register: the worker; beat and look: "lost", or what it is, packed (l its lease
---       in µs, n, v, s when it began), µs until its lease ends, "1" if somebody's has
+--       v version; to expire 2 "1" to look at the clock, too; else 2 the worker, and to
+--       return 3 what it is, packed
+-- returns: register: the worker; beat, look and return: "lost", or what it is, packed (l
+--       its lease in µs, n, v, s when it began), µs until its lease ends, "1" if somebody's has
 --       ended, µs until a schedule ticks or "", and µs until the first lease of another
 --       ends or ""; expire: how many, and "1" if the clock was set back since it was
 --       looked at; remove: how many
--- cost: at most five commands, per worker that expires two
+-- cost: at most seven commands, per worker that expires two
 local call = redis.call
 local clock = call('TIME')
 local now = (clock[1] - 1735689600) * 1000000 + clock[2]
@@ -37,6 +39,10 @@ elseif what == 'expire' then
 elseif what == 'remove' then
   call('HDEL', KEYS[2], ARGV[2])
   return call('ZREM', KEYS[1], ARGV[2])
+elseif what == 'return' then
+  call('HSET', KEYS[2], ARGV[2], ARGV[3])
+  call('ZADD', KEYS[1], text(now), ARGV[2])
+  what = 'beat'
 end
 local ends = call('ZSCORE', KEYS[1], ARGV[2])
 local is = ends and call('HGET', KEYS[2], ARGV[2])

@@ -1,0 +1,137 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// While the registry's master is away the masters of queues give away nothing of a worker
+// that lives: its heartbeats keep the leases there, for longer than one. When the registry
+// is back and has expired it, it returns, since it has lost nothing. One that was lost
+// meanwhile does not.
+func TestLeasesWithoutTheRegistry(t *testing.T) {
+	t.Parallel()
+	t.Run("its master is away", func(t *testing.T) {
+		t.Parallel()
+		leasesWithoutTheRegistry(t, func(m *node) error { m.Kill(); return nil }, func(m *node) error { return m.Start(t.Context()) })
+	})
+	t.Run("its master hangs", func(t *testing.T) {
+		t.Parallel()
+		leasesWithoutTheRegistry(t,
+			func(m *node) error { return m.client.Do(t.Context(), "client", "pause", 120_000, "write").Err() },
+			func(m *node) error { return m.client.Do(t.Context(), "client", "unpause").Err() })
+	})
+}
+
+func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
+	all := nodes(t, 3, "--cluster-require-full-coverage", "no")
+	e := onCluster(t, all)
+	registry, queues := oneOnEach(t, e, all)
+	name := queues[(registry+1)%3]
+	ref := posthaste.QueueRef{Queue: name}
+	const lease = 3 * time.Second
+	worker := func() posthaste.WorkerID {
+		w, err := e.Register(t.Context(), posthaste.WorkerInfo{Name: "tester", Lease: lease})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	beat := func(w posthaste.WorkerID) error {
+		ctx, cancel := context.WithTimeout(t.Context(), lease/3)
+		defer cancel()
+		_, err := e.Heartbeat(ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{ref}})
+		return err
+	}
+	claimed := func(w posthaste.WorkerID) posthaste.DeliveryID {
+		if _, err := e.Send(t.Context(), posthaste.Message{Queue: name}); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: ref, Max: 1})
+		if err != nil || len(reply.Deliveries) != 1 {
+			t.Fatalf("%+v: %v", reply, err)
+		}
+		return reply.Deliveries[0].ID
+	}
+	listed := func(w posthaste.WorkerID) bool {
+		workers, err := e.Workers(t.Context())
+		return err == nil && slices.ContainsFunc(workers, func(s posthaste.WorkerStatus) bool { return s.ID == w && s.Name == "tester" && s.LostAt.IsZero() })
+	}
+	lives, dies := worker(), worker()
+	held := claimed(lives)
+	claimed(dies)
+	if err := leave(all[registry]); err != nil {
+		t.Fatal(err)
+	}
+	stop := every(lease/6, func() { // as a worker does, which waits for nothing else
+		if err := beat(lives); posthaste.CodeOf(err) != posthaste.Unavailable {
+			t.Errorf("a heartbeat without the registry: %v", err)
+		}
+	})
+	rescued := 0
+	for begun := time.Now(); time.Since(begun) < 3*lease; {
+		n, err := e.Rescue(t.Context())
+		if posthaste.CodeOf(err) != posthaste.Unavailable {
+			t.Errorf("a rescue without the registry: %v", err)
+		}
+		rescued += n
+	}
+	stop()
+	if rescued != 1 {
+		t.Errorf("%d were handed out anew; want that of the worker that gave no sign of life", rescued)
+	}
+	if err := back(all[registry]); err != nil {
+		t.Fatal(err)
+	}
+	stop = every(lease/6, func() { // as they do until it is back
+		if _, kept, err := e.keepLeases(t.Context(), lives); !kept || err != nil {
+			t.Errorf("the living worker has lost a lease: %v", err)
+		}
+	})
+	until(t, "the registry has expired both", func() bool {
+		n, err := e.Rescue(t.Context())
+		rescued += n
+		left, fault := e.client.ZCard(t.Context(), e.keys.beats()).Result()
+		return err == nil && fault == nil && left == 0
+	})
+	stop()
+	if listed(lives) {
+		t.Error("the registry has not expired the living worker")
+	}
+	if err := beat(lives); err != nil || !listed(lives) {
+		t.Errorf("the living worker has not returned: %v", err)
+	}
+	for range 2 {
+		if err := beat(dies); posthaste.CodeOf(err) != posthaste.WorkerLost || listed(dies) {
+			t.Errorf("a lost worker's heartbeat: %v", err)
+		}
+	}
+	if n, err := e.Rescue(t.Context()); err != nil || rescued+n != 1 {
+		t.Errorf("%d were handed out anew: %v", rescued+n, err)
+	}
+	results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: held, Outcome: posthaste.Done}})
+	if err != nil || len(results) != 1 || !results[0].Settled {
+		t.Errorf("settling what the living worker held: %+v, %v", results, err)
+	}
+}
+
+// every does something again and again, until stop is called.
+func every(pause time.Duration, do func()) (stop func()) {
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			do()
+			select {
+			case <-ended:
+				return
+			case <-time.After(pause):
+			}
+		}
+	}()
+	return func() { close(ended); <-done }
+}
