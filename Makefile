@@ -7,10 +7,11 @@
 #   make release builds what a release consists of, into dist
 #   make full    runs the tests that have a full size at it
 #   make chaos   breaks everything around it, and accounts for every message
+#   make nightly does that for an hour, and then all of make full
 
 GO        ?= go
 # How long each fuzz target runs. They are found by themselves.
-FUZZTIME  ?= 15s
+FUZZTIME  ?= 20s
 # Further flags and packages of the tests: make test-18 PACKAGES=./worker TESTFLAGS='-race -run DU1 -v'
 TESTFLAGS ?= -race -count=1 -timeout 40m
 PACKAGES  ?= ./...
@@ -99,11 +100,12 @@ $(CHAOS):
 	$(GO) build -o $@ ./internal/chaos/run
 
 # What takes too long for every change: an hour of every fault, with clients whose
-# clocks are off as well.
+# clocks are off as well, and then every test at its full size.
 nightly: bin/posthaste $(CHAOS)
 	scripts/clock-off 60 $(CHAOS)-ahead ./internal/chaos/run
 	scripts/clock-off -60 $(CHAOS)-behind ./internal/chaos/run
 	$(CHAOS) -engine $(CHAOS_ENGINE) -program bin/posthaste -duration 1h -seed $(CHAOS_SEED) -clocks $(CHAOS)-ahead,$(CHAOS)-behind $(CHAOS_FLAGS)
+	$(MAKE) full
 
 # Static programs for Linux with units, container file and checksums.
 release:
