@@ -52,7 +52,8 @@ type chunked struct {
 // the highest attempt and the stories of all; kind, key, reference and headers, with the
 // trace, are each message's own, inside. Which messages share a chunk may differ when they are
 // delivered again; [Chunks.Unpack] knows each by itself. What is refused for good
-// is delivered once more in chunks of one, so that it takes no neighbour with it.
+// is delivered once more in chunks of one, so that it takes no neighbour with it; where
+// the time is up before, its attempt fails and it comes again.
 // It closes the sink it was made of.
 func (c Chunks) Sink(sink posthaste.Sink) posthaste.Sink {
 	if c.Size < 1 {
@@ -82,7 +83,13 @@ func (s *chunkSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) 
 			alone, places = append(alone, batch[i]), append(places, i)
 		}
 	}
-	if len(alone) > 0 && ctx.Err() == nil {
+	if ctx.Err() != nil { // nobody knows yet which of a chunk is at fault
+		for _, i := range places {
+			results[i].Err = Failed(ctx, "its chunk was refused, and the time was up before it was published alone", results[i].Err)
+		}
+		return results
+	}
+	if len(alone) > 0 {
 		for i, r := range s.deliver(ctx, alone, 1) {
 			results[places[i]] = r
 		}

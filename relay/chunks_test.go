@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste"
@@ -156,5 +157,30 @@ func TestChunkTellsTheStories(t *testing.T) {
 	want := append(batch[3].Story[:1:1], batch[7].Story...)
 	if got := k.chunks[0].Story; !reflect.DeepEqual(got, want) {
 		t.Errorf("the chunk's story is %+v, want %+v", got, want)
+	}
+}
+
+// refuses is a sink that refuses everything for good once its context has ended meanwhile.
+type refuses struct{ end context.CancelFunc }
+
+func (refuses) Close() error { return nil }
+
+func (r refuses) Deliver(_ context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+	r.end()
+	results := make([]posthaste.SinkResult, len(batch))
+	for i := range results {
+		results[i].Err = posthaste.Permanent(errors.New("too large"))
+	}
+	return results
+}
+
+// Where there is no time to look which of a chunk is refused, none of it is dead.
+func TestChunksRefusedAtTheEndComeAgain(t *testing.T) {
+	t.Parallel()
+	ctx, end := context.WithCancel(t.Context())
+	for i, r := range (relay.Chunks{Size: 10}).Sink(refuses{end}).Deliver(ctx, deliveries(15)) {
+		if r.Err == nil || posthaste.IsPermanent(r.Err) || !errors.Is(r.Err, context.Canceled) || !strings.Contains(r.Err.Error(), "too large") {
+			t.Errorf("message %d: %v", i, r.Err)
+		}
 	}
 }

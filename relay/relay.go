@@ -29,7 +29,8 @@ type Mapping struct {
 	// MessageID is the template of the id by which receivers know a message
 	// again (default "{{.MessageID}}"). Message ids are unique in one database:
 	// where several relay to one broker, tell them apart, as by
-	// "orders-{{.MessageID}}". It must give the same for the same message.
+	// "orders-{{.MessageID}}". It must give the same for the same message, so that one
+	// with .Attempt is refused.
 	MessageID string `yaml:"message_id"`
 	// Headers are templates of further headers, by name. One that comes out
 	// empty is left out.
@@ -74,6 +75,10 @@ func NewMapper(m Mapping, prefix string) (*Mapper, error) {
 	var err error
 	if out.id, err = Compile("message_id", text); err != nil {
 		return nil, err
+	}
+	if strings.Contains(text, ".Attempt") {
+		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "message_id", Message: "the template message_id names .Attempt: with another id at each attempt receivers could not know the message again",
+			Hint: "leave it out; from the second attempt on it goes along as header " + HeaderAttempt}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		if name == "" {

@@ -85,6 +85,20 @@ func TestMap(t *testing.T) {
 	}
 }
 
+// An id that is another one at each attempt is none.
+func TestMessageIDWithoutTheAttempt(t *testing.T) {
+	for _, text := range []string{"{{.Attempt}}", "{{.MessageID}}-{{$.Attempt}}", "{{with .Kind}}{{$.Attempt}}{{end}}", `{{printf "%s-%d" .MessageID .Attempt}}`} {
+		_, err := NewMapper(Mapping{MessageID: text}, "")
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Field != "message_id" || !strings.Contains(e.Hint, HeaderAttempt) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := NewMapper(Mapping{MessageID: "{{.MessageID}}", Headers: map[string]string{"n": "{{.Attempt}}"}}, ""); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCloudEvents(t *testing.T) {
 	for _, c := range []CloudEvents{{}, {Source: "/x", Mode: "both"}, {Source: "{{.X}}"}, {Source: "/x", Type: "{{.X}}"}} {
 		if _, err := NewMapper(Mapping{CloudEvents: &c}, ""); posthaste.CodeOf(err) != posthaste.Invalid {

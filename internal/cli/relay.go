@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -117,6 +118,27 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 	return r.placed(err)
 }
 
+// checkQueue refuses what the queue's options do not go with: handing out at most once
+// settles a message before the broker has it, and a chunk holds messages of many keys.
+// That there is no such queue, or that it may not be looked at, is told by the worker.
+func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Engine) error {
+	found, err := engine.Queues(ctx, r.Queue)
+	if posthaste.CodeOf(err) == posthaste.Denied {
+		return nil
+	}
+	if err != nil || len(found) != 1 {
+		return err
+	}
+	switch o := found[0].Options; {
+	case o.Mode == posthaste.AtMostOnce:
+		return r.fault("queue", fmt.Sprintf("queue %q hands out at most once: its messages are settled before the broker has them, and those that it does not take would be lost", r.Queue),
+			"relay a queue of mode at_least_once")
+	case o.Ordered && r.Chunks != nil:
+		return r.fault("chunks", fmt.Sprintf("queue %q is ordered, and a chunk holds messages of many keys", r.Queue), "leave chunks out")
+	}
+	return nil
+}
+
 // handle has a worker relay, and shows whether the broker can be used.
 func (r *openRelay) handle(run *worker.Worker, parts workerParts) {
 	var sink posthaste.Sink = r.sink
@@ -163,7 +185,7 @@ func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen 
 		config.Telemetry = batchLog{w.telemetry(), a.log}
 		run := worker.New(w.engine, config)
 		for i := range relays {
-			if err := relays[i].checkChunks(ctx, w.engine); err != nil {
+			if err := relays[i].checkQueue(ctx, w.engine); err != nil {
 				return nil, err
 			}
 			relays[i].handle(run, w)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 
 	"gopkg.in/yaml.v3"
@@ -37,10 +36,10 @@ func (p place) encoding(name string) (posthaste.Codec, error) {
 
 // empty refuses a key that says nothing below it, which would be taken for one that is
 // not there.
-func (p place) empty(node *yaml.Node, key string) error {
+func (p place) empty(node *yaml.Node, key, such string) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key && node.Content[i+1].Tag == "!!null" {
-			return p.fault(key, key+" says nothing", "write its keys below it, such as encoding: json, or leave it out")
+		if node.Content[i].Value == key && node.Content[i+1].ShortTag() == "!!null" {
+			return p.fault(key, key+" says nothing", "write its keys below it, such as "+such+", or leave it out")
 		}
 	}
 	return nil
@@ -60,20 +59,4 @@ func (c *relayConfig) chunks() (*relay.Chunks, error) {
 		return nil, c.placed(err)
 	}
 	return &relay.Chunks{Size: size, Codec: codec, Prefix: c.Chunks.Prefix}, nil
-}
-
-// checkChunks refuses chunks of an ordered queue, for one holds messages of many keys.
-// Who may not look at queues is not told.
-func (r *openRelay) checkChunks(ctx context.Context, engine posthaste.Engine) error {
-	if r.Chunks == nil {
-		return nil
-	}
-	found, err := engine.Queues(ctx, r.Queue)
-	if posthaste.CodeOf(err) == posthaste.Denied {
-		return nil
-	}
-	if err == nil && len(found) == 1 && found[0].Options.Ordered {
-		return r.fault("chunks", fmt.Sprintf("queue %q is ordered, and a chunk holds messages of many keys", r.Queue), "leave chunks out")
-	}
-	return err
 }

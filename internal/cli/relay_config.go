@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"os"
@@ -50,12 +53,22 @@ func readRelays(file, broker string) (relays []relayConfig, sources []sourceConf
 	if err != nil {
 		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "the configuration cannot be read: " + err.Error()}
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(raw, &document); err != nil {
+	var document, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(raw))
+	err = documents.Decode(&document)
+	more := err == nil
+	if more {
+		err = documents.Decode(&second)
+		more = err == nil
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: file + ": " + strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
 	at := func(node *yaml.Node, field, message, hint string) error {
 		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("%s:%d: %s", file, max(1, node.Line), message), Hint: hint}
+	}
+	if more {
+		return nil, nil, at(&second, "config", "a second document begins, and a file of relays is one", "leave out the line ---, and put all relays into one list")
 	}
 	var all struct {
 		Broker  string      `yaml:"broker"`
@@ -157,7 +170,7 @@ func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error)
 	if c.Concurrency < 1 || c.Concurrency > 100 {
 		return c, c.fault("concurrency", fmt.Sprintf("concurrency must be 1 to 100, and is %d", c.Concurrency), "")
 	}
-	err := c.empty(node, "chunks")
+	err := cmp.Or(c.empty(node, "chunks", "encoding: json"), c.empty(node, "cloudevents", "source: /shop"))
 	if err != nil {
 		return c, err
 	}

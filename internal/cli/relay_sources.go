@@ -46,7 +46,7 @@ func readSource(node *yaml.Node, broker string, place place) (sourceConfig, erro
 	if err := node.Decode(&c.sourceTarget); err != nil {
 		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
 	}
-	err := c.empty(node, "chunks")
+	err := c.empty(node, "chunks", "encoding: json")
 	if err != nil {
 		return c, err
 	}

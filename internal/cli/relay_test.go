@@ -107,6 +107,29 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 		}
 	})
 
+	// What is settled when it is handed out would be lost where the broker does not take it.
+	t.Run("at most once", func(t *testing.T) {
+		if err := engine.QueueCreate(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
+			t.Fatal(err)
+		}
+		send("once")
+		if err := os.WriteFile(filepath.Join(dir, "once.yaml"), []byte("broker: "+broker.URL()+"\nrelays:\n  - {queue: orders, exchange: amq.topic}\n  - exchange: amq.topic\n    queue: once\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for want, args := range map[string][]string{
+			`--queue: queue "once" hands out at most once`:     {"--queue", "once", "--broker", broker.URL(), "--set", "chunks.size=5"},
+			`once.yaml:5: queue "once" hands out at most once`: {"--config", "once.yaml"},
+		} {
+			_, stderr, code := run(t, dir, append([]string{"relay", storeFlag, store}, args...)...)
+			if code != 2 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "would be lost") || !strings.Contains(stderr, "relay a queue of mode at_least_once") {
+				t.Errorf("%v: exit code %d: %s", args, code, stderr)
+			}
+		}
+		if infos, err := engine.Queues(t.Context(), "once"); err != nil || infos[0].Subscriptions[0].Done != 0 {
+			t.Errorf("something was handed out: %+v, %v", infos, err)
+		}
+	})
+
 	t.Run("relayed", func(t *testing.T) {
 		send("orders")
 		p := start(t, dir, nil, "relay", storeFlag, store, "--queue", "orders", "--broker", broker.URL(), "--set", "declare=quorum",
@@ -316,7 +339,8 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 		if storeFlag == "--redis-url" {
 			ports = anyRedisPorts
 		}
-		p, u := startUp(t, workDir(t), append([]string{"--broker", broker.URL()}, ports...)...)
+		here := workDir(t)
+		p, u := startUp(t, here, append([]string{"--broker", broker.URL()}, ports...)...)
 		ours := engine
 		if u.Database != "" {
 			engine, err = postgres.Open(t.Context(), u.Database)
@@ -329,8 +353,18 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 		defer func() { engine.Close(); engine = ours }()
 		send("outbox")
 		eventually(t, "all is at the broker", waiting("outbox"))
+		if err = engine.QueueDrop(t.Context(), "outbox"); err == nil {
+			err = engine.QueueCreate(t.Context(), "outbox", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
+		}
+		_, stderr, code := run(t, here, append([]string{"up", "--broker", broker.URL()}, ports...)...)
+		if code != 2 || !strings.Contains(stderr, `--broker: queue "outbox" hands out at most once`) {
+			t.Errorf("exit code %d: %s", code, stderr)
 		}
 	})
 

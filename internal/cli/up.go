@@ -270,7 +270,11 @@ func easyRelay(broker string) ([]relayConfig, error) {
 	for key, value := range relays[0].kind.easy {
 		set = append(set, key+"="+value)
 	}
-	return setRelays([]string{relayQueue}, broker, set)
+	relays, err = setRelays([]string{relayQueue}, broker, set)
+	for i := range relays {
+		relays[i].place = func(string) string { return "--broker" } // the only flag that says something of it
+	}
+	return relays, err
 }
 
 // startRelay makes the queue that is relayed, and the sink for the broker.
@@ -287,6 +291,9 @@ func (a *app) startRelay(ctx context.Context, u *up, r *running) error {
 	}
 	r.relays = relays
 	r.later(closeSinks)
+	if err := relays[0].checkQueue(ctx, r.engine); err != nil {
+		return err
+	}
 	return relays[0].check(ctx, a.log)
 }
 
