@@ -21,6 +21,9 @@ const (
 	awayTold = 30 * time.Second
 )
 
+// readOnly is what a standby answers, and a primary that has become one.
+const readOnly = "25006"
+
 // away lets messages wait for a store that cannot be used.
 type away struct{ told atomic.Int64 } // when the log was told last, in Unix nanoseconds
 
@@ -43,7 +46,7 @@ func redisAway(err error) bool {
 		return true
 	}
 	return redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsMasterDownError(err) || redis.IsClusterDownError(err) ||
-		redis.IsTryAgainError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err) || strings.HasPrefix(err.Error(), "MISCONF")
+		redis.IsTryAgainError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err) || strings.HasPrefix(said.Error(), "MISCONF")
 }
 
 // postgresAway reports whether PostgreSQL was not reached, or serves nobody now: what it
@@ -54,5 +57,5 @@ func postgresAway(err error) bool {
 		return true
 	}
 	state := said.SQLState()
-	return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "53")
+	return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "53") || state == readOnly
 }

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -145,12 +146,17 @@ type lostRow struct{}
 // Scan implements [Row].
 func (lostRow) Scan(...any) error { return errors.New("unexpected EOF") }
 
+// full is an answer of Redis.
+type full struct{ error }
+
+func (full) RedisError() {}
+
 // A store that cannot be reached or serves nobody costs no attempt; one that refuses does,
 // and so does a handler that has run.
 func TestOnlyAStoreThatIsAwayCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
-		errors.New("connection refused"): true, context.DeadlineExceeded: true, answer{"57P03"}: true, answer{"53300"}: true, answer{"08006"}: true,
+		errors.New("connection refused"): true, context.DeadlineExceeded: true, answer{"57P03"}: true, answer{"53300"}: true, answer{"08006"}: true, answer{"25006"}: true,
 		answer{"28P01"}: false, answer{"3D000"}: false, answer{"42501"}: false,
 	} {
 		h := Handler(func(context.Context) (pgx.Tx, error) { return nil, err }, "c", effect)
@@ -170,6 +176,9 @@ func TestOnlyAStoreThatIsAwayCostsNoAttempt(t *testing.T) {
 		t.Error(said)
 	} else if _, snoozed := posthaste.SnoozeDelay(said); snoozed {
 		t.Errorf("a handler that has run made no attempt: %v", said)
+	}
+	if !redisAway(fmt.Errorf("the inbox cannot be asked: %w", full{errors.New("MISCONF Redis is configured to save RDB snapshots")})) {
+		t.Error("a Redis that cannot write costs an attempt")
 	}
 	locked, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--requirepass", "right")
 	if err != nil {

@@ -135,3 +135,68 @@ func every(pause time.Duration, do func()) (stop func()) {
 	}()
 	return func() { close(ended); <-done }
 }
+
+// Whether a worker that the registry has expired has lost anything is not guessed while a
+// queue's master is away: it has not, it returns. One that has lost the lease of one
+// queue is lost, and nobody has to wait for the end of its others.
+func TestWorkerThatTheRegistryHasExpired(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3, "--cluster-require-full-coverage", "no")
+	e := onCluster(t, all)
+	registry, queues := oneOnEach(t, e, all)
+	away := (registry + 1) % 3
+	refs := []posthaste.QueueRef{{Queue: queues[away]}, {Queue: queues[(registry+2)%3]}}
+	w, err := e.Register(t.Context(), posthaste.WorkerInfo{Name: "tester", Lease: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range refs {
+		if _, err := e.Send(t.Context(), posthaste.Message{Queue: ref.Queue}); err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: ref, Max: 1}); err != nil || len(reply.Deliveries) != 1 {
+			t.Fatalf("%+v: %v", reply, err)
+		}
+	}
+	beat := func() error {
+		_, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w, Queues: refs})
+		return err
+	}
+	expire := func() {
+		if n, err := e.client.ZRem(t.Context(), e.keys.beats(), w.String()).Result(); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	expire()
+	all[away].Kill()
+	for range 3 {
+		if err := beat(); posthaste.CodeOf(err) != posthaste.Unavailable {
+			t.Errorf("with a queue's master away: %v", err)
+		}
+	}
+	if err := all[away].Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it returns", func() bool { return beat() == nil })
+
+	q, err := e.find(t.Context(), refs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.runEach(t.Context(), beatScript, []*queue{q}, func(q *queue) []any { return []any{q.numberArg, w.String(), -1, "", ""} }); err != nil {
+		t.Fatal(err)
+	}
+	rescue := func() int {
+		n, err := e.Rescue(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	until(t, "what it held of one queue is handed out anew", func() bool { return rescue() == 1 })
+	expire()
+	if err := beat(); posthaste.CodeOf(err) != posthaste.WorkerLost {
+		t.Errorf("having lost the lease of one queue: %v", err)
+	}
+	until(t, "what it held of the other is, too", func() bool { return rescue() == 1 })
+}

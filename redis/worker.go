@@ -144,11 +144,31 @@ func (e *Engine) stands(ctx context.Context, what string, worker posthaste.Worke
 	if posthaste.CodeOf(err) != posthaste.WorkerLost {
 		return s, err
 	}
-	if was, kept, missed := e.keepLeases(ctx, worker); kept && missed == nil {
+	was, kept, missed := e.keepLeases(ctx, worker)
+	switch {
+	case missed != nil:
+		return s, missed // whether it has lost anything is not known yet
+	case kept:
 		return e.beatRegistry(ctx, "return", worker, was)
 	}
-	e.forget(worker)
+	// What it still held, others need not wait for.
+	fault := e.endLeases(ctx, worker)
+	if fault == nil {
+		e.forget(worker)
+	}
 	return s, err
+}
+
+// endLeases ends a worker's leases of the subscriptions that it claimed from.
+func (e *Engine) endLeases(ctx context.Context, worker posthaste.WorkerID) error {
+	e.mu.RLock()
+	refs := maps.Clone(e.joined[worker])
+	e.mu.RUnlock()
+	queues, missed := e.found(ctx, worker, maps.Keys(refs))
+	_, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any {
+		return []any{q.numberArg, worker.String(), -1, "", ""}
+	})
+	return errors.Join(missed, err)
 }
 
 // beatSoon waits for the registry for half of the time that there is: the other half is

@@ -123,6 +123,14 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 // That there is no such queue, or that it may not be looked at, is told by the worker.
 func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Engine) error {
 	found, err := engine.Queues(ctx, r.Queue)
+	for posthaste.CodeOf(err) == posthaste.Unavailable { // which it was not a moment ago, and may pass
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(retryOpen):
+		}
+		found, err = engine.Queues(ctx, r.Queue)
+	}
 	if posthaste.CodeOf(err) == posthaste.Denied {
 		return nil
 	}

@@ -44,7 +44,7 @@ func (b *Broker) Check() error {
 			what = "the broker's URL must begin with amqp:// or amqps://"
 		}
 		return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: what,
-			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded, such as / as %2F"}
+			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded, such as / as %2F and @ as %40"}
 	}
 	b.address = net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))
 	b.DialTimeout = cmp.Or(b.DialTimeout, 10*time.Second)

@@ -1,10 +1,15 @@
 -- Bad input is refused with the code and the field, and nothing is stored.
 select posthaste.create_queue('contract_bad', '{"max_payload": 100}');
+-- One of a time at which these options were allowed: who makes it again is not refused.
+select posthaste.create_queue('contract_old');
+update posthaste.queue_settings set backoff_base = '2 hours', timeout = '400 days' where name = 'contract_old';
 
 create temporary table cases (statement text, code text, field text);
 insert into cases values
   ('select posthaste.send(''nowhere'', ''1'')', 'PH404', 'queue'),
   ('select posthaste.send(null, ''1'')', 'PH404', 'queue'),
+  ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "2 hours"}, "timeout": "400 days"}'')', 'none', ''),
+  ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "3 hours"}}'')', 'PH409', 'name'),
   ('select posthaste.send(''contract_bad'', null)', 'PH400', 'payload'),
   ('select posthaste.send(''contract_bad'', to_jsonb(repeat(''x'', 99)))', 'PH413', 'payload'),
   ('select posthaste.send(''contract_bad'', ''{'')', '22P02', ''),
@@ -211,3 +216,5 @@ begin
   assert not exists (select posthaste.replay('{1}')) and not exists (select posthaste.discard('{1}')), 'a dead letter that never was, was found';
 end $$;
 select posthaste.drop_queue('contract_bad');
+
+select posthaste.drop_queue('contract_old');
