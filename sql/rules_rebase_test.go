@@ -114,7 +114,8 @@ func TestRuleRebaseEmptiesTheRing(t *testing.T) {
 				s.exec(`update posthaste.claims set first_xid = (first_xid::text::bigint + $1)::text::xid8, last_xid = (last_xid::text::bigint + $1)::text::xid8 where places > 0`, ahead)
 				s.rebase()
 				if got := s.receive(); !slices.Equal(got, []int64{second}) {
-					t.Fatalf("after the rebase %v was received; %d was settled, and %d was not", got, first, second)
+					// What is broken may also show at once, where others give ids away fast.
+					return fmt.Sprintf("after the rebase %v was received; %d was settled, and %d was not", got, first, second)
 				}
 				s.exec(`create temp table given (n int)`)
 				s.exec(fmt.Sprintf(`do $$ begin for n in 1..%d loop begin insert into given values (n); exception when division_by_zero then null; end; end loop; end $$`, ahead))
