@@ -46,31 +46,11 @@ func TestRuleSlotIsMarkedBeforeTheSequenceMoves(t *testing.T) {
 func TestRuleRotationNeverTurnsTheSequenceBack(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
-		rotator, holder := connect(t, url), connect(t, url)
-		s.exec(`update posthaste.settings set slot_rows = 1`)
-		s.send(`{}`)
-		for _, want := range []string{"marked", "moved", "marked"} {
-			if got := get[string](s, `select posthaste.rotate()`); got != want {
-				t.Fatalf("rotate %s, want %s", got, want)
-			}
-		}
+		rotated(s)
 		// The sequence nears the end of its slot, and a rotator that has read it
 		// is stopped at a row until others have run on into the next.
 		s.exec(`select setval('posthaste.positions', ((last_value >> 22) << 22) + 4194300) from posthaste.positions`)
-		s.exec(`update posthaste.slots set left_before = null where slot = 0`)
-		holder.exec(`begin`)
-		holder.exec(`select from posthaste.slots where slot = 0 for update`)
-		done := rotator.start(`select length(posthaste.rotate())::bigint`)
-		rotator.blocked(s)
-		last := get[int64](s, `select max(nextval('posthaste.positions')) from generate_series(1, 1000)`)
-		holder.exec(`rollback`)
-		if a := <-done; a.err != nil {
-			t.Fatal(a.err)
-		}
-		if next := get[int64](s, `select nextval('posthaste.positions')`); next <= last {
-			return fmt.Sprintf("after %d the sequence gave %d", last, next)
-		}
-		return ""
+		return s.goesOnBehindARotator(url, `select length(posthaste.rotate())::bigint`, func() {})
 	}, without("the revolution", patch{file: "slot_start.sql", old: "(p_last + 67108864 + 4194303) >> 22", new: "(p_last + 4194303) >> 22"}))
 }
 

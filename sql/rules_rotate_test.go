@@ -111,39 +111,55 @@ func TestRuleNextSlotIsLeftAnewWhenTheSequenceMoves(t *testing.T) {
 	}, without("leaving it anew", patch{file: "rotate.sql", old: "set left_before = null where s.slot = (v_epoch + 1) & 15", new: "set left_before = s.left_before where s.slot = (v_epoch + 1) & 15"}))
 }
 
+// rotated sends a message and rotates until a slot has been left and the next is marked.
+func rotated(s *session) {
+	s.t.Helper()
+	s.exec(`update posthaste.settings set slot_rows = 1`)
+	s.send(`{}`)
+	for _, want := range []string{"marked", "moved", "marked"} {
+		if got := get[string](s, `select posthaste.rotate()`); got != want {
+			s.t.Fatalf("rotate %s, want %s", got, want)
+		}
+	}
+}
+
+// goesOnBehindARotator stops a rotator at a row, which has read the sequence, and lets
+// something happen and positions be given out meanwhile. It says what is wrong if the
+// sequence does not go on after these.
+func (s *session) goesOnBehindARotator(url, rotate string, meanwhile func()) string {
+	s.t.Helper()
+	rotator, holder := connect(s.t, url), connect(s.t, url)
+	s.exec(`update posthaste.slots set left_before = null where slot = 0`)
+	holder.exec(`begin`)
+	holder.exec(`select from posthaste.slots where slot = 0 for update`)
+	done := rotator.start(rotate)
+	rotator.blocked(s)
+	meanwhile()
+	last := get[int64](s, `select max(nextval('posthaste.positions')) from generate_series(1, 1000)`)
+	holder.exec(`rollback`)
+	if a := <-done; a.err != nil {
+		s.t.Fatal(a.err)
+	}
+	if next := get[int64](s, `select nextval('posthaste.positions')`); next <= last {
+		return fmt.Sprintf("after %d the sequence gave %d", last, next)
+	}
+	return ""
+}
+
 // One rotates at a time: of two that have read the sequence each would set it to the
 // same place, and what was given out in between would be given out again.
 func TestRuleOneRotatesAtATime(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
-		first, second, holder := connect(t, url), connect(t, url), connect(t, url)
-		s.exec(`update posthaste.settings set slot_rows = 1`)
-		s.send(`{}`)
-		for _, want := range []string{"marked", "moved", "marked"} {
-			if got := get[string](s, `select posthaste.rotate()`); got != want {
-				t.Fatalf("rotate %s, want %s", got, want)
-			}
-		}
-		// The first has read the sequence, and is stopped at a row.
-		s.exec(`update posthaste.slots set left_before = null where slot = 0`)
-		holder.exec(`begin`)
-		holder.exec(`select from posthaste.slots where slot = 0 for update`)
-		done := first.start(`select count(*) from posthaste.maintain()`)
-		first.blocked(s)
-		// The second has an id already, with which it does not come to that row.
-		second.exec(`begin`)
-		second.exec(`select pg_current_xact_id()`)
-		second.exec(`select from posthaste.maintain()`)
-		second.exec(`commit`)
-		last := get[int64](s, `select max(nextval('posthaste.positions')) from generate_series(1, 1000)`)
-		holder.exec(`rollback`)
-		if a := <-done; a.err != nil {
-			t.Fatal(a.err)
-		}
-		if next := get[int64](s, `select nextval('posthaste.positions')`); next <= last {
-			return fmt.Sprintf("after %d the sequence gave %d", last, next)
-		}
-		return ""
+		second := connect(t, url)
+		rotated(s)
+		return s.goesOnBehindARotator(url, `select count(*) from posthaste.maintain()`, func() {
+			// The second has an id already, with which it does not come to that row.
+			second.exec(`begin`)
+			second.exec(`select pg_current_xact_id()`)
+			second.exec(`select from posthaste.maintain()`)
+			second.exec(`commit`)
+		})
 	}, withoutTakingTurns)
 }
 

@@ -202,11 +202,19 @@ func untilReady(ctx context.Context, engine posthaste.Engine, log *slog.Logger) 
 			last = code
 			log.Warn("the database cannot be used yet, waiting for it", "error", err)
 		}
-		select {
-		case <-time.After(retryOpen):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := waitToRetry(ctx); err != nil {
+			return err
 		}
+	}
+}
+
+// waitToRetry waits until a database that is away is tried again.
+func waitToRetry(ctx context.Context) error {
+	select {
+	case <-time.After(retryOpen):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -282,10 +290,8 @@ func (d *database) prepare(ctx context.Context, engine posthaste.Engine) error {
 		if code := posthaste.CodeOf(err); code != posthaste.Unavailable && code != posthaste.OutcomeUnsure {
 			return err
 		}
-		select {
-		case <-time.After(retryOpen):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := waitToRetry(ctx); err != nil {
+			return err
 		}
 	}
 }

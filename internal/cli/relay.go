@@ -124,10 +124,8 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Engine) error {
 	found, err := engine.Queues(ctx, r.Queue)
 	for posthaste.CodeOf(err) == posthaste.Unavailable { // which it was not a moment ago, and may pass
-		select {
-		case <-ctx.Done():
+		if waitToRetry(ctx) != nil {
 			return err
-		case <-time.After(retryOpen):
 		}
 		found, err = engine.Queues(ctx, r.Queue)
 	}

@@ -56,3 +56,19 @@ func Refused(t testing.TB, field string, err error) {
 		t.Errorf("%s: %v", field, err)
 	}
 }
+
+// NoPartOfAPassword looks that passwords which are not percent-encoded, and may so be
+// taken for host, port, path and options of a URL, are refused without a part of them.
+// refused is what is said of a URL with that password.
+func NoPartOfAPassword(t testing.TB, refused func(password string) error) {
+	t.Helper()
+	for _, password := range []string{"hun/ter2", "hun#ter2", "hun?ter2", "31/ter2", "31#ter2", "31?ter2", "hun%ter2", "hun ter2", "hun\x7fter2"} {
+		err := refused(password)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Field != "url" || !strings.Contains(e.Hint, "percent-encoded") {
+			t.Errorf("%q: %v", password, err)
+		} else if text := e.Error() + e.Hint; strings.Contains(text, "hun") || strings.Contains(text, "ter2") || strings.Contains(text, "31") || e.Cause != nil {
+			t.Errorf("%q: %s", password, text)
+		}
+	}
+}

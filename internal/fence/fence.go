@@ -40,7 +40,7 @@ var rooms = []room{
 	{name: "worker", may: []string{".", "internal/sharedbell"}},
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},
-	{name: "sink/smtp", may: []string{".", "email"}},
+	{name: "sink/smtp", may: []string{".", "email", "internal/login"}},
 	{name: "sink/rabbitmq", may: []string{".", "relay", "internal/rabbit"}},
 	{name: "sink/kafka", may: []string{".", "relay", "internal/kafka"}},
 	{name: "sink/nats", may: []string{".", "relay", "internal/nats"}},
@@ -78,6 +78,9 @@ var rooms = []room{
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
 	{name: "internal/testpg/testdb", may: []string{"internal/devpg"}}, // for the tests inside postgres: not postgres
 	{name: "internal/testpg/launch", may: []string{"internal/devpg", "internal/testpg/testdb"}},
+	{name: "internal/rabbit", may: []string{".", "internal/login"}},
+	{name: "internal/nats", may: []string{".", "internal/login"}},
+	{name: "internal/redis", may: []string{".", "internal/login"}},
 	{name: "internal/*", may: []string{"."}},
 }
 

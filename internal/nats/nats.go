@@ -13,6 +13,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/login"
 )
 
 // Address checks a URL of servers and the path of credentials, which may be empty, and
@@ -35,9 +36,8 @@ func Address(servers, credentials string) (string, error) {
 func addresses(servers string) (string, error) {
 	var all []string
 	for one := range strings.SplitSeq(servers, ",") {
-		_, rest, _ := strings.Cut(one, "://")
 		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
+		if err != nil || login.Misread(one) {
 			return "", errors.New("it cannot be read") // package url's words may be of the password
 		}
 		switch {

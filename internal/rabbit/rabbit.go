@@ -17,6 +17,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/login"
 )
 
 // Broker says how a broker is reached. [Broker.Check] fills in defaults.
@@ -36,11 +37,10 @@ type Broker struct {
 // Check says what is wrong with the URL, never with a part of it, for each may be one of
 // the password: what is not percent-encoded there is taken for a port, a path and so on.
 func (b *Broker) Check() error {
-	scheme, rest, _ := strings.Cut(b.URL, "://")
 	uri, err := amqp.ParseURI(b.URL)
-	if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
+	if err != nil || login.Misread(b.URL) {
 		what := "the broker's URL cannot be read"
-		if scheme != "amqp" && scheme != "amqps" {
+		if scheme, _, _ := strings.Cut(b.URL, "://"); scheme != "amqp" && scheme != "amqps" {
 			what = "the broker's URL must begin with amqp:// or amqps://"
 		}
 		return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: what,

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	"github.com/posthaste-mq/posthaste/internal/login"
 )
 
 // Servers takes apart the URL of a server, or of several of a Redis Cluster, which are
@@ -18,10 +20,10 @@ func Servers(text string) (first string, addresses []string, err error) {
 	if !found || scheme != "redis" && scheme != "rediss" {
 		return "", nil, errors.New("it must begin with redis:// or rediss://")
 	}
-	at := strings.LastIndexByte(rest, '@') + 1
-	if strings.ContainsAny(rest[:at], "/?#") {
+	if login.Misread(text) {
 		return "", nil, errors.New("its user and password cannot be read")
 	}
+	at := strings.LastIndexByte(rest, '@') + 1
 	end := len(rest)
 	if i := strings.IndexAny(rest[at:], "/?#"); i >= 0 {
 		end = at + i

@@ -37,6 +37,7 @@ import (
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/login"
 )
 
 // Config says which server to use and how. Only URL is required.
@@ -101,8 +102,7 @@ const urlField = "smtp_url"
 // parser's words on it, for either may hold a part of the password.
 func parse(cfg Config) (*target, error) {
 	u, err := url.Parse(cfg.URL)
-	_, rest, _ := strings.Cut(cfg.URL, "://")
-	if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
+	if err != nil || login.Misread(cfg.URL) {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: urlField, Message: urlField + " cannot be read",
 			Hint: "smtp://user:password@host:port, with special characters in user and password percent-encoded, such as / as %2F"}
 	}

@@ -21,7 +21,6 @@ declare
   q posthaste.queue_settings;
   b jsonb;
   v_id int;
-  v_new boolean;
 begin
   if v_name is null or v_name !~ '^[a-z0-9_.-]{1,63}$' then
     raise exception using errcode = 'PH400', column = 'name', message = format('queue name %L is not allowed', v_name),
@@ -36,16 +35,16 @@ begin
   perform posthaste.check_options(b, array['base', 'max'], '{}');
   -- What was allowed once, and is not any more, does not keep an application from
   -- starting that asks for the queue which it has.
-  v_new := not exists (select from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null);
+  select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
   q.max_attempts := coalesce(posthaste.option_int(o, 'max_attempts', 1, 1000), 20);
   q.backoff_base := coalesce(posthaste.option_interval(b, 'base'), '1 second');
   q.backoff_max := coalesce(posthaste.option_interval(b, 'max'), '1 hour');
-  if v_new and (q.backoff_max < q.backoff_base or q.backoff_max > '365 days') then
+  if v_id is null and (q.backoff_max < q.backoff_base or q.backoff_max > '365 days') then
     raise exception using errcode = 'PH400', column = 'backoff', message = 'option ''backoff'' must not be negative, its bound not below its base and at most 365 days',
       hint = 'unless given, base is 1 second and max is 1 hour';
   end if;
   q.timeout := coalesce(posthaste.option_interval(o, 'timeout'), '30 seconds');
-  if q.timeout <= '0' or v_new and q.timeout > '365 days' then
+  if q.timeout <= '0' or v_id is null and q.timeout > '365 days' then
     raise exception using errcode = 'PH400', column = 'timeout', message = 'option ''timeout'' must be above zero and at most 365 days';
   end if;
   q.max_payload := coalesce(posthaste.option_int(o, 'max_payload', 1, 33554432), 1048576);
@@ -77,7 +76,6 @@ begin
   end if;
   q.keyed := q.ordered or q.fair or q.key_concurrency is not null or q.key_rate is not null;
   q.width := coalesce(posthaste.option_int(o, 'lanes', 1, 64), case when q.ordered then 8 else 1 end);
-  select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
   if v_id is null then
     -- Only to make it: whoever waits for this key waits for open senders, and
     -- holds up the next ones.
