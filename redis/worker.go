@@ -152,23 +152,30 @@ func (e *Engine) stands(ctx context.Context, what string, worker posthaste.Worke
 		return e.beatRegistry(ctx, "return", worker, was)
 	}
 	// What it still held, others need not wait for.
-	fault := e.endLeases(ctx, worker)
-	if fault == nil {
+	_, queues, missed := e.holds(ctx, worker)
+	if errors.Join(missed, e.endLeases(ctx, worker, queues)) == nil {
 		e.forget(worker)
 	}
 	return s, err
 }
 
-// endLeases ends a worker's leases of the subscriptions that it claimed from.
-func (e *Engine) endLeases(ctx context.Context, worker posthaste.WorkerID) error {
+// holds are the subscriptions that a worker claimed from, and what it is, as the registry
+// said last.
+func (e *Engine) holds(ctx context.Context, worker posthaste.WorkerID) (was string, queues []*queue, missed error) {
 	e.mu.RLock()
+	was = e.stood[worker]
 	refs := maps.Clone(e.joined[worker])
 	e.mu.RUnlock()
-	queues, missed := e.found(ctx, worker, maps.Keys(refs))
+	queues, missed = e.found(ctx, worker, maps.Keys(refs))
+	return was, queues, missed
+}
+
+// endLeases ends a worker's leases of subscriptions, where it has any.
+func (e *Engine) endLeases(ctx context.Context, worker posthaste.WorkerID, queues []*queue) error {
 	_, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any {
 		return []any{q.numberArg, worker.String(), -1, "", ""}
 	})
-	return errors.Join(missed, err)
+	return readError(err)
 }
 
 // beatSoon waits for the registry for half of the time that there is: the other half is
@@ -201,15 +208,11 @@ func (e *Engine) beatSoon(ctx context.Context, worker posthaste.WorkerID) (stand
 // says whether these are all, and there is one: then nothing of the worker was handed out
 // anew. was is what it is, as the registry said last.
 func (e *Engine) keepLeases(ctx context.Context, worker posthaste.WorkerID) (was string, kept bool, err error) {
-	e.mu.RLock()
-	was = e.stood[worker]
-	refs := maps.Clone(e.joined[worker])
-	e.mu.RUnlock()
+	was, queues, missed := e.holds(ctx, worker)
 	var is registered
 	if was == "" || unpack(was, &is) != nil {
 		return was, false, nil
 	}
-	queues, missed := e.found(ctx, worker, maps.Keys(refs))
 	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any {
 		return []any{q.numberArg, worker.String(), is.Lease, is.Name, "2"}
 	})
@@ -288,10 +291,7 @@ func (e *Engine) found(ctx context.Context, worker posthaste.WorkerID, refs iter
 func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) error {
 	_, err := workerScript.run(ctx, e.client, e.registry(), "remove", worker.String())
 	all, fault := e.reachable(ctx)
-	_, ending := e.runEach(ctx, beatScript, allOf(all), func(q *queue) []any {
-		return []any{q.numberArg, worker.String(), -1, "", ""}
-	})
-	if err = errors.Join(readError(err), fault, readError(ending)); err == nil {
+	if err = errors.Join(readError(err), fault, e.endLeases(ctx, worker, allOf(all))); err == nil {
 		e.forget(worker)
 	}
 	return err
