@@ -63,6 +63,8 @@ func TestLP5_NetworkFaults(t *testing.T) {
 		{"packets stalled", proxy.Stall},
 	} {
 		for _, busy := range []bool{false, true} {
+			// After the fault before, the worker may have had no need of all of them yet.
+			s.until("the worker has its connections", func() bool { return proxy.Links(victim) >= 2 })
 			if !busy {
 				s.asleep(q) // the fault meets who listens
 			} else {
@@ -124,6 +126,7 @@ func TestLP5_HalfOpenForGood(t *testing.T) {
 	ids := s.send(q, 500)
 	s.recorded(r, history.Handled, len(ids))
 	s.asleep(q)
+	s.until("the worker has its connections", func() bool { return proxy.Links(victim) >= 2 })
 	if proxy.Swallow(victim) < 2 {
 		t.Error("no connections were there")
 	}

@@ -81,16 +81,36 @@ func (p *Proxy) Swallow(name string) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.links {
-		select {
-		case <-l.deaf:
-		default:
-			if bytes.Contains(l.hello, []byte(name)) {
-				close(l.deaf)
-				n++
-			}
+		if l.hears(name) {
+			close(l.deaf)
+			n++
 		}
 	}
 	return n
+}
+
+// Links counts the connections whose application_name contains name, without those
+// that are half open.
+func (p *Proxy) Links(name string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		if l.hears(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// hears tells of a link whose application_name contains name and that is not half
+// open. The proxy's mutex is held.
+func (l *link) hears(name string) bool {
+	select {
+	case <-l.deaf:
+		return false
+	default:
+		return bytes.Contains(l.hello, []byte(name))
+	}
 }
 
 // CutAnswers makes the connections that are there now and whose application_name
