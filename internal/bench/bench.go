@@ -185,7 +185,11 @@ func Run(ctx context.Context, scenario string, o Options) (*Result, error) {
 		return nil, err
 	}
 	o.setDefaults()
-	return execute(ctx, scenario, o, overhead)
+	extra := overhead
+	if scenario == "pinned" || scenario == "telemetry" {
+		extra += o.Duration // for steady
+	}
+	return execute(ctx, scenario, o, extra)
 }
 
 // execute runs a scenario with as much time on top of its duration as given.

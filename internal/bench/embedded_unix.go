@@ -16,6 +16,7 @@ func embeddedSettings() map[string]string {
 	return map[string]string{
 		"shared_buffers":     fmt.Sprintf("%dMB", sharedBuffers(memory())>>20),
 		"max_wal_size":       "8GB",
+		"min_wal_size":       "8GB",
 		"checkpoint_timeout": "15min",
 		"max_connections":    "100",
 	}
