@@ -1,7 +1,9 @@
 package tracing
 
 import (
+	"context"
 	"encoding/hex"
+	"reflect"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -37,9 +39,37 @@ func unsampled(headers map[string]string) (other trace.SpanContext) {
 // parentOf returns the traceparent that names a span.
 func parentOf(sc trace.SpanContext) string {
 	id, span, flags := sc.TraceID(), sc.SpanID(), sc.TraceFlags()&(trace.FlagsSampled|trace.FlagsRandom)
-	h := make([]byte, 0, 55)
-	h = hex.AppendEncode(append(h, "00-"...), id[:])
+	var b [55]byte
+	h := hex.AppendEncode(append(b[:0], "00-"...), id[:])
 	h = hex.AppendEncode(append(h, '-'), span[:])
 	h = hex.AppendEncode(append(h, '-'), []byte{byte(flags)})
 	return string(h)
+}
+
+// carried is a context that continues a trace which is not sampled. Messages that
+// were sent together are of one trace, and their deliveries of one context.
+type carried struct {
+	from, ctx context.Context
+	parent    string
+}
+
+// carry returns a context that continues the trace which headers name, if that is
+// not sampled.
+func (t *Tracing) carry(ctx context.Context, headers map[string]string) (context.Context, bool) {
+	// A pointer can be compared, whatever it points to.
+	alone := len(headers) == 1 && reflect.TypeOf(ctx).Kind() == reflect.Pointer
+	parent := headers[posthaste.HeaderTraceParent]
+	if last := t.last.Load(); alone && last != nil && last.parent == parent && last.from == ctx {
+		return last.ctx, true
+	}
+	sc := unsampled(headers)
+	if !sc.IsValid() {
+		return ctx, false
+	}
+	inner := trace.ContextWithSpanContext(ctx, sc)
+	// Messages that come together are many, and to keep one that came alone is waste.
+	if alone && t.missed.Add(1)%8 == 0 {
+		t.last.Store(&carried{from: ctx, ctx: inner, parent: parent})
+	}
+	return inner, true
 }

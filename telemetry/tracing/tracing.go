@@ -50,6 +50,8 @@ var system = keySystem.String("posthaste")
 type Tracing struct {
 	tracer     trace.Tracer
 	propagator propagation.TraceContext
+	last       atomic.Pointer[carried]
+	missed     atomic.Uint32 // how often last was of no use
 }
 
 var _ posthaste.Tracing = (*Tracing)(nil)
@@ -311,8 +313,8 @@ type handling struct {
 // handling returns the context for a delivery, and nil where nobody will see its
 // span.
 func (t *Tracing) handling(ctx context.Context, d *posthaste.RawDelivery, together *call) (context.Context, *handling) {
-	if sc := unsampled(d.Headers); sc.IsValid() {
-		return trace.ContextWithSpanContext(ctx, sc), nil
+	if inner, is := t.carry(ctx, d.Headers); is {
+		return inner, nil
 	}
 	options := consumes
 	parent := ctx
