@@ -159,15 +159,19 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 		}
 	}
 	slowly()
-	// Senders of single messages, each in a transaction of its own.
-	const senders = 16
-	each := size(300, 3000)
+	// Senders of single messages, each in a transaction of its own; in full 5,000 a
+	// second of all together, else as many as they can.
+	const senders, perSecond = 16, 5000
+	each := size(300, 5000)
 	before, began := heard.Load(), time.Now()
 	var sending sync.WaitGroup
 	pool := s.pool()
-	for range senders {
+	for k := range senders {
 		sending.Go(func() {
-			for range each {
+			for i := range each {
+				if full() {
+					time.Sleep(time.Until(began.Add(time.Duration(i*senders+k) * time.Second / perSecond)))
+				}
 				if _, err := pool.Exec(s.ctx, "select posthaste.send($1, '{}')", q); err != nil {
 					s.Error(err)
 					return
@@ -181,6 +185,9 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 	notified := heard.Load() - before
 	s.until("everything is handled", func() bool { return handled.Load() == sent })
 	t.Logf("%d single messages in %s (%.0f a second): %d notifications", senders*each, took, float64(senders*each)/took.Seconds(), notified)
+	if rate := float64(senders*each) / took.Seconds(); full() && rate < 0.95*perSecond {
+		t.Errorf("the machine sent %.0f a second, which is not the load asked for", rate)
+	}
 	// On a machine that stands still in between there are pauses, too.
 	if notified > int64(senders*each/size(2, 5)) {
 		t.Errorf("%d notifications for %d messages in dense traffic", notified, senders*each)

@@ -207,14 +207,20 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 		{"reference, in the history", posthaste.MessageFilter{Queue: email.Queue, Reference: fmt.Sprint("old-", n/3)}},
 		{"recipient, in the history", posthaste.MessageFilter{Queue: email.Queue, Term: fmt.Sprintf("old%d@example.com", n/4)}},
 	} {
-		best, pages := time.Hour, 1<<60
-		for range 20 {
+		var times []time.Duration
+		pages := 1 << 60
+		for range 21 {
 			began := time.Now()
 			found, _, err := s.engine.Messages(t.Context(), c.filter)
-			best = min(best, time.Since(began))
+			times = append(times, time.Since(began))
 			if err != nil || len(found) != 1 || found[0].Reference == "" && c.filter.Reference != "" || len(found[0].Subscriptions) != 1 {
 				t.Fatalf("by %s: %+v, %v", c.what, found, err)
 			}
+		}
+		slices.Sort(times)
+		took := times[0] // where others compute beside it
+		if full() {
+			took = times[len(times)/2]
 		}
 		var plan []struct {
 			Plan struct {
@@ -226,9 +232,9 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 			s.must(json.Unmarshal(one[[]byte](s, conn, `explain (analyze, buffers, format json) select * from posthaste.list_messages('emails', $1, $2)`, c.filter.Reference, c.filter.Term), &plan))
 			pages = min(pages, plan[0].Plan.Hit+plan[0].Plan.Read)
 		}
-		t.Logf("by %s among %d: %v, %d pages", c.what, n, best, pages)
-		if best > 50*time.Millisecond {
-			t.Errorf("by %s it takes %v", c.what, best)
+		t.Logf("by %s among %d: %v, %d pages", c.what, n, times, pages)
+		if took > 50*time.Millisecond {
+			t.Errorf("by %s it takes %v", c.what, took)
 		}
 		// An index's height and what the search itself looks up, and not the log.
 		if pages > 600 {
