@@ -90,6 +90,7 @@ type process struct {
 	holds      int
 	how        string
 	once       int // messages that go out at most once, as far as it was handed any
+	memory     []resident
 }
 
 // fault is one that the rig brought about.
@@ -125,11 +126,14 @@ type account struct {
 	damaged   []history.Event
 	invented  []history.Event
 	leftOut   []history.Event
-	first     time.Time // tick of the schedule; zero without one
-	last      time.Time // that it could have had
+	wanted    []Fault
+	planned   time.Duration // that the run was to take
+	first     time.Time     // tick of the schedule; zero without one
+	last      time.Time     // that it could have had
 	calm      time.Duration
 	drained   time.Duration // never if it was not
 	turns     int
+	ring      bool // there is one
 }
 
 type place struct {
@@ -238,6 +242,14 @@ func read(events []history.Event) (*account, error) {
 			}
 		case LeftOut:
 			a.leftOut = append(a.leftOut, e)
+		case Wanted:
+			a.wanted = append(a.wanted, Fault(e.Note))
+		case Planned:
+			a.planned = e.Took
+		case Memory:
+			if p := a.processes[e.Whom]; p != nil {
+				p.memory = append(p.memory, resident{e.At, e.Count})
+			}
 		case Claimed:
 			if p := a.processes[e.Process]; p != nil && e.Queue == Once {
 				p.once += e.Count
@@ -261,7 +273,7 @@ func read(events []history.Event) (*account, error) {
 		case Drained:
 			a.drained = e.At
 		case Turned:
-			a.turns += e.Count
+			a.turns, a.ring = a.turns+e.Count, true
 		}
 	}
 	// A call that a process did not end went on until the process died. Who was on its

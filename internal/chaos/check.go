@@ -41,6 +41,9 @@ const (
 	NotDrained  Rule = "not drained"  // something still waited when the time was over
 	Quit        Rule = "quit"         // a process ended by itself
 	StruckNone  Rule = "struck none"  // a kind of fault struck nothing
+	NotTried    Rule = "not tried"    // a kind of fault was left out of a long run, and nobody asked for that
+	Stands      Rule = "stands"       // the ring did not go on in a long run
+	Grows       Rule = "grows"        // the memory of a process, or of a role's processes, grew in a long run
 	NothingDone Rule = "nothing done" // there was too little to check
 )
 
@@ -64,8 +67,6 @@ const (
 
 // Bounds are what the checker is told besides the histories.
 type Bounds struct {
-	// Kinds are the faults that must have struck something in flight.
-	Kinds []Fault
 	// Slack is added to every bound of time, for machines that do other things.
 	Slack time.Duration
 	// Busy says that there is always something to do for every process, so that one
@@ -90,6 +91,7 @@ func Check(events []history.Event, b Bounds) (*Verdict, error) {
 	c.keys()
 	c.ends()
 	c.times()
+	c.memory()
 	return v, nil
 }
 
@@ -395,13 +397,24 @@ func (c *checker) ends() {
 		struck[f.kind] += f.struck
 		hit[f.kind] += f.hit
 	}
-	for _, kind := range c.b.Kinds {
+	for _, kind := range c.wanted {
 		switch {
 		case struck[kind] == 0:
 			c.broken(StruckNone, "%s: it took effect not once", kind)
 		case hit[kind] == 0:
 			c.broken(StruckNone, "%s: nothing was in flight", kind)
 		}
+	}
+	if c.planned < longRun {
+		return
+	}
+	for _, e := range c.leftOut {
+		if e.Count == 0 {
+			c.broken(NotTried, "%s: %s; if that is as it should be, say so with -without", e.Note, e.Key)
+		}
+	}
+	if c.ring && c.turns == 0 {
+		c.broken(Stands, "the ring did not go on once")
 	}
 }
 

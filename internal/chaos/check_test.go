@@ -773,6 +773,25 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		"it does not end":                        {want: NotDrained, open: true, plant: func(s *script) {}},
 		"a fault that strikes nobody":            {want: StruckNone, kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(70, 70, KillWorker, "w1") }},
 		"a fault that missed what was in flight": {want: StruckNone, kinds: []Fault{Heartbeat}, plant: func(s *script) { s.misses(22, Heartbeat, "w1") }},
+		"a fault left out of a long run": {want: NotTried, plant: func(s *script) {
+			s.long()
+			s.leavesOut(DiskFull, "nobody may mount here", 0)
+		}},
+		"a fault left out of a long run as it was asked for": {plant: func(s *script) {
+			s.long()
+			s.leavesOut(DiskFull, "it was asked for", 1)
+		}},
+		"a fault left out of a short run": {plant: func(s *script) { s.leavesOut(DiskFull, "nobody may mount here", 0) }},
+		"the ring stands in a long run": {want: Stands, plant: func(s *script) {
+			s.long()
+			s.at(130_000, history.Event{Kind: Turned})
+		}},
+		"the ring goes on in a long run": {plant: func(s *script) {
+			s.long()
+			s.at(130_000, history.Event{Kind: Turned, Count: 1})
+		}},
+		"the ring stands in a short run":         {plant: func(s *script) { s.at(130_000, history.Event{Kind: Turned}) }},
+		"a long run on an engine without a ring": {plant: func(s *script) { s.long() }},
 		"a fault that strikes":                   {kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(22, 22, KillWorker, "w1") }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -782,7 +801,10 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			if !c.open {
 				s.ended()
 			}
-			v, err := Check(s.sorted(), Bounds{Kinds: c.kinds, Busy: c.busy})
+			for _, kind := range c.kinds {
+				s.at(0, history.Event{Kind: Wanted, Note: string(kind)})
+			}
+			v, err := Check(s.sorted(), Bounds{Busy: c.busy})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -806,6 +828,9 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	s := begun()
 	s.strikes(22, 22, KillWorker, "w1")
+	s.leavesOut(DiskFull, "a reason", 0)
+	s.leavesOut(KillBroker, "another", 1)
+	s.leavesOut(Slow, "a reason", 0)
 	s.sends(50, "l", Plain, 20, history.Sent)
 	v, err := Check(s.ended().sorted(), Bounds{})
 	if err != nil {
@@ -817,6 +842,9 @@ func TestReport(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
+	}
+	if want := "left out, for a reason: disk full, connections slowed\nleft out, for another: broker killed\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in\n%s", want, text.String())
 	}
 	if strings.Contains(text.String(), "l.5 ") {
 		t.Errorf("all are told:\n%s", text.String())

@@ -97,10 +97,10 @@ type strike func() func(ctx context.Context) error
 func (r *rig) strikes() map[Fault]strike {
 	return map[Fault]strike{
 		KillWorker: func() func(context.Context) error {
-			return r.kill(KillWorker, r.some(append([]string{roleSQLReceiver, roleHTTPReceiver}, workerRoles...)...))
+			return r.kill(KillWorker, r.mortal(append([]string{roleSQLReceiver, roleHTTPReceiver}, workerRoles...)...))
 		},
 		KillSender: func() func(context.Context) error {
-			return r.kill(KillSender, r.some(roleSender, roleSQLSender, roleHTTPSender))
+			return r.kill(KillSender, r.mortal(roleSender, roleSQLSender, roleHTTPSender))
 		},
 		KillServer: func() func(context.Context) error { return r.kill(KillServer, r.some(roleServer)) },
 		Pause: func() func(context.Context) error {
@@ -332,7 +332,7 @@ func (r *rig) replace() func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.during(Replace, "", func() (struck int, err error) {
 			for place, role := range r.cast {
-				if !slices.Contains(workerRoles, role) || ctx.Err() != nil {
+				if !slices.Contains(workerRoles, role) || r.spared(place) || ctx.Err() != nil {
 					continue
 				}
 				p := r.at(place)

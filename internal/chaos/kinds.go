@@ -25,7 +25,10 @@ const (
 	Died    history.Kind = "died"     // process Whom is gone: Note is one of the deaths
 	Struck  history.Kind = "struck"   // the fault Token begins: Note is its kind, Whom whom it strikes, "" is everybody
 	Healed  history.Kind = "healed"   // the fault Token is over: it struck Count, and became Note
-	LeftOut history.Kind = "left out" // the fault Note is not brought about in this run, for Key
+	Planned history.Kind = "planned"  // the run is to take Took
+	Wanted  history.Kind = "wanted"   // the fault Note must strike something that is in flight
+	LeftOut history.Kind = "left out" // the fault Note is not brought about in this run, for Key; Count is 1 where that was asked for
+	Memory  history.Kind = "memory"   // process Whom has Count bytes of resident memory
 	Stalled history.Kind = "stalled"  // the whole machine stood still for Took
 	Began   history.Kind = "began"    // the schedule's first tick is Note
 	Rests   history.Kind = "rests"    // the schedule was stopped at Note, by the clock that it goes by

@@ -25,8 +25,8 @@ func (r *rig) play(ctx context.Context) {
 	begun := time.Now()
 	loaded, cancel := context.WithDeadline(ctx, begun.Add(r.Duration-r.drainTime()))
 	defer cancel()
-	stop := r.watchStalls()
-	defer stop()
+	defer r.watchStalls()()
+	defer r.watchMemory()()
 	r.strikeAll(ctx, loaded)
 	// Senders end, and everything has to come to rest.
 	var senders []int

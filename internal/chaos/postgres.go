@@ -72,7 +72,7 @@ func (s *postgresStore) start(ctx context.Context) (posthaste.Engine, error) {
 	pg := s.Postgres
 	pg.DataDir = filepath.Join(s.Dir, "data")
 	if err := s.makeSmall(pg.DataDir); err != nil {
-		s.leaveOut(DiskFull, err.Error())
+		s.leaveOut(DiskFull, err.Error(), false)
 	}
 	log, err := os.Create(filepath.Join(s.Dir, "postgres.log"))
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *postgresStore) look(ctx context.Context) error {
 			s.leftBehind(what, n)
 		}
 		var turns int
-		if err := conn.QueryRow(ctx, "select max(epoch)::int from posthaste.slots").Scan(&turns); err != nil {
+		if err := conn.QueryRow(ctx, "select max(epoch)::int from posthaste.slots where live").Scan(&turns); err != nil {
 			return err
 		}
 		s.record.Record(history.Event{Kind: Turned, Count: turns})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -27,6 +28,7 @@ type Verdict struct {
 	WorstGap     time.Duration // without anything handled while somebody sent
 	Violations   []Violation
 
+	memory  []roleMemory
 	account *account
 }
 
@@ -62,7 +64,7 @@ func (v *Verdict) Report(to io.Writer) {
 	line("worst rescue", v.WorstRescue.Round(time.Millisecond))
 	line("worst until it flows again", v.WorstFlow.Round(time.Millisecond))
 	line("worst gap", v.WorstGap.Round(time.Millisecond))
-	if v.account.turns > 0 { // only PostgreSQL has one
+	if v.account.ring { // only PostgreSQL has one
 		line("turns of the ring", v.account.turns)
 	}
 	var stalled time.Duration
@@ -71,9 +73,8 @@ func (v *Verdict) Report(to io.Writer) {
 	}
 	line("the machine stood still", stalled.Round(time.Millisecond))
 	_ = table.Flush()
-	for _, e := range v.account.leftOut {
-		fmt.Fprintf(to, "left out: %s, for %s\n", e.Note, e.Key)
-	}
+	v.reportMemory(to)
+	v.reportLeftOut(to)
 	counts := map[Rule]int{}
 	for _, broken := range v.Violations {
 		counts[broken.Rule]++
@@ -85,6 +86,39 @@ func (v *Verdict) Report(to io.Writer) {
 		if n > shown {
 			fmt.Fprintf(to, "BROKEN %s: %d more\n", rule, n-shown)
 		}
+	}
+}
+
+// reportMemory tells what memory processes had, by their role.
+func (v *Verdict) reportMemory(to io.Writer) {
+	if len(v.memory) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nMEMORY\tFIRST QUARTER\tLAST QUARTER\tWORST")
+	for _, m := range v.memory {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.role, megabytes(m.first), megabytes(m.last), megabytes(m.worst))
+	}
+	_ = table.Flush()
+	fmt.Fprintln(to)
+}
+
+// megabytes tells a size.
+func megabytes(n int) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
+
+// reportLeftOut tells the kinds of faults that were left out, those together that were
+// for the same reason.
+func (v *Verdict) reportLeftOut(to io.Writer) {
+	var reasons []string
+	kinds := map[string][]string{}
+	for _, e := range v.account.leftOut {
+		if kinds[e.Key] == nil {
+			reasons = append(reasons, e.Key)
+		}
+		kinds[e.Key] = append(kinds[e.Key], e.Note)
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(to, "left out, for %s: %s\n", why, strings.Join(kinds[why], ", "))
 	}
 }
 

@@ -42,6 +42,9 @@ type Config struct {
 	// Kinds are the faults to bring about. Empty means those that fit Duration:
 	// the four that matter most below two minutes, and all from then on.
 	Kinds []Fault
+	// Without are faults that are not to be brought about. A run of five minutes or more
+	// that lacks others, because they cannot be brought about here, fails.
+	Without []Fault
 	// Lease of workers, and of what is received. Default 10 s.
 	Lease time.Duration
 	// Rate is how many messages a second all senders send together. Default 250.
@@ -103,7 +106,7 @@ type rig struct {
 	store  store
 	cast   []string // the places of the run, by role
 	can    map[Fault]strike
-	cannot map[Fault]string // those left out of the run, and why
+	left   map[Fault]history.Event // those left out of the run, and why
 	proxy  *proxy
 	engine posthaste.Engine // straight to the store
 	api    string           // the HTTP server's address
@@ -127,7 +130,7 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 		return nil, err
 	}
 	r := &rig{Config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), stopped: map[int]bool{}, killed: map[string]bool{},
-		mailServers: map[string]*mailServer{}, heard: map[string]*history.Recorder{}, cannot: map[Fault]string{}}
+		mailServers: map[string]*mailServer{}, heard: map[string]*history.Recorder{}, left: map[Fault]history.Event{}}
 	if err := r.choose(); err != nil {
 		return nil, err
 	}
@@ -142,11 +145,7 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, errors.Join(err, r.end())
 	}
-	for _, kind := range AllFaults() {
-		if why := r.cannot[kind]; why != "" {
-			r.record.Record(history.Event{Kind: LeftOut, Note: string(kind), Key: why})
-		}
-	}
+	r.announce()
 	r.play(ctx)
 	if err := errors.Join(r.look(context.WithoutCancel(ctx)), r.end()); err != nil {
 		return nil, err
@@ -155,14 +154,28 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if err != nil {
 		return nil, err
 	}
-	bounds := Bounds{Slack: c.Slack, Busy: true}
+	return Check(events, Bounds{Slack: c.Slack, Busy: true})
+}
+
+// announce records what the checker has to know of the run besides what happens in it.
+func (r *rig) announce() {
+	r.record.Record(history.Event{Kind: Planned, Took: r.Duration})
 	// In a short run only these make sure that something is in flight.
-	if c.Duration >= 5*time.Minute {
-		bounds.Kinds = r.Kinds
-	} else {
-		bounds.Kinds = intersection(r.mostImportant(), r.Kinds)
+	wanted := intersection(r.mostImportant(), r.Kinds)
+	if r.Duration >= longRun {
+		wanted = r.Kinds
+		if len(r.Clocks) > 0 {
+			wanted = append(slices.Clone(wanted), Clock)
+		}
 	}
-	return Check(events, bounds)
+	for _, kind := range wanted {
+		r.record.Record(history.Event{Kind: Wanted, Note: string(kind)})
+	}
+	for _, kind := range AllFaults() {
+		if e, ok := r.left[kind]; ok {
+			r.record.Record(e)
+		}
+	}
 }
 
 func intersection(a, b []Fault) (both []Fault) {
@@ -195,39 +208,64 @@ func (r *rig) choose() (err error) {
 	r.places = make([]*running, len(r.cast))
 	r.can = r.strikes()
 	maps.Copy(r.can, r.store.strikes())
-	if len(r.Kinds) == 0 {
-		r.Kinds = r.mostImportant()
-		if r.Duration >= 2*time.Minute {
-			r.Kinds = slices.DeleteFunc(AllFaults(), func(f Fault) bool {
-				return r.can[f] == nil || !has(only(f))
-			})
-			if len(r.Clocks) == 0 {
-				r.leaveOut(Clock, "no programs whose clocks are off were given (-clocks)")
-			}
-			for _, f := range AllFaults() {
-				if queue := only(f); slices.Contains(r.store.queues(), queue) && !has(queue) {
-					r.leaveOut(f, "this run is without the queue "+queue)
-				}
-			}
-		}
-	}
-	for _, f := range r.Kinds {
-		if r.can[f] == nil {
+	return r.chooseKinds()
+}
+
+// chooseKinds decides which kinds of faults there are, and why not others.
+func (r *rig) chooseKinds() error {
+	all := slices.DeleteFunc(AllFaults(), func(f Fault) bool {
+		return r.can[f] == nil || only(f) != "" && !slices.Contains(r.store.queues(), only(f))
+	})
+	for _, f := range slices.Concat(r.Kinds, r.Without) {
+		if !slices.Contains(all, f) && (f != Clock || slices.Contains(r.Kinds, f)) {
 			return fmt.Errorf("a run on %s has no fault %q", r.Engine, f)
 		}
 	}
+	why := "only others were asked for"
+	switch {
+	case len(r.Kinds) > 0:
+	case r.Duration < allKinds:
+		r.Kinds, why = r.mostImportant(), fmt.Sprintf("a run of less than %s is too short for them", allKinds)
+	default:
+		r.Kinds = all
+	}
+	for _, f := range all {
+		switch queue := only(f); {
+		case slices.Contains(r.Without, f):
+			r.leaveOut(f, "it was asked for (-without)", true)
+		case !slices.Contains(r.Kinds, f):
+			r.leaveOut(f, why, true)
+		case queue != "" && !slices.Contains(r.Queues, queue):
+			r.leaveOut(f, "this run is without the queue "+queue, true)
+		}
+	}
+	if slices.Contains(r.Without, Clock) {
+		r.Clocks = nil
+		r.leaveOut(Clock, "it was asked for (-without)", true)
+	} else if len(r.Clocks) == 0 {
+		r.leaveOut(Clock, "no programs whose clocks are off were given (-clocks)", true)
+	}
 	return nil
 }
+
+// allKinds is from when on a run brings about every kind of fault.
+const allKinds = 2 * time.Minute
 
 // mostImportant are the four faults that matter most.
 func (r *rig) mostImportant() []Fault {
 	return []Fault{KillWorker, KillSender, r.store.deadliest(), Cut}
 }
 
-// leaveOut leaves out a kind of fault that cannot be brought about here, and says so.
-func (r *rig) leaveOut(kind Fault, why string) {
-	r.Log.Warn("a fault is left out", "fault", kind, "why", why)
-	r.cannot[kind] = why
+// leaveOut leaves out a kind of fault, and says why: because that was asked for, or
+// because it cannot be brought about here.
+func (r *rig) leaveOut(kind Fault, why string, asked bool) {
+	e := history.Event{Kind: LeftOut, Note: string(kind), Key: why}
+	if asked {
+		e.Count = 1
+	} else {
+		r.Log.Warn("a fault is left out", "fault", kind, "why", why)
+	}
+	r.left[kind] = e
 	r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(f Fault) bool { return f == kind })
 }
 
@@ -238,6 +276,9 @@ func (r *rig) prepare(ctx context.Context) error {
 		return err
 	}
 	r.engine = engine // not before: an interface may hold nothing
+	if len(r.Kinds) == 0 {
+		return errors.New("no fault is left to bring about")
+	}
 	options := map[string]posthaste.QueueOptions{Plain: {Lanes: 2}, Ordered: {Ordered: true, Lanes: 4}, Once: {Mode: posthaste.AtMostOnce},
 		Limited: {Limits: posthaste.QueueLimits{Concurrency: limit, RateLimit: posthaste.Rate{Limit: limitRate, Per: time.Second, Burst: limitBurst}}}}
 	for _, queue := range r.Queues {

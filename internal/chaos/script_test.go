@@ -147,6 +147,24 @@ func begun() *script {
 	return s
 }
 
+// long says that the run is a long one.
+func (s *script) long() { s.at(0, history.Event{Kind: Planned, Took: longRun}) }
+
+// leavesOut says that a kind of fault was left out.
+func (s *script) leavesOut(kind Fault, why string, asked int) {
+	s.at(0, history.Event{Kind: LeftOut, Note: string(kind), Key: why, Count: asked})
+}
+
+// lives is a process that is there from and to some second, and has as many megabytes at
+// each age.
+func (s *script) lives(from, to int, role, name string, megabytes func(age int) int) {
+	s.born(from*1000, role, name)
+	for at := from + 1; at < to; at += 2 {
+		s.at(at*1000, history.Event{Kind: Memory, Whom: name, Count: megabytes(at-from) << 20})
+	}
+	s.at(to*1000, history.Event{Kind: Died, Whom: name, Note: Ended})
+}
+
 func (s *script) ended() *script {
 	s.at(100_000, history.Event{Kind: Calm})
 	s.at(120_000, history.Event{Kind: Drained})

@@ -36,6 +36,7 @@ func run() int {
 	flag.StringVar(&c.Fsync, "appendfsync", "", "of a Redis: everysec (the default) or always")
 	flag.StringVar(&c.Postgres.Version, "postgres", "18", "the version of PostgreSQL, 14 or 18")
 	only := flag.String("only", "", "bring about this fault alone")
+	without := flag.String("without", "", "do not bring about these faults, with commas between")
 	check := flag.String("check", "", "only check the histories in this directory again")
 	queues := flag.String("queues", "", "the queues to run with, plain and any of ordered, effects, once, emails, relayed, shared, deduped, limited and ticks, with commas between; default all that the engine has")
 	flag.StringVar(&c.Children, "children", "", "the program that plays senders and receivers; default this very one")
@@ -48,6 +49,11 @@ func run() int {
 	}
 	if *only != "" {
 		c.Kinds = []chaos.Fault{chaos.Fault(*only)}
+	}
+	if *without != "" {
+		for kind := range strings.SplitSeq(*without, ",") {
+			c.Without = append(c.Without, chaos.Fault(strings.TrimSpace(kind)))
+		}
 	}
 	if *queues != "" {
 		c.Queues = strings.Split(*queues, ",")
