@@ -102,11 +102,12 @@ type Admin interface {
 	// would have to look at too many, and is told as by Messages.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) (found []DeadLetter, cutAt MessageID, err error)
 	// Replay sends dead letters once more under their old ids and returns the
-	// ids that were dead letters. What was erased stays. by says who asked, which
-	// is recorded.
+	// ids that were dead letters. What was erased stays. If none of the ids is a
+	// dead letter that can be replayed, it is [NotFound], and nothing is changed.
+	// by says who asked, which is recorded.
 	Replay(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
-	// Discard removes dead letters and returns the ids that were. by says who
-	// asked, which is recorded.
+	// Discard removes dead letters and returns the ids that were; if none was, it
+	// is [NotFound]. by says who asked, which is recorded.
 	Discard(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
 	// ReplayMatching replays the newest dead letters that match, at most
 	// filter.Limit of them, in one transaction. If next is not 0 there may be

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,6 +96,55 @@ func deadLettersByFilter(s *suite) {
 	s.wantActions(ids)
 }
 
+// noDeadLetters: who names only messages that are no dead letters, any more or at all,
+// is told so with an id, and nothing is changed. By filter, nothing found is no error.
+func noDeadLetters(s *suite) {
+	s.create(quick())
+	ids := s.send(3)
+	w := s.register(time.Minute)
+	got := s.claimed(w, 3)
+	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return cmp.Compare(a.MessageID, b.MessageID) })
+	s.settle(hopeless, got[:2]...)
+	_, err := s.engine.Replay(s.ctx, "ada", ids[0])
+	s.must(err)
+	_, err = s.engine.Discard(s.ctx, "ada", ids[1])
+	s.must(err)
+	tell := func() string {
+		actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
+		s.must(err)
+		told := fmt.Sprint(len(actions))
+		for _, id := range ids {
+			info, err := s.engine.Message(s.ctx, id)
+			s.must(err)
+			told += fmt.Sprint(" ", info.Subscriptions[0].State, len(info.Subscriptions[0].Attempts))
+		}
+		return told
+	}
+	before := tell()
+	for what, ids := range map[string][]posthaste.MessageID{
+		"what was replayed": ids[:1], "what was discarded": ids[1:2], "what is running": ids[2:], "what never was": {1 << 50}, "all of these": {ids[0], ids[1], ids[2], 1 << 50},
+	} {
+		for verb, act := range map[string]func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error){"replaying ": s.engine.Replay, "discarding ": s.engine.Discard} {
+			were, err := act(s.ctx, "ada", ids...)
+			s.wantCode(verb+what, err, posthaste.NotFound)
+			if err != nil && !strings.Contains(err.Error(), ids[0].String()) || len(were) != 0 {
+				s.Errorf("%s%s, message %d, is answered with %v, %v", verb, what, ids[0], were, err)
+			}
+		}
+	}
+	if after := tell(); after != before {
+		s.Errorf("it became of %s: %s", before, after)
+	}
+	were, err := s.engine.Replay(s.ctx, "ada")
+	if s.must(err); len(were) != 0 {
+		s.Errorf("of no ids, %v were replayed", were)
+	}
+	were, next, err := s.engine.DiscardMatching(s.ctx, "ada", posthaste.DeadLetterFilter{Queue: s.queue})
+	if s.must(err); len(were) != 0 || next != 0 {
+		s.Errorf("by filter, %v were discarded, and then %d", were, next)
+	}
+}
+
 // wantActions: what deadLettersByFilter did is on record.
 func (s *suite) wantActions(ids []posthaste.MessageID) {
 	all, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
@@ -183,9 +233,8 @@ func erase(s *suite) {
 	if s.must(err); len(dead) != 1 || dead[0].ErasedAt.IsZero() || strings.Contains(fmt.Sprintf("%+v %s", dead[0], dead[0].Payload), "secret") {
 		s.Errorf("the dead letters are %+v", dead)
 	}
-	if were, err := s.engine.Replay(s.ctx, "ada", ids[1]); err != nil || len(were) != 0 {
-		s.Errorf("what was erased was replayed: %v, %v", were, err)
-	}
+	_, err = s.engine.Replay(s.ctx, "ada", ids[1])
+	s.wantCode("replaying what was erased", err, posthaste.NotFound)
 	if were, err := s.engine.Discard(s.ctx, "ada", ids[1]); err != nil || len(were) != 1 {
 		s.Errorf("what was erased was not discarded: %v, %v", were, err)
 	}

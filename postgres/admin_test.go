@@ -226,9 +226,13 @@ func TestDS5_ReplayAndRemoval(t *testing.T) {
 	}
 	a.expect(id, posthaste.StateRetrying, posthaste.Retried, posthaste.Dead)
 	were, err = a.Replay(a.ctx, "ann", id)
-	a.check(err)
-	if len(were) != 0 {
-		t.Fatalf("replayed twice: %v", were)
+	a.code(err, posthaste.NotFound, "message_ids")
+	if len(were) != 0 || !strings.Contains(err.Error(), fmt.Sprintf("no dead letter to act on: message %d (replayed by ann at ", id)) {
+		t.Fatalf("replayed twice: %v, %v", were, err)
+	}
+	_, err = a.Replay(a.ctx, "ann", 1<<40, id)
+	if want := fmt.Sprintf("no dead letter to act on: messages %d (replayed by ann at ", id); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Z), 1099511627776 (posthaste.list_dead_letters") {
+		t.Fatalf("replayed what never was: %v", err)
 	}
 	die() // all tries are open again, and the attempts go on counting
 	a.expect(id, posthaste.StateDead, posthaste.Retried, posthaste.Dead, posthaste.Retried, posthaste.Dead)
@@ -279,7 +283,7 @@ func TestDS5_ReplayAtTheSameTime(t *testing.T) {
 	var all []posthaste.MessageID
 	for range 4 {
 		got := <-answers
-		if got.err != nil {
+		if got.err != nil && posthaste.CodeOf(got.err) != posthaste.NotFound { // who came too late
 			t.Error(got.err)
 		}
 		all = append(all, got.ids...)
@@ -429,8 +433,8 @@ func TestViewsAsAdmin(t *testing.T) {
 		"select count(*)::text from posthaste.dead_letters":                                                                                        "0",
 		"select state from posthaste.list_messages(with_reference => 'r')":                                                                         "ready",
 		"select count(*)::text from posthaste.list_dead_letters(ids => '{1}')":                                                                     "0",
-		"select count(*)::text from posthaste.replay('{1}')":                                                                                       "0",
-		"select count(*)::text from posthaste.discard('{1}')":                                                                                      "0",
+		"select count(*)::text from posthaste.replay(filter => '{}')":                                                                              "0",
+		"select count(*)::text from posthaste.discard(filter => '{}')":                                                                             "0",
 	} {
 		var got string
 		if err := conn.QueryRow(a.ctx, sql).Scan(&got); err != nil || got != want {

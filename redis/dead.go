@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -86,12 +87,33 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 
 // Replay implements [posthaste.Admin].
 func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, by, "replay", ids, nil)
+	return e.buryThese(ctx, by, "replay", ids)
 }
 
 // Discard implements [posthaste.Admin].
 func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, by, "discard", ids, nil)
+	return e.buryThese(ctx, by, "discard", ids)
+}
+
+func (e *Engine) buryThese(ctx context.Context, by, action string, ids []posthaste.MessageID) ([]posthaste.MessageID, error) {
+	were, err := e.bury(ctx, by, action, ids, nil)
+	if err == nil && len(ids) > 0 && len(were) == 0 {
+		return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "message_ids", Hint: "DeadLetters lists them, Actions tells who replayed or discarded one",
+			Message: noDeadLetters(ids)}
+	}
+	return were, err
+}
+
+// noDeadLetters names the first of those that are none.
+func noDeadLetters(ids []posthaste.MessageID) string {
+	text := fmt.Sprintf("no dead letter to act on: message %d", ids[0])
+	for _, id := range ids[1:min(len(ids), 5)] {
+		text += fmt.Sprintf(", %d", id)
+	}
+	if len(ids) > 5 {
+		text += fmt.Sprintf(" and %d more", len(ids)-5)
+	}
+	return text
 }
 
 // buryMost bounds one script, as claimMost.

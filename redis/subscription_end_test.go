@@ -88,7 +88,7 @@ func TestShutWhileItEnds(t *testing.T) {
 					return fmt.Sprintf("kept a lease: %v, %v", reply, err)
 				}
 			case "bury":
-				if were, err := o.Replay(t.Context(), "ada", dead...); err != nil || len(were) != 0 {
+				if were, err := o.Replay(t.Context(), "ada", dead...); posthaste.CodeOf(err) != posthaste.NotFound || len(were) != 0 {
 					return fmt.Sprintf("replayed were %d, %v", len(were), err)
 				}
 			case "withdraw":

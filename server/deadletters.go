@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -90,6 +91,9 @@ func (s *Server) decideDeadLetters(these func(context.Context, string, ...postha
 		} else {
 			answer.IDs, err = these(ctx, caller(r), ids...)
 		}
+		if filter == nil && posthaste.CodeOf(err) == posthaste.NotFound {
+			return noDeadLetters(ids, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -99,21 +103,23 @@ func (s *Server) decideDeadLetters(these func(context.Context, string, ...postha
 				answer.NotFound = append(answer.NotFound, id)
 			}
 		}
-		if filter == nil && len(answer.IDs) == 0 {
-			return noDeadLetters(ids)
-		}
 		return s.writeJSON(w, http.StatusOK, answer)
 	}
 }
 
-// noDeadLetters is the answer where none of the ids is a dead letter.
-func noDeadLetters(ids []posthaste.MessageID) error {
+// noDeadLetters is the answer where none of the ids is a dead letter. The engine says
+// what became of the first ones, where it knows.
+func noDeadLetters(ids []posthaste.MessageID, cause error) error {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
 		texts[i] = id.String()
 	}
+	message := "none of the ids is a dead letter that can be dealt with: " + some(texts)
+	if e, ok := errors.AsType[*posthaste.Error](cause); ok {
+		message = e.Message
+	}
 	return &httpError{ids: texts, err: &posthaste.Error{
-		Code: posthaste.NotFound, Field: "ids", Message: "none of the ids is a dead letter that can be dealt with: " + some(texts),
+		Code: posthaste.NotFound, Field: "ids", Message: message,
 		Hint: "GET /v1/dead-letters lists them, GET /v1/actions?message=ID tells who replayed or discarded one",
 	}}
 }

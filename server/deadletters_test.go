@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 		t.Errorf("discarded %+v", answer)
 	}
 	p := a.call("POST", "/v1/dead-letters/discard", `{"ids":["`+ids[1].String()+`"]}`).wantProblem(t, 404, posthaste.NotFound, "ids")
-	if !slices.Equal(p.IDs, []string{ids[1].String()}) {
+	if !slices.Equal(p.IDs, []string{ids[1].String()}) || !strings.Contains(p.Detail, ids[1].String()) {
 		t.Errorf("discarded again: %+v", p)
 	}
 	var actions []wire.Action

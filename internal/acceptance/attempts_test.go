@@ -94,7 +94,7 @@ func TestDS5_MaxAttempts(t *testing.T) {
 				if !slices.Equal(discarded, ids) || len(s.letters(q)) != 0 {
 					t.Errorf("discarded %v, left %d", discarded, len(s.letters(q)))
 				}
-				if again, err := s.engine.Replay(s.ctx, "a test", ids...); len(again) > 0 {
+				if again, err := s.engine.Replay(s.ctx, "a test", ids...); len(again) > 0 || posthaste.CodeOf(err) != posthaste.NotFound {
 					t.Errorf("discarded ones were replayed: %v, %v", again, err)
 				}
 			})

@@ -163,7 +163,7 @@ can be repeated: it goes on with what is left.`,
 					return a.decideMatching(ctx, e, b, f)
 				}
 				were, err := b.these(e, ctx, caller(), ids...)
-				if err != nil {
+				if err != nil && posthaste.CodeOf(err) != posthaste.NotFound { // none of them was, as decided tells
 					return err
 				}
 				return a.decided(ctx, e, b.done, ids, were)

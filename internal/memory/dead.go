@@ -108,6 +108,10 @@ func (e *Engine) buryThese(ctx context.Context, by, action string, ids []posthas
 			were = append(were, id)
 		}
 	}
+	if len(ids) > 0 && len(were) == 0 {
+		return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "message_ids", Hint: "DeadLetters lists them",
+			Message: fmt.Sprintf("no dead letter to act on: messages %d", ids[:min(len(ids), 5)])}
+	}
 	return were, ctx.Err()
 }
 

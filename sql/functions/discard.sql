@@ -1,7 +1,7 @@
 -- posthaste.discard: removes dead letters for good.
 -- Arguments: as posthaste.replay.
 -- Returns: the ids that were dead letters, ascending.
--- Errors: PH400, PH404. Locks: the dead letters. Deletes: dead_letter_entries.
+-- Errors: as posthaste.replay. Locks: the dead letters. Deletes: dead_letter_entries.
 -- Inserts: action_records; history, where the queue has a retention.
 create or replace function posthaste.discard(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
   before bigint default null, max int default 1000)
@@ -34,4 +34,7 @@ begin
         from gone g order by g.message_id, g.subscription
     )
     select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
+  if not found and discard.filter is null then
+    perform posthaste.no_dead_letter(c.ids);
+  end if;
 end $$;

@@ -7,7 +7,7 @@
 -- Returns: the ids that were dead letters, ascending. A message that is dead for
 -- several subscriptions is replayed for each that is meant. What was erased has
 -- nothing left to send and stays.
--- Errors: PH400, PH404. Locks: the queues' keys, shared; the dead letters.
+-- Errors: PH400, PH404, also if none of the ids is a dead letter (any more). Locks: the queues' keys, shared; the dead letters.
 -- Deletes: dead_letter_entries. Inserts: entries, action_records.
 create or replace function posthaste.replay(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
   before bigint default null, max int default 1000)
@@ -53,4 +53,7 @@ begin
         from gone g order by g.message_id, g.subscription
     )
     select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
+  if not found and replay.filter is null then
+    perform posthaste.no_dead_letter(c.ids);
+  end if;
 end $$;

@@ -1012,6 +1012,7 @@ function named_heads(p_queues integer[], p_reference text, p_term text, p_before
 function newest_heads(p_queue integer, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
 function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with time zone) returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function no_dead_letter(p_ids bigint[]) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function oldest_slot() returns TABLE(slot integer, since timestamp with time zone, blocker text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function oldest_waiting(p_queue integer, p_subscription integer, p_lanes integer) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -1287,6 +1288,7 @@ grant EXECUTE on function named_heads(integer[],text,text,bigint,integer) to pos
 grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admin
 grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function next_token(bigint,integer,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function no_dead_letter(bigint[]) to posthaste_admin
 grant EXECUTE on function oldest_slot() to posthaste_admin
 grant EXECUTE on function oldest_waiting(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function open_claims(bigint) to posthaste_admin
