@@ -225,7 +225,7 @@ func (r *rig) chooseKinds() error {
 	switch {
 	case len(r.Kinds) > 0:
 	case r.Duration < allKinds:
-		r.Kinds, why = r.mostImportant(), fmt.Sprintf("a run of less than %s is too short for them", allKinds)
+		r.Kinds, why = r.mostImportant(), "a run of less than two minutes is too short for them"
 	default:
 		r.Kinds = all
 	}
