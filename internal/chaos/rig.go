@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -155,118 +153,6 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 		return nil, err
 	}
 	return Check(events, Bounds{Slack: c.Slack, Busy: true})
-}
-
-// announce records what the checker has to know of the run besides what happens in it.
-func (r *rig) announce() {
-	r.record.Record(history.Event{Kind: Planned, Took: r.Duration})
-	// In a short run only these make sure that something is in flight.
-	wanted := intersection(r.mostImportant(), r.Kinds)
-	if r.Duration >= longRun {
-		wanted = r.Kinds
-		if len(r.Clocks) > 0 {
-			wanted = append(slices.Clone(wanted), Clock)
-		}
-	}
-	for _, kind := range wanted {
-		r.record.Record(history.Event{Kind: Wanted, Note: string(kind)})
-	}
-	for _, kind := range AllFaults() {
-		if e, ok := r.left[kind]; ok {
-			r.record.Record(e)
-		}
-	}
-}
-
-func intersection(a, b []Fault) (both []Fault) {
-	for _, f := range a {
-		if slices.Contains(b, f) {
-			both = append(both, f)
-		}
-	}
-	return both
-}
-
-// choose decides what depends on the engine: queues, processes and kinds of faults.
-func (r *rig) choose() (err error) {
-	if r.store, err = r.newStore(); err != nil {
-		return err
-	}
-	if r.Engine == OnRedis && r.Sabotage != "" {
-		return errors.New("SQL breaks no Redis: build a broken program, and have it play the children as well")
-	}
-	if len(r.Queues) == 0 {
-		r.Queues = r.store.queues()
-	}
-	for _, queue := range r.Queues {
-		if !slices.Contains(r.store.queues(), queue) {
-			return fmt.Errorf("a run on %s has no queue %q, but %s", r.Engine, queue, strings.Join(r.store.queues(), ", "))
-		}
-	}
-	has := func(queue string) bool { return queue == "" || slices.Contains(r.Queues, queue) }
-	r.cast = slices.DeleteFunc(r.store.cast(), func(role string) bool { return !has(needed[role]) })
-	r.places = make([]*running, len(r.cast))
-	r.can = r.strikes()
-	maps.Copy(r.can, r.store.strikes())
-	return r.chooseKinds()
-}
-
-// chooseKinds decides which kinds of faults there are, and why not others.
-func (r *rig) chooseKinds() error {
-	all := slices.DeleteFunc(AllFaults(), func(f Fault) bool {
-		return r.can[f] == nil || only(f) != "" && !slices.Contains(r.store.queues(), only(f))
-	})
-	for _, f := range slices.Concat(r.Kinds, r.Without) {
-		if !slices.Contains(all, f) && (f != Clock || slices.Contains(r.Kinds, f)) {
-			return fmt.Errorf("a run on %s has no fault %q", r.Engine, f)
-		}
-	}
-	why := "only others were asked for"
-	switch {
-	case len(r.Kinds) > 0:
-	case r.Duration < allKinds:
-		r.Kinds, why = r.mostImportant(), "a run of less than two minutes is too short for them"
-	default:
-		r.Kinds = all
-	}
-	for _, f := range all {
-		switch queue := only(f); {
-		case slices.Contains(r.Without, f):
-			r.leaveOut(f, "it was asked for (-without)", true)
-		case !slices.Contains(r.Kinds, f):
-			r.leaveOut(f, why, true)
-		case queue != "" && !slices.Contains(r.Queues, queue):
-			r.leaveOut(f, "this run is without the queue "+queue, true)
-		}
-	}
-	if slices.Contains(r.Without, Clock) {
-		r.Clocks = nil
-		r.leaveOut(Clock, "it was asked for (-without)", true)
-	} else if len(r.Clocks) == 0 {
-		r.leaveOut(Clock, "no programs whose clocks are off were given (-clocks)", true)
-	}
-	return nil
-}
-
-// allKinds is from when on a run brings about every kind of fault.
-const allKinds = 2 * time.Minute
-
-// mostImportant are the four faults that matter most.
-func (r *rig) mostImportant() []Fault {
-	return []Fault{KillWorker, KillSender, r.store.deadliest(), Cut}
-}
-
-// leaveOut leaves out a kind of fault, and says why: because that was asked for, or
-// because it cannot be brought about here.
-func (r *rig) leaveOut(kind Fault, why string, asked bool) {
-	e := history.Event{Kind: LeftOut, Note: string(kind), Key: why}
-	if asked {
-		e.Count = 1
-	} else {
-		r.Log.Warn("a fault is left out", "fault", kind, "why", why)
-	}
-	r.left[kind] = e
-	r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(f Fault) bool { return f == kind })
 }
 
 // prepare starts the store and everybody else.
