@@ -187,7 +187,7 @@ func Run(ctx context.Context, scenario string, o Options) (*Result, error) {
 	o.setDefaults()
 	extra := overhead
 	if scenario == "pinned" || scenario == "telemetry" {
-		extra += o.Duration // for steady
+		extra += o.Duration // for server.steady
 	}
 	return execute(ctx, scenario, o, extra)
 }

@@ -8,6 +8,9 @@
 // at its end; the floor of flow lies in a second database with the same schema
 // on the same server, and keeps its rows from round to round, as the flow's does.
 //
+// The bench's own server uses once, before pinned and telemetry, the memory and the
+// log files that these will use, which takes up to the run's duration on top.
+//
 // Server CPU is that of the postmaster, of all its children that live, and of
 // those it has reaped, from /proc: so it is known on Linux only, and only if
 // the server runs on this machine. It counts checkpointer, WAL writer and

@@ -375,18 +375,28 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// The one run that is durable: with the embedded server, nothing is wrong.
+// The one run that is durable: with the embedded server, whose memory and log are used
+// once before, nothing is wrong.
 func TestEmbeddedServerIsDurable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if inMemory(dir) {
 		t.Logf("the temporary directory is in memory: %s", dir)
 	}
-	o := Options{Duration: 2 * time.Second, DataDir: dir, Batch: 100, PostgresVersion: testpg.Version(t), drain: patient}
+	var phases []string
+	told := func(phase string, _, _ time.Duration) {
+		if !slices.Contains(phases, phase) {
+			phases = append(phases, phase)
+		}
+	}
+	o := Options{Duration: 2 * time.Second, DataDir: dir, Batch: 100, PostgresVersion: testpg.Version(t), drain: patient, Progress: told}
 	o.setDefaults()
-	r, err := execute(t.Context(), "flow", o, patient)
+	r, err := execute(t.Context(), "pinned", o, patient)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !slices.Contains(phases, "using the server's memory and log once") {
+		t.Errorf("the phases were %q", phases)
 	}
 	if r.Valid == inMemory(dir) {
 		t.Errorf("valid is %t: %s", r.Valid, r.Reason)

@@ -37,7 +37,7 @@ func (s *server) steady(ctx context.Context, r *run) error {
 		return err
 	}
 	used := int64(r.during.Seconds() * usedPerSecond)
-	r.phase("using the server's memory once")
+	r.phase("using the server's memory and log once")
 	for _, statement := range []string{
 		"create unlogged table bench_filler (filler text)",
 		"alter table bench_filler alter filler set storage plain",
@@ -49,7 +49,6 @@ func (s *server) steady(ctx context.Context, r *run) error {
 			return fmt.Errorf("the server's memory cannot be used: %w", err)
 		}
 	}
-	r.phase("making the server's log")
 	for written := int64(0); written < min(used, log); written += logRecord {
 		if _, err := conn.Exec(ctx, "select pg_catalog.pg_logical_emit_message(false, 'bench', pg_catalog.repeat(pg_catalog.repeat('x', 8192), $1))", logRecord/8192); err != nil {
 			return fmt.Errorf("the server's log cannot be made: %w", err)
