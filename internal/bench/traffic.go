@@ -224,7 +224,8 @@ func (t *traffic) send(ctx context.Context, n int, during time.Duration, drain b
 	var wait sync.WaitGroup
 	for range n {
 		wait.Go(func() {
-			for time.Since(epoch)-begun < during && ctx.Err() == nil {
+			// Each at least once, for on a busy machine the time may be over by now.
+			for first := true; first || time.Since(epoch)-begun < during && ctx.Err() == nil; first = false {
 				some, err := once(ctx)
 				if errors.Is(err, errFilled) {
 					return
