@@ -3,9 +3,11 @@ package redis
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,71 +84,6 @@ func (m *node) replicated(key string) bool {
 	return err == nil && n >= 1
 }
 
-// stream sends one message after the other, until it is stopped.
-type stream struct {
-	mu      sync.Mutex
-	ids     []posthaste.MessageID // that were acknowledged, in order
-	refused map[posthaste.Code]int
-	stop    chan struct{}
-	stopped chan struct{}
-}
-
-func startStream(t *testing.T, e *Engine) *stream {
-	s := &stream{refused: map[posthaste.Code]int{}, stop: make(chan struct{}), stopped: make(chan struct{})}
-	go func() {
-		defer close(s.stopped)
-		for i := 0; ; i++ {
-			select {
-			case <-s.stop:
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
-			ids, err := e.Send(context.Background(), posthaste.Message{Queue: jobs, Payload: i})
-			s.mu.Lock()
-			s.ids = append(s.ids, ids...)
-			if err != nil {
-				s.refused[posthaste.CodeOf(err)]++
-			}
-			s.mu.Unlock()
-		}
-	}()
-	t.Cleanup(s.end)
-	return s
-}
-
-func (s *stream) sent() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.ids)
-}
-
-func (s *stream) refusals() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, times := range s.refused {
-		n += times
-	}
-	return n
-}
-
-// end stops it. It may be called again.
-func (s *stream) end() {
-	s.mu.Lock()
-	select {
-	case <-s.stop:
-	default:
-		close(s.stop)
-	}
-	s.mu.Unlock()
-	<-s.stopped
-}
-
-func (h *handledBy) count(id posthaste.MessageID) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.times[id]
-}
-
 // impatient are settings with which masters fail over as soon as it is safe on a machine that
 // does other things, and that a replica does so however old what it has.
 var impatient = []string{"--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
@@ -161,13 +98,16 @@ func TestRE_Failover(t *testing.T) {
 	all := nodes(t, 6, impatient...)
 	e := onCluster(t, all)
 	create(t, e, posthaste.QueueOptions{Retention: time.Hour}) // so that each is known
-	const held = -1
+	b := openBooks(t, e)
+	var holding atomic.Bool
 	begun, end := make(chan struct{}, 10), make(chan struct{})
-	h := work(t, e, worker.Config{Lease: time.Minute}, func(d posthaste.RawDelivery) error {
-		if string(d.Payload) == "-1" {
-			begun <- struct{}{}
-			<-end
-		}
+	work(t, b.engine(), worker.Config{Lease: time.Minute}, func(d posthaste.RawDelivery) error {
+		b.handle(d, func() {
+			if holding.Load() {
+				begun <- struct{}{}
+				<-end
+			}
+		})
 		return nil
 	})
 	release := sync.OnceFunc(func() { close(end) })
@@ -180,15 +120,15 @@ func TestRE_Failover(t *testing.T) {
 		witness = all[1]
 	}
 
-	s := startStream(t, e)
+	s := startStream(b)
 	safe := 0
 	until(t, "replicas have some", func() bool {
-		if n := s.sent(); n > safe && first.replicated(probe) {
+		if n := s.sent(); n > safe && b.copied(first, probe) {
 			safe = n
 		}
 		return safe >= 300
 	})
-	first.Kill()
+	b.killed(first)
 	atDeath := s.sent()
 	var second *node
 	until(t, "its replica takes its place", func() bool {
@@ -203,61 +143,55 @@ func TestRE_Failover(t *testing.T) {
 	until(t, "more is sent", func() bool { return s.sent() > atDeath+300 })
 	s.end()
 	until(t, "all are settled", settledAll(t, e))
-	lost := 0
-	for i, id := range s.ids {
-		m, err := e.Message(ctx, id)
-		switch {
-		case err != nil && posthaste.CodeOf(err) != posthaste.NotFound:
-			t.Fatal(err)
-		case h.count(id) == 0 && err == nil:
-			t.Fatalf("message %d is told as %s, and nobody has handled it", id, m.Subscriptions[0].State)
-		case h.count(id) == 0:
-			if lost++; i < safe || i >= atDeath {
-				t.Errorf("message %d, the %dth, is lost: a replica had the first %d, and %d were sent before the death", id, i, safe, atDeath)
-			}
-		}
-	}
-	t.Logf("%d sent, %d of them at the death, %d lost, %d handled twice, refused %v", len(s.ids), atDeath, lost, h.twice(), s.refused)
 
 	// What was killed comes back as the replica, and misses something.
 	if err := first.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it is a replica now", first.follows)
-	again := sendUntil(t, e, posthaste.Message{Queue: jobs, Payload: held})
+	holding.Store(true)
+	again := sendUntil(b, 0)
 	<-begun
-	until(t, "the replica knows that it is handed out", func() bool { return second.replicated(probe) })
+	until(t, "the replica knows that it is handed out", func() bool { return b.copied(second, probe) })
 	first.Shutdown()
+	holding.Store(false)
 	release()
 	until(t, "it is settled where the replica does not know", settledAll(t, e))
 	var missed []posthaste.MessageID
 	for range 20 {
-		missed = append(missed, sendUntil(t, e, posthaste.Message{Queue: jobs, Payload: 1, Delay: time.Hour}))
+		missed = append(missed, sendUntil(b, time.Hour))
 	}
-	second.Kill()
+	b.killed(second)
 	if err := first.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the old replica takes its place", func() bool { return owner(t, all, witness, slot) == first })
-	next := sendUntil(t, e, posthaste.Message{Queue: jobs, Payload: 2})
+	next := sendUntil(b, 0)
 	if next <= missed[len(missed)-1] {
 		t.Errorf("the id %d is given after %d, which is lost", next, missed[len(missed)-1])
 	}
-	until(t, "what is sent then is handled", func() bool { return h.count(next) > 0 })
-	until(t, "what was settled and forgotten runs again", func() bool { return h.count(again) >= 2 })
+	until(t, "what is sent then is handled", func() bool { return b.runsOf(next) > 0 })
+	until(t, "what was settled and forgotten runs again", func() bool { return b.runsOf(again) >= 2 })
 	until(t, "all are settled", settledAll(t, e))
+	a := b.account()
+	if account(without(a.events, died)).err() == nil {
+		t.Error("it is as promised, though no master had died")
+	}
+	if !slices.Contains(a.again, again) {
+		t.Errorf("message %d is not among what ran again: %v", again, a.again)
+	}
 	for _, id := range missed {
-		if _, err := e.Message(ctx, id); posthaste.CodeOf(err) != posthaste.NotFound {
-			t.Errorf("message %d, which no replica had: %v", id, err)
+		if !slices.Contains(a.lost, id) {
+			t.Errorf("message %d, which no replica had, is not lost", id)
 		}
 	}
 }
 
-// sendUntil sends until it is acknowledged.
-func sendUntil(t *testing.T, e *Engine, m posthaste.Message) (id posthaste.MessageID) {
-	t.Helper()
-	until(t, "it is sent", func() bool {
-		ids, err := e.Send(context.Background(), m)
+// sendUntil sends one until it is acknowledged.
+func sendUntil(b *books, delay time.Duration) (id posthaste.MessageID) {
+	b.t.Helper()
+	until(b.t, "it is sent", func() bool {
+		ids, err := b.send(1, delay)
 		if err == nil {
 			id = ids[0]
 		}
@@ -314,7 +248,8 @@ func TestRE_SlotsMove(t *testing.T) {
 	t.Parallel()
 	all := nodes(t, 3)
 	e := onCluster(t, all)
-	create(t, e, posthaste.QueueOptions{})
+	create(t, e, posthaste.QueueOptions{Retention: time.Hour}) // so that each is known
+	b := openBooks(t, e)
 	// Somebody who has a lease of this queue and of others.
 	w := register(t, e)
 	claim(t, e, w, 1, 1)
@@ -339,8 +274,11 @@ func TestRE_SlotsMove(t *testing.T) {
 			}
 		}
 	}
-	h := work(t, e, worker.Config{Lease: 5 * time.Minute, Heartbeat: 200 * time.Millisecond}, nil)
-	s := startStream(t, e)
+	work(t, b.engine(), worker.Config{Lease: 5 * time.Minute, Heartbeat: 200 * time.Millisecond}, func(d posthaste.RawDelivery) error {
+		b.handle(d, func() {})
+		return nil
+	})
+	s := startStream(b)
 	queue, registry := slotOf(t, all, e.keys.of(jobs, "meta")), slotOf(t, all, e.keys.queues())
 	for i := range 3 {
 		sent := s.sent()
@@ -367,20 +305,11 @@ func TestRE_SlotsMove(t *testing.T) {
 	sent := s.sent()
 	until(t, "messages flow again", func() bool { return s.sent() > sent+50 })
 	s.end()
-	until(t, "all are handled", func() bool { return h.all(s.ids) })
 	until(t, "all are settled", settledAll(t, e))
-	if h.twice() > 0 {
-		t.Errorf("%d were handled twice", h.twice())
-	}
 	for code, n := range s.refused {
 		if code != posthaste.Unavailable {
 			t.Errorf("%d were answered %s", n, code)
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.times) != len(s.ids) {
-		t.Errorf("%d messages were handled, and %d were acknowledged", len(h.times), len(s.ids))
-	}
-	t.Logf("%d sent, refused %v", len(s.ids), s.refused)
+	b.account()
 }
