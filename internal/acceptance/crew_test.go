@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
@@ -141,15 +144,20 @@ func TestHA2_RollingReplacement(t *testing.T) {
 }
 
 // A long backlog: the worker's memory stays that of a short queue, and so does the
-// rate of its claims. (`posthaste bench backlog` measures the rate.)
+// rate of its claims. (`posthaste bench backlog` measures the rate.) PostgreSQL's
+// processes stay as they are, too; a Redis holds the backlog, and no more with the time.
 func TestLP8_LongBacklog(t *testing.T) {
 	if !full() {
 		t.Parallel() // else it compares times
 	}
 	s := newStage(t)
 	waiting, some := size(150_000, 10_000_000), size(20_000, 100_000)
+	if full() && s.redis() {
+		some = 1_000_000 // so that it takes some seconds
+	}
 	short, long := s.queue(posthaste.QueueOptions{}), s.queue(posthaste.QueueOptions{})
 	s.send(short, some)
+	empty := s.store()
 	batch := make([]posthaste.Message, 10_000)
 	for i := range batch {
 		batch[i] = posthaste.Message{Queue: long, Payload: []byte(`{"n": 1}`)}
@@ -158,14 +166,14 @@ func TestLP8_LongBacklog(t *testing.T) {
 		_, err := s.client.Send(s.ctx, batch...)
 		s.must(err)
 	}
-	conn := s.conn()
+	settled, backendsOf := s.doneIn()
 	// run handles so many messages of a queue, and returns how long they took, and the
 	// most memory that the process that did has held, and its backends of their own.
 	run := func(queue string) (took time.Duration, worker, backends int) {
 		w := s.spawn(task{Role: "counter", Queue: queue, Concurrency: 100, Lease: 10 * time.Second})
 		first := time.Time{}
 		s.until("so many are settled", func() bool {
-			n := one[int](s, conn, doneOf, queue)
+			n := settled(queue)
 			if n > 0 && first.IsZero() {
 				first = time.Now()
 			}
@@ -173,13 +181,14 @@ func TestLP8_LongBacklog(t *testing.T) {
 		})
 		took = time.Since(first)
 		worker = heldKB(t, w.cmd.Process.Pid, "VmHWM:")
-		for _, pid := range one[[]int](s, conn, "select array_agg(pid) from pg_stat_activity where datname = current_database() and application_name like $1 || '%'", w.name) {
+		for _, pid := range backendsOf(w.name) {
 			backends = max(backends, heldKB(t, pid, "RssAnon:"))
 		}
 		s.must(w.cmd.Process.Signal(syscall.SIGTERM))
 		<-w.ended
 		return took, worker, backends
 	}
+	before := s.store()
 	shortTook, shortHeld, shortBackends := run(short)
 	longTook, longHeld, longBackends := run(long)
 	t.Logf("%d messages took %s with %d waiting, %s with none; the worker held %d and %d MB, a backend up to %d and %d MB",
@@ -190,6 +199,53 @@ func TestLP8_LongBacklog(t *testing.T) {
 	if longHeld > shortHeld+(64<<10) || longBackends > shortBackends+(32<<10) {
 		t.Errorf("with a backlog the worker held %d kB and a backend %d kB, and %d and %d kB without", longHeld, longBackends, shortHeld, shortBackends)
 	}
+	if s.redis() {
+		after := s.store()
+		t.Logf("Redis: %d MB for what waits, %d B a message; %d MB after the work", before>>20, (before-empty)/waiting, after>>20)
+		if each := (before - empty) / waiting; each > 250 {
+			t.Errorf("Redis has %d B for each message of 8 B that waits", each)
+		}
+		if after > before+(16<<20) {
+			t.Errorf("Redis has %d MB, and had %d before any was handled", after>>20, before>>20)
+		}
+	}
+}
+
+// doneIn is how the messages of a queue that are done are counted, by the settlements
+// alone, and the server's processes of a client; a Redis has none.
+func (s *stage) doneIn() (count func(queue string) int, backends func(client string) []int) {
+	s.Helper()
+	if s.redis() {
+		return func(queue string) int {
+			n, err := s.keys().HGet(s.ctx, key(queue, "meta"), "done").Int()
+			if !errors.Is(err, goredis.Nil) {
+				s.must(err)
+			}
+			return n
+		}, func(string) []int { return nil }
+	}
+	conn := s.conn()
+	return func(queue string) int { return one[int](s, conn, doneOf, queue) }, func(client string) []int {
+		return one[[]int](s, conn, "select array_agg(pid) from pg_stat_activity where datname = current_database() and application_name like $1 || '%'", client)
+	}
+}
+
+// store is how many bytes a Redis holds, when it has written its file anew if it was
+// about to; 0 for a PostgreSQL.
+func (s *stage) store() (bytes int) {
+	s.Helper()
+	if !s.redis() {
+		return 0
+	}
+	s.until("Redis has written its file anew", func() bool {
+		info, err := s.keys().InfoMap(s.ctx, "persistence", "memory").Result()
+		s.must(err)
+		bytes, err = strconv.Atoi(info["Memory"]["used_memory"])
+		s.must(err)
+		file := info["Persistence"]
+		return file["aof_rewrite_in_progress"] == "0" && file["aof_rewrite_scheduled"] == "0"
+	})
+	return bytes
 }
 
 // heldKB is the memory that a process holds or has held, as a field of its status

@@ -104,6 +104,7 @@ func TestRE1(t *testing.T) {
 		"LP5":               TestLP5_NetworkFaults,
 		"LP5_HalfOpen":      TestLP5_HalfOpenForGood,
 		"LP7":               TestLP7_PoisonKillsTheProcess,
+		"LP8":               TestLP8_LongBacklog,
 		"DU1_Workers":       TestDU1_Workers,
 		"DU1_Receivers":     TestDU1_ManyReceivers,
 		"DU2":               TestDU2_Stopped,

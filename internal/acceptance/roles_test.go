@@ -111,7 +111,11 @@ func workerRole(ctx context.Context, t task, ready func()) error {
 
 // counterRole handles messages, and records none of them.
 func counterRole(ctx context.Context, t task, ready func()) error {
-	engine, err := postgres.Open(ctx, t.URL+"&application_name="+t.Name)
+	url := t.URL
+	if !isRedis(url) {
+		url += "&application_name=" + t.Name
+	}
+	engine, err := openStore(ctx, url)
 	if err != nil {
 		return err
 	}
