@@ -51,7 +51,8 @@ declare
   v_complete boolean := true;
   v_rest boolean := false;
   v_first int;
-  v_filter jsonb := (select x.filter from posthaste.subscriptions x where x.queue_id = q.id and x.number = p_subscription);
+  v_filter jsonb;
+  v_gone boolean;
   v_sifts boolean;
   v_let_go int := 0;
 begin
@@ -61,6 +62,12 @@ begin
     q.key_concurrency := 1; -- also for let_go and pass_log
   end if;
   if not posthaste.lock_reader(v_reader, p_wait) or not posthaste.lock_reader(v_reader + 1, p_wait) then
+    return;
+  end if;
+  -- Once it has the lane: what is parked for who was unsubscribed meanwhile, nobody would
+  -- take away.
+  select x.filter, x.dropped_at is not null into v_filter, v_gone from posthaste.subscriptions x where x.queue_id = q.id and x.number = p_subscription;
+  if v_gone then
     return;
   end if;
   s := posthaste.snapshot_now();
