@@ -46,7 +46,8 @@ type keyedRun struct {
 	died     []*keyedMessage
 	operated keyedKey // whose dead letters are being dealt with
 	purges   []purge
-	purged   map[string]int // by subscription, as was told
+	purged   map[string]int         // by subscription, as was told
+	visitors map[string]*keyedGuest // by name
 }
 
 type keyedID struct {
@@ -62,6 +63,7 @@ var keyedSubscriptions = map[string]string{"default": "", "xs": "x"}
 // keyedMessage is a message as one subscription has it.
 type keyedMessage struct {
 	id         int64
+	kind       string
 	key        keyedKey
 	begun      int64 // before its send
 	committed  int64 // after its commit, 0 if not known yet
@@ -71,12 +73,15 @@ type keyedMessage struct {
 	rolledBack bool
 	taken      bool // was ever handed out
 	discarded  bool
-	purged     bool     // as the ledger says
-	deaths     int      // settled as dead
-	replays    int      // of those, as was told
-	again      int      // handed out after it was dead
-	diedAt     int64    // after that was on record, the last time
-	revived    int64    // after its replay was
+	purged     bool  // as the ledger says
+	deaths     int   // settled as dead
+	replays    int   // of those, as was told
+	again      int   // handed out after it was dead
+	diedAt     int64 // after that was on record, the last time
+	revived    int64 // after its replay was
+	moved      bool  // somebody moved it, or tried
+	movedAt    int64 // after that was on record, the last time
+	notBefore  time.Time
 	story      []string // what happened to it, for people
 }
 
@@ -90,7 +95,7 @@ func (x *keyedRun) run(duration, still time.Duration) {
 	x.asks, x.purged, x.dedupeKeys = map[int64]bool{}, map[string]int{}, map[string][]*sent{}
 	x.messages, x.byKey, x.running = map[keyedID]*keyedMessage{}, map[keyedKey][]*keyedMessage{}, map[keyedKey]int{}
 	x.out, x.handed, x.since = map[string]int{}, map[string]int{}, time.Now()
-	x.ofKey, x.paused = map[keyedKey]int{}, map[string]int64{}
+	x.ofKey, x.paused, x.visitors = map[keyedKey]int{}, map[string]int64{}, map[string]*keyedGuest{}
 	admin := x.gather(300, 15)
 	x.must(admin, `select posthaste.create_queue('q', $1)`, x.options)
 	x.must(admin, `select posthaste.subscribe('q', 'xs', '{"filter": {"kind": "x"}}')`)
@@ -110,6 +115,12 @@ func (x *keyedRun) run(duration, still time.Duration) {
 	}
 	if x.dying {
 		x.start(&x.others, 1, x.operator)
+	}
+	if x.guests {
+		x.start(&x.others, 1, x.guest)
+	}
+	if x.moves {
+		x.start(&x.writers, 1, x.mover)
 	}
 	x.start(&x.others, 1, func(c *pgx.Conn, r *rand.Rand) {
 		for n := 0; x.ctx.Err() == nil; n++ {
@@ -146,6 +157,7 @@ func (x *keyedRun) ended() (done, left int) {
 
 func (x *keyedRun) check(admin *pgx.Conn, still time.Duration) {
 	n, left := x.ended()
+	defer x.endsAsItBegan(admin, still)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, m := range x.messages {
@@ -157,9 +169,19 @@ func (x *keyedRun) check(admin *pgx.Conn, still time.Duration) {
 	if len(x.faults) == 0 {
 		x.checkPurged()
 	}
-	x.t.Logf("seed %d, with %s: %d ended, %d left, %d died, %d purges took back %d, faults: %d", x.seed, x.keyedFeatures, n, left, len(x.died), len(x.purges), x.purged["default"], len(x.faults))
-	if len(x.faults) > 0 {
+	x.t.Logf("seed %d, with %s: %d ended, %d left, %d died, %d purges took back %d, %d guests, faults: %d", x.seed, x.keyedFeatures, n, left, len(x.died), len(x.purges), x.purged["default"], len(x.visitors), len(x.faults))
+}
+
+// endsAsItBegan: once all have ended, and the guests left, nothing is parked, no key is
+// open and nothing is dead.
+func (x *keyedRun) endsAsItBegan(admin *pgx.Conn, still time.Duration) {
+	if x.faulty() {
 		return
+	}
+	for _, g := range x.visitors {
+		if !g.gone && g.made != 0 {
+			x.leave(admin, g)
+		}
 	}
 	// What was cancelled last leaves its key to the next claim.
 	for begun := time.Now(); time.Since(begun) < still; time.Sleep(10 * time.Millisecond) {
@@ -178,7 +200,7 @@ func (x *keyedRun) check(admin *pgx.Conn, still time.Duration) {
 	} {
 		var n int
 		if err := admin.QueryRow(context.Background(), sql).Scan(&n); err != nil || n != 0 {
-			x.found("%d are %s at the end (%v)", n, what, err)
+			x.fault("%d are %s at the end (%v)", n, what, err)
 		}
 	}
 }
@@ -191,7 +213,7 @@ const mostLeft = 2000
 func (x *keyedRun) wanted(id int64, key, kind string, begun int64) (out []*keyedMessage) {
 	for name, wanted := range keyedSubscriptions {
 		if wanted == "" || wanted == kind {
-			out = append(out, &keyedMessage{id: id, key: keyedKey{name, key}, begun: begun})
+			out = append(out, &keyedMessage{id: id, kind: kind, key: keyedKey{name, key}, begun: begun})
 		}
 	}
 	return out
@@ -255,6 +277,9 @@ func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 			sent = slices.DeleteFunc(sent, func(m *keyedMessage) bool { return m.id == deduped.id })
 			deduped = nil
 		}
+		if commit {
+			sent = append(sent, x.copies(sent)...)
+		}
 		for _, m := range sent {
 			m.rolledBack = !commit
 			x.messages[keyedID{m.key.subscription, m.id}] = m
@@ -292,16 +317,9 @@ type keyedDelivery struct {
 func (x *keyedRun) canceller(conn *pgx.Conn, r *rand.Rand) {
 	for x.ctx.Err() == nil {
 		time.Sleep(time.Duration(5+r.IntN(30)) * time.Millisecond)
-		x.mu.Lock()
-		if len(x.sent) == 0 {
-			x.mu.Unlock()
+		id, ok := x.recent(conn, r)
+		if !ok {
 			continue
-		}
-		id := x.sent[len(x.sent)-1-r.IntN(min(len(x.sent), 30))]
-		x.mu.Unlock()
-		if r.IntN(2) == 0 {
-			// What is parked meanwhile, if anything.
-			_ = conn.QueryRow(context.Background(), `select message_id from posthaste.parked order by random() limit 1`).Scan(&id)
 		}
 		x.mu.Lock()
 		x.cancelling(id, true)
@@ -318,7 +336,10 @@ func (x *keyedRun) canceller(conn *pgx.Conn, r *rand.Rand) {
 		}
 		x.mu.Lock()
 		for _, name := range names {
-			if m := x.messages[keyedID{name, id}]; m == nil {
+			if x.isGone(name) {
+				continue
+			}
+			if m := x.entry(keyedID{name, id}); m == nil {
 				x.found("message %d was cancelled for subscription %s, which it is not for", id, name)
 			} else {
 				m.cancelled = true
@@ -334,10 +355,8 @@ func (x *keyedRun) canceller(conn *pgx.Conn, r *rand.Rand) {
 
 // cancelling needs x.mu.
 func (x *keyedRun) cancelling(id int64, now bool) {
-	for name := range keyedSubscriptions {
-		if m := x.messages[keyedID{name, id}]; m != nil {
-			m.cancelling = now
-		}
+	for _, m := range x.everywhere(id) {
+		m.cancelling = now
 	}
 }
 
@@ -345,7 +364,10 @@ func (x *keyedRun) cancelling(id int64, now bool) {
 func (x *keyedRun) begins(d *keyedDelivery) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	m := x.messages[d.keyedID]
+	if x.isGone(d.subscription) {
+		return
+	}
+	m := x.entry(d.keyedID)
 	d.m = m
 	if m == nil || m.rolledBack {
 		x.found("message %d was handed out to %s, and was never committed or is not for it", d.message, d.subscription)

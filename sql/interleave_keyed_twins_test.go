@@ -16,6 +16,13 @@ func drawnLimits(seed uint64, workers int) *keyedRun {
 	x := &keyedRun{keys: 6, workers: workers, keyedFeatures: drawnKeyed(r)}
 	options := []string{`"max_attempts": 1000`}
 	kind := r.IntN(3)
+	if x.moves = x.moves && kind > 0; kind != 1 {
+		x.once = false
+	}
+	if x.once {
+		options = []string{`"mode": "at_most_once"`}
+		x.dying = false
+	}
 	switch kind {
 	case 0:
 		options = append(options, fmt.Sprintf(`"ordered": true, "lanes": %d`, 1+r.IntN(3)))
@@ -28,7 +35,7 @@ func drawnLimits(seed uint64, workers int) *keyedRun {
 	}
 	x.stop = x.stop && x.ordered
 	x.pauses = kind < 2
-	if r.IntN(2) == 0 {
+	if !x.once && r.IntN(2) == 0 {
 		x.all = 2 + r.IntN(8)
 		options = append(options, fmt.Sprintf(`"concurrency": %d`, x.all))
 	}
@@ -36,7 +43,7 @@ func drawnLimits(seed uint64, workers int) *keyedRun {
 		x.rate, x.burst = float64(500+r.IntN(1500)), float64(20+r.IntN(80))
 		options = append(options, fmt.Sprintf(`"rate_limit": {"limit": %.0f, "burst": %.0f}`, x.rate, x.burst))
 	}
-	if kind == 1 && r.IntN(2) == 0 {
+	if !x.once && kind == 1 && r.IntN(2) == 0 {
 		x.cap = 1 + r.IntN(2)
 		options = append(options, fmt.Sprintf(`"key_concurrency": %d`, x.cap))
 	}
@@ -76,9 +83,10 @@ func TestInterleavingKeyed(t *testing.T) {
 		{options: `{"ordered": true, "lanes": 2, "max_attempts": 1000}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, dedupe: true}},
 		{options: `{"ordered": true, "lanes": 3, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, workers: 3, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true}},
 		{options: `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true, purging: true, dedupe: true}},
-		{options: `{"key_concurrency": 2, "max_attempts": 1000}`, cap: 2, keys: 6, keyedFeatures: keyedFeatures{dying: true, purging: true}},
-		{options: `{"key_rate_limit": {"limit": 40, "burst": 5}, "max_attempts": 1000}`, perKey: 40, spare: 5, keys: 6, keyedFeatures: keyedFeatures{dedupe: true}},
-		{options: `{"fair": true, "max_attempts": 1000}`, keys: 6, workers: 2, keyedFeatures: keyedFeatures{dying: true, purging: true}},
+		{options: `{"key_concurrency": 2, "max_attempts": 1000}`, cap: 2, keys: 6, keyedFeatures: keyedFeatures{dying: true, purging: true, moves: true}},
+		{options: `{"key_rate_limit": {"limit": 40, "burst": 5}, "max_attempts": 1000}`, perKey: 40, spare: 5, keys: 6, keyedFeatures: keyedFeatures{dedupe: true, moves: true}},
+		{options: `{"fair": true, "max_attempts": 1000}`, keys: 6, workers: 2, keyedFeatures: keyedFeatures{dying: true, purging: true, moves: true}},
+		{options: `{"fair": true, "mode": "at_most_once"}`, keys: 6, workers: 2, keyedFeatures: keyedFeatures{purging: true, moves: true, once: true}},
 	} {
 		t.Run(x.options, func(t *testing.T) {
 			t.Parallel()
@@ -133,6 +141,10 @@ var keyedTwins = []struct {
 	{"a replayed message that is not let go", "replay.sql", "'id', g.message_id, 'go', g.message_id", "'id', null, 'go', g.message_id", keyedFeatures{dying: true}, []string{"lost:"}},
 	{"purging beside what is parked", "purge.sql", "perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled', v_purge);", "null;", keyedFeatures{purging: true}, []string{"had waited when the queue was purged"}},
 	{"a dedupe key taken in its window", "insert_once.sql", "where d.until <= v_now\n      returning", "\n      returning", keyedFeatures{dedupe: true}, []string{"within the window"}},
+	{"moving beside what is parked", "reschedule.sql", "set not_before = reschedule.send_at", "set not_before = null", keyedFeatures{moves: true}, []string{"early:"}},
+	{"moved, and still where it was", "reschedule.sql", "        perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);\n", "        null;\n", keyedFeatures{moves: true}, []string{"early:", "twice:", "after it was done"}},
+	{"handed out once and not settled with that", "claim.sql", "p_max, p_worker, case when not at_most_once then p_number end, null,\n      p_single and not at_most_once, p_idle, p_due, at_most_once);", "p_max, p_worker, p_number, null, false, p_idle, p_due, false);", keyedFeatures{once: true}, []string{"twice:"}},
+	{"parked for who unsubscribed", "unsubscribe.sql", "  delete from posthaste.parked p where p.subscriber = v_subscriber;\n", "", keyedFeatures{guests: true}, []string{"are parked at the end"}},
 }
 
 func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
@@ -142,11 +154,16 @@ func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
 			if twin.stop {
 				options = `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`
 			}
+			if twin.moves {
+				options = `{"key_concurrency": 1, "lanes": 1, "max_attempts": 1000}`
+			} else if twin.once {
+				options = `{"fair": true, "mode": "at_most_once"}`
+			}
 			findsBroken(t, twin.found, func(n int, left time.Duration) []string {
-				x := &keyedRun{options: options, ordered: true, keys: 6, keyedFeatures: twin.keyedFeatures}
+				x := &keyedRun{options: options, ordered: !twin.moves && !twin.once, keys: 6, keyedFeatures: twin.keyedFeatures}
 				if n%2 == 0 {
 					x.workers = 3
-				} else {
+				} else if !twin.once {
 					x.cap = 1
 				}
 				x.t, x.url, x.seed = t, testpg.New(t), seed(t)

@@ -21,12 +21,15 @@ type keyedFeatures struct {
 	stop    bool // of an ordered queue: a dead one stops its key
 	purging bool
 	dedupe  bool
+	guests  bool // subscriptions come and go; so far in a twin alone: what else runs so finds is open
+	moves   bool // messages are rescheduled, which an ordered queue refuses
+	once    bool // the queue hands out at most once
 }
 
 // drawnKeyed are features by lot.
 func drawnKeyed(r *rand.Rand) keyedFeatures {
 	lot := func() bool { return r.IntN(2) == 0 }
-	return keyedFeatures{dying: lot(), stop: lot(), purging: lot(), dedupe: lot()}
+	return keyedFeatures{dying: lot(), stop: lot(), purging: lot(), dedupe: lot(), moves: lot(), once: r.IntN(3) == 0}
 }
 
 func (f keyedFeatures) String() string {
@@ -34,7 +37,7 @@ func (f keyedFeatures) String() string {
 	for _, n := range []struct {
 		name string
 		on   bool
-	}{{"dead letters", f.dying}, {"keys that stop", f.stop}, {"purging", f.purging}, {"dedupe keys", f.dedupe}} {
+	}{{"dead letters", f.dying}, {"keys that stop", f.stop}, {"purging", f.purging}, {"dedupe keys", f.dedupe}, {"guests", f.guests}, {"moving", f.moves}, {"at most once", f.once}} {
 		if n.on {
 			names = append(names, n.name)
 		}
@@ -69,9 +72,12 @@ func (x *keyedRun) answered(asked int64, got []keyedDelivery) {
 	defer x.mu.Unlock()
 	delete(x.asks, asked)
 	for i := range got {
-		m := x.messages[got[i].keyedID]
+		m := x.entry(got[i].keyedID)
 		if m == nil {
 			continue // as begins tells
+		}
+		if m.isEarly(asked) {
+			x.found("early: message %d of key %s was handed out before %s: %v", m.id, m.key, m.notBefore, m.story)
 		}
 		if !m.taken && m.committed != 0 {
 			for _, p := range x.purges {
@@ -105,13 +111,13 @@ func (x *keyedRun) dies(r *rand.Rand) bool {
 // deceases settles a delivery as dead.
 func (x *keyedRun) deceases(d *keyedDelivery, settle func() bool) {
 	x.mu.Lock()
-	if d.m != nil {
+	if d.m != nil && !x.isGone(d.subscription) {
 		d.m.deaths++
 		d.m.diedAt = math.MaxInt64
 		x.died = append(x.died, d.m)
 	}
 	x.mu.Unlock()
-	if !settle() && x.ctx.Err() == nil {
+	if !settle() && x.ctx.Err() == nil && !x.gone(d.subscription) {
 		x.fault("a failure within the lease was refused")
 	}
 	x.mu.Lock()
@@ -150,14 +156,17 @@ func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
 		if err == nil {
 			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		}
-		if err != nil {
-			x.unexpected(what, err)
+		if err != nil && x.ctx.Err() == nil {
+			x.refusedFor(m.key.subscription, what, err)
 		}
 		x.mu.Lock()
 		x.operated = keyedKey{}
 		at := x.clock.Add(1)
 		for _, id := range ids {
-			o := x.messages[keyedID{m.key.subscription, id}]
+			if x.isGone(m.key.subscription) {
+				break
+			}
+			o := x.entry(keyedID{m.key.subscription, id})
 			if o == nil || o.deaths <= o.replays || o.discarded {
 				x.found("%s tells message %d of key %s, which was not dead", what, id, m.key)
 				continue
