@@ -17,9 +17,15 @@ type segment struct {
 	items  []posthaste.RawDelivery
 	next   atomic.Int64
 	// mark is the item whose taking tells the fetcher that more is wanted.
-	mark  atomic.Int64
-	after atomic.Pointer[segment]
-	open  int // items not settled, guarded by holdings.mu
+	mark atomic.Int64
+	open int // items not settled, guarded by holdings.mu
+}
+
+// link is a segment's place in the list. Who works on a segment holds it and not its
+// link: a slow handler, or a goroutine that rests, would keep all that came after.
+type link struct {
+	*segment
+	after atomic.Pointer[link]
 }
 
 func newSegment(sub *subscription, worker posthaste.WorkerID, items []posthaste.RawDelivery) *segment {
@@ -43,8 +49,8 @@ type subscription struct {
 
 	// head is the oldest segment that may have items left. The list begins
 	// with a spent segment and is never empty.
-	head atomic.Pointer[segment]
-	tail *segment // guarded by holdings.mu
+	head atomic.Pointer[link]
+	tail *link // guarded by holdings.mu
 	// claimTook is how long the latest claim that found something took, in ns.
 	claimTook atomic.Int64
 	// wanted has a token when the fetcher should look at the capacity again.
@@ -65,7 +71,7 @@ type subscription struct {
 
 // ready prepares s for a run.
 func (s *subscription) ready() {
-	s.tail = newSegment(s, 0, nil)
+	s.tail = &link{segment: newSegment(s, 0, nil)}
 	s.head.Store(s.tail)
 	s.wanted = make(chan struct{}, 1)
 }
@@ -92,15 +98,17 @@ func (s *subscription) wrap(middleware []func(posthaste.Handler) posthaste.Handl
 
 // append makes a segment available. It needs holdings.mu.
 func (s *subscription) append(seg *segment) {
-	s.tail.after.Store(seg)
-	s.tail = seg
+	l := &link{segment: seg}
+	s.tail.after.Store(l)
+	s.tail = l
 }
 
 // take takes up to limit items that follow each other. It returns nil if none
 // is left.
 func (s *subscription) take(limit int64) (seg *segment, low, high int64) {
 	for {
-		seg = s.head.Load()
+		at := s.head.Load()
+		seg = at.segment
 		n := int64(len(seg.items))
 		if seg.next.Load() < n {
 			high = seg.next.Add(limit)
@@ -113,11 +121,11 @@ func (s *subscription) take(limit int64) (seg *segment, low, high int64) {
 				return seg, low, high
 			}
 		}
-		after := seg.after.Load()
+		after := at.after.Load()
 		if after == nil {
 			return nil, 0, 0
 		}
-		s.head.CompareAndSwap(seg, after)
+		s.head.CompareAndSwap(at, after)
 	}
 }
 
