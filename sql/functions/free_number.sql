@@ -14,6 +14,7 @@ begin
   select s.number into v_number from posthaste.subscriptions s
    where s.queue_id = p_queue and s.dropped_at < (select min(x.opened_at) from posthaste.slots x where x.live) - interval '1 hour'
      and not exists (select from posthaste.cancelled c where c.subscriber = (s.queue_id::bigint << 10 | s.number))
+     and not exists (select from posthaste.parked p where p.subscriber = (s.queue_id::bigint << 10 | s.number))
      and not exists (select from posthaste.dead_letter_entries d where d.queue_id = s.queue_id and d.subscription = s.number)
      and not exists (select from posthaste.history h where h.queue_id = s.queue_id and h.subscription = s.number)
    order by s.dropped_at limit 1;

@@ -51,6 +51,7 @@ begin
     return query select 'counted', null::text;
   end if;
   perform posthaste.summarize();
+  perform posthaste.forget_gone();
   perform posthaste.forget_cancelled();
   perform posthaste.forget_keys();
   perform posthaste.forget_history();

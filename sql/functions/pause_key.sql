@@ -1,5 +1,5 @@
 -- posthaste.pause_key: claims and receives find nothing of a key from then on, for
--- any of the queue's subscriptions; other keys notice nothing. What was handed out
+-- any of the queue's subscriptions, those made later included; other keys notice nothing. What was handed out
 -- before can be settled, and senders notice nothing.
 -- Arguments: the queue's name, which must look at keys; the key; by: who asked, for
 -- the record.

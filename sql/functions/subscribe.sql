@@ -11,7 +11,8 @@
 -- if the queue has had 1,024 whose numbers are still mentioned.
 -- Locks: the key of what is withdrawn from the queue, for it waits for who cancels
 -- or reschedules there; the maintenance key, for reclaiming must not run meanwhile.
--- Inserts: subscriptions, counters, cancelled, action_records.
+-- Keys that are paused are so for it, too.
+-- Inserts: subscriptions, counters, cancelled, keys, action_records.
 create or replace function posthaste.subscribe(queue text, subscription text, options jsonb default '{}', by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -87,6 +88,13 @@ begin
         perform posthaste.sift_from_here(posthaste.reader_key(u.queue_id, u.number, v_lane, 0));
       end if;
     end loop;
+  end if;
+  if v_keyed then
+    insert into posthaste.keys (subscriber, key, lane, hash, paused_at)
+    select distinct on (k.key) u.queue_id::bigint << 10 | u.number, k.key, posthaste.key_lane(k.key, q.width), posthaste.key_hash(k.key), k.paused_at
+      from posthaste.keys k join posthaste.queue_settings q on q.id = u.queue_id
+     where k.subscriber >= u.queue_id::bigint << 10 and k.subscriber < (u.queue_id + 1)::bigint << 10 and k.paused_at is not null
+     order by k.key, k.paused_at;
   end if;
   insert into posthaste.counters (queue_id, subscription, sent)
   values (u.queue_id, u.number, case when u.starts = 'oldest' or u.scheduled then posthaste.count_kept(u) else 0 end);

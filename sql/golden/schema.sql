@@ -947,6 +947,7 @@ function forget_ahead() returns void language plpgsql volatile cost 100 set sear
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_erased() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function forget_gone() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function forget_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_limits() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1218,6 +1219,7 @@ grant EXECUTE on function forget_ahead() to posthaste_admin
 grant EXECUTE on function forget_buckets() to posthaste_admin
 grant EXECUTE on function forget_cancelled() to posthaste_admin
 grant EXECUTE on function forget_erased() to posthaste_admin
+grant EXECUTE on function forget_gone() to posthaste_admin
 grant EXECUTE on function forget_history() to posthaste_admin
 grant EXECUTE on function forget_keys() to posthaste_admin
 grant EXECUTE on function forget_limits() to posthaste_admin
