@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -77,11 +78,12 @@ func TestInterleavingLimits(t *testing.T) {
 }
 
 // Of each key one message after the other, in the order in which they were sent,
-// each done exactly once, however often it is tried, and nothing left behind.
+// each done exactly once, however often it is tried, and nothing left behind. With
+// POSTHASTE_TEST_FULL subscriptions come and go in each of the queues.
 func TestInterleavingKeyed(t *testing.T) {
 	for _, x := range []*keyedRun{
-		{options: `{"ordered": true, "lanes": 2, "max_attempts": 1000}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, dedupe: true}},
-		{options: `{"ordered": true, "lanes": 3, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, workers: 3, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true}},
+		{options: `{"ordered": true, "lanes": 2, "max_attempts": 1000}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, dedupe: true, guests: true}},
+		{options: `{"ordered": true, "lanes": 3, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, workers: 3, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true, guests: true}},
 		{options: `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true, purging: true, dedupe: true}},
 		{options: `{"key_concurrency": 2, "max_attempts": 1000}`, cap: 2, keys: 6, keyedFeatures: keyedFeatures{dying: true, purging: true, moves: true}},
 		{options: `{"key_rate_limit": {"limit": 40, "burst": 5}, "max_attempts": 1000}`, perKey: 40, spare: 5, keys: 6, keyedFeatures: keyedFeatures{dedupe: true, moves: true}},
@@ -91,6 +93,7 @@ func TestInterleavingKeyed(t *testing.T) {
 		t.Run(x.options, func(t *testing.T) {
 			t.Parallel()
 			x.t, x.url, x.seed = t, testpg.New(t), seed(t)
+			x.guests = x.guests || os.Getenv("POSTHASTE_TEST_FULL") == "1"
 			x.run(seconds(t, 3), patience)
 			for _, f := range x.faults {
 				t.Error(f)

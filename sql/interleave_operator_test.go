@@ -21,7 +21,7 @@ type keyedFeatures struct {
 	stop    bool // of an ordered queue: a dead one stops its key
 	purging bool
 	dedupe  bool
-	guests  bool // subscriptions come and go; so far in a twin alone: what else runs so finds is open
+	guests  bool // subscriptions come and go
 	moves   bool // messages are rescheduled, which an ordered queue refuses
 	once    bool // the queue hands out at most once
 }
