@@ -178,6 +178,9 @@ func (x *keyedRun) endsAsItBegan(admin *pgx.Conn, still time.Duration) {
 	if x.faulty() {
 		return
 	}
+	// What was parked for who ended before that goes with upkeep, and not what is
+	// parked for those that end here.
+	x.exec(admin, `select posthaste.maintain() from generate_series(1, 20)`)
 	for _, g := range x.visitors {
 		if !g.gone && g.made != 0 {
 			x.leave(admin, g)
@@ -196,7 +199,7 @@ func (x *keyedRun) endsAsItBegan(admin *pgx.Conn, still time.Duration) {
 	for what, sql := range map[string]string{
 		"parked": `select count(*) from posthaste.parked`,
 		"open":   `select count(*) from posthaste.keys where blocked or stopped_by is not null`,
-		"dead":   `select count(*) from posthaste.dead_letter_entries`,
+		"dead":   `select count(*) from posthaste.dead_letter_entries d join posthaste.subscriptions u on u.queue_id = d.queue_id and u.number = d.subscription and u.dropped_at is null`,
 	} {
 		var n int
 		if err := admin.QueryRow(context.Background(), sql).Scan(&n); err != nil || n != 0 {

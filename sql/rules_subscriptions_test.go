@@ -489,5 +489,5 @@ func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {
 			return fmt.Sprintf("received %v, want %d once", got, m)
 		}
 		return ""
-	}, without("its key", patch{file: "subscribe.sql", old: "  perform pg_advisory_xact_lock(posthaste.lock_key(12, u.queue_id));\n", new: ""}))
+	}, without("its key", patch{file: "subscribe.sql", old: "  perform posthaste.lock_withdrawn(u.queue_id, false);\n", new: ""}))
 }

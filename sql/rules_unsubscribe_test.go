@@ -28,27 +28,54 @@ func TestRuleUnsubscribedMeanwhileParksNothing(t *testing.T) {
 	}, without("the look under the lock", patch{file: "claim_keyed.sql", old: "  if v_gone then\n", new: "  if false then\n"}))
 }
 
-// What a settlement that was under way parks or buries for a subscription that ended
-// meanwhile goes with the next upkeep: its number may be another's one day.
+// What a settlement that was under way parks for a subscription that ended meanwhile
+// goes with the next upkeep: its number may be another's one day.
 func TestRuleUnsubscribedMeanwhileLeavesNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		other := connect(t, url)
-		s.exec(`select posthaste.create_queue('steps', '{"ordered": true, "lanes": 1, "max_attempts": 2}'), posthaste.subscribe('steps', 'second')`)
-		s.exec(`select posthaste.send('steps', '1', '{"key": "a"}'), posthaste.send('steps', '1', '{"key": "b"}')`)
+		s.exec(`select posthaste.create_queue('steps', '{"ordered": true, "lanes": 1}'), posthaste.subscribe('steps', 'second')`)
+		s.exec(`select posthaste.send('steps', '1', '{"key": "a"}')`)
 		other.exec(`create temp table got as select delivery_id from posthaste.receive('steps', 10, '1 hour', '{"subscription": "second"}')`)
 		other.exec(`begin`)
-		other.exec(`select posthaste.fail(min(delivery_id), 'not now', '{"retry_after": "1 hour"}'), posthaste.fail(max(delivery_id), 'never', '{"permanent": true}') from got`)
+		other.exec(`select posthaste.fail(delivery_id, 'not now', '{"retry_after": "1 hour"}') from got`)
 		s.exec(`select posthaste.unsubscribe('steps', 'second')`)
 		other.exec(`commit`)
+		if n := get[int](s, `select count(*)::int from posthaste.parked`); n != 1 {
+			t.Fatalf("%d are parked before", n)
+		}
 		s.exec(`select posthaste.maintain() from generate_series(1, 20)`)
 		if n := get[int](s, `select count(*)::int from posthaste.parked`); n > 0 {
 			return fmt.Sprintf("%d are parked", n)
 		}
-		if n := get[int](s, `select count(*)::int from posthaste.dead_letter_entries`); n > 0 {
-			return fmt.Sprintf("%d are dead letters", n)
+		return ""
+	}, without("looking for what is parked", patch{file: "forget_gone.sql", old: "x.dropped_at > clock_timestamp()", new: "false and x.dropped_at > clock_timestamp()"}))
+}
+
+// A key that is being paused while a subscription ends is paused for nobody who is
+// gone: it could not be resumed, and later subscriptions would copy it.
+func TestRuleUnsubscribedMeanwhileIsNotPaused(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"fair": true, "lanes": 1}`)
+		other, late := connect(t, url), connect(t, url)
+		s.exec(`select posthaste.subscribe('q', 'second')`)
+		s.sendKey("a")
+		other.exec(`begin`)
+		other.exec(`select posthaste.unsubscribe('q', 'second')`)
+		paused := late.start(`select posthaste.pause_key('q', 'a')::int::bigint`)
+		late.blocked(s)
+		other.exec(`commit`)
+		if a := <-paused; a.err != nil {
+			t.Fatal(a.err)
+		}
+		s.exec(`select posthaste.resume_key('q', 'a')`)
+		if n := get[int](s, `select count(*)::int from posthaste.keys where paused_at is not null`); n > 0 {
+			return fmt.Sprintf("%d stay paused", n)
+		}
+		s.exec(`select posthaste.subscribe('q', 'third', '{"from": "oldest"}')`)
+		if n := get[int](s, `select count(*)::int from posthaste.receive('q', 10, '1 hour', '{"subscription": "third"}')`); n != 1 {
+			return fmt.Sprintf("a later subscription got %d", n)
 		}
 		return ""
-	}, without("looking for what is parked", patch{file: "forget_gone.sql", old: "delete from posthaste.parked p where", new: "delete from posthaste.parked p where false and"}),
-		without("looking for dead letters", patch{file: "forget_gone.sql", old: "d.subscription = u.number;", new: "false;"}))
+	}, without("the look under the locks", patch{file: "key_readers.sql", old: "and u.dropped_at is null) order by r)", new: ") order by r)"}))
 }

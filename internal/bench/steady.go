@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/posthaste-mq/posthaste/postgres"
 )
@@ -49,7 +50,8 @@ func (s *server) steady(ctx context.Context, r *run) error {
 			return fmt.Errorf("the server's memory cannot be used: %w", err)
 		}
 	}
-	for written := int64(0); written < min(used, log); written += logRecord {
+	// Not for longer than it takes on top: the rest is as it is on a fresh server.
+	for written, begun := int64(0), time.Now(); written < min(used, log) && time.Since(begun) < r.during/2; written += logRecord {
 		if _, err := conn.Exec(ctx, "select pg_catalog.pg_logical_emit_message(false, 'bench', pg_catalog.repeat(pg_catalog.repeat('x', 8192), $1))", logRecord/8192); err != nil {
 			return fmt.Errorf("the server's log cannot be made: %w", err)
 		}

@@ -1,17 +1,15 @@
 -- posthaste.forget_gone: removes what a settlement that was under way when its
--- subscription ended parked, or buried, for it.
--- Looks at the subscriptions that ended within the last hour.
--- Deletes from: parked, dead_letter_entries.
+-- subscription ended parked for it. (A dead letter stays, and is discarded by its id.)
+-- Looks at the subscriptions that ended within a day; a number that is given anew is
+-- looked at by posthaste.free_number.
+-- Deletes from: parked.
 create or replace function posthaste.forget_gone()
 returns void language plpgsql volatile
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
-declare
-  u posthaste.subscriptions;
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
-  for u in select * from posthaste.subscriptions x where x.dropped_at > clock_timestamp() - interval '1 hour' loop
-    delete from posthaste.parked p where p.subscriber = (u.queue_id::bigint << 10 | u.number);
-    -- By when they died, for there is no index by subscription.
-    delete from posthaste.dead_letter_entries d
-     where d.died_at > u.dropped_at - interval '1 minute' and d.queue_id = u.queue_id and d.subscription = u.number;
-  end loop;
+  delete from posthaste.parked z
+   where z.ctid = any (array(
+     select p.ctid
+       from (select x.queue_id::bigint << 10 | x.number as subscriber from posthaste.subscriptions x where x.dropped_at > clock_timestamp() - interval '1 day') u
+      cross join lateral (select y.ctid from posthaste.parked y where y.subscriber = u.subscriber order by y.subscriber limit 1000 for update skip locked) p));
 end $$;

@@ -1,7 +1,7 @@
 -- posthaste.free_number: a number for a new subscription of a queue: one that was
 -- never used, or else one whose subscription is gone and mentioned nowhere: the
 -- whole ring was written anew since, with an hour to spare for what was in flight.
--- Errors: PH409. Called under the maintenance key. Deletes: subscriptions.
+-- Errors: PH409. Called under the maintenance key. Deletes: subscriptions, parked.
 create or replace function posthaste.free_number(p_queue int)
 returns smallint language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -14,7 +14,6 @@ begin
   select s.number into v_number from posthaste.subscriptions s
    where s.queue_id = p_queue and s.dropped_at < (select min(x.opened_at) from posthaste.slots x where x.live) - interval '1 hour'
      and not exists (select from posthaste.cancelled c where c.subscriber = (s.queue_id::bigint << 10 | s.number))
-     and not exists (select from posthaste.parked p where p.subscriber = (s.queue_id::bigint << 10 | s.number))
      and not exists (select from posthaste.dead_letter_entries d where d.queue_id = s.queue_id and d.subscription = s.number)
      and not exists (select from posthaste.history h where h.queue_id = s.queue_id and h.subscription = s.number)
    order by s.dropped_at limit 1;
@@ -23,6 +22,8 @@ begin
       message = 'the queue has had 1,024 subscriptions, and messages of all of them are kept',
       hint = 'numbers become free once what mentions them was reclaimed';
   end if;
+  -- What a settlement left that was under way when it ended.
+  delete from posthaste.parked p where p.subscriber = (p_queue::bigint << 10 | v_number);
   delete from posthaste.history_cursors h where h.reader >> 10 = (p_queue::bigint << 10 | v_number);
   delete from posthaste.subscriptions s where s.queue_id = p_queue and s.number = v_number;
   return v_number;

@@ -25,7 +25,7 @@ begin
           || posthaste.other_heads(p_id);
   -- A subscription made meanwhile would not know what is appended anew elsewhere,
   -- and would be handed both.
-  perform pg_advisory_xact_lock_shared(posthaste.lock_key(12, (v_heads[1]).queue_id));
+  perform posthaste.lock_withdrawn((v_heads[1]).queue_id, true);
   for v_reader in
     select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
      where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1

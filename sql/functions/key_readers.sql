@@ -1,9 +1,9 @@
 -- posthaste.key_readers: takes the lanes of a key, of all subscriptions of its
 -- queue, for the rest of the transaction: what is written in keys is written so.
 -- Arguments: the queue's name, the key. Returns: the lanes' readers of the log.
--- Errors: PH404; PH400 of a key that is none; PH501 of a queue that does not look at
--- keys; PH503. Locks: the key of what is
--- withdrawn from the queue, shared; the lanes' readers, ascending.
+-- Errors: PH404; PH400 of a key that is none, and unless READ COMMITTED; PH501 of a
+-- queue that does not look at keys; PH503.
+-- Locks: the key of what is withdrawn from the queue, shared; the lanes' readers, ascending.
 create or replace function posthaste.key_readers(p_queue text, p_key text)
 returns bigint[] language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -22,12 +22,16 @@ begin
       hint = 'keys can be paused in queues that are ordered or fair, or have a key_concurrency or key_rate_limit; pause_queue pauses the whole queue';
   end if;
   -- A subscription that is being made copies what is paused.
-  perform pg_advisory_xact_lock_shared(posthaste.lock_key(12, v_queue));
+  perform posthaste.snapshot_now();
+  perform posthaste.lock_withdrawn(v_queue, true);
   v_readers := array(select posthaste.reader_key(v_queue, u.number, posthaste.key_lane(p_key, q.width), 0)
                        from posthaste.subscriptions u where u.queue_id = v_queue and u.dropped_at is null order by u.number);
   foreach v_reader in array v_readers loop
     perform posthaste.lock_reader(v_reader, true);
     perform posthaste.lock_reader(v_reader + 1, true);
   end loop;
-  return v_readers;
+  -- Without those that ended while their lanes were waited for: what is written for
+  -- them nobody would take away.
+  return array(select r from unnest(v_readers) r
+                where exists (select from posthaste.subscriptions u where u.queue_id = v_queue and u.number = (r >> 10 & 1023) and u.dropped_at is null) order by r);
 end $$;

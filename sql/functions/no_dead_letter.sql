@@ -18,7 +18,7 @@ begin
     from unnest(v_ids[1:5]) i
     left join lateral (
       select r.action, r.by, r.at from posthaste.action_records r
-       where r.message_id = i and r.action in ('replay', 'discard', 'erase') order by r.id desc limit 1) k on true;
+       where r.message_id = i and r.action in ('replay', 'discard', 'erase') order by r.id + 0 desc limit 1) k on true;
   raise exception using errcode = 'PH404', column = 'message_ids',
     message = format('no dead letter to act on: message%s %s%s', case when n > 1 then 's' end, v_told, case when n > 5 then format(' and %s more', n - 5) end),
     hint = 'posthaste.list_dead_letters lists them; nothing was changed';

@@ -5,7 +5,7 @@
 -- the record.
 -- Returns: whether it changed anything. Errors: PH404, PH400, PH501 of a queue that
 -- does not look at keys, PH503.
--- Locks: the key's lanes. Inserts: keys, action_records.
+-- Locks: as key_readers. Inserts: keys, action_records.
 create or replace function posthaste.pause_key(queue text, key text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

@@ -7,7 +7,7 @@
 -- Returns: the ids that were dead letters, ascending. A message that is dead for
 -- several subscriptions is replayed for each that is meant. What was erased has
 -- nothing left to send and stays.
--- Errors: PH400, PH404, also if none of the ids is a dead letter (any more). Locks: the queues' keys, shared; the dead letters.
+-- Errors: PH400, PH404, by ids also if none of them is a dead letter (any more). Locks: the queues' keys, shared; the dead letters.
 -- Deletes: dead_letter_entries. Inserts: entries, action_records.
 create or replace function posthaste.replay(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
   before bigint default null, max int default 1000)

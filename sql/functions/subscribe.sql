@@ -6,12 +6,12 @@
 -- "headers": {"name": word or words}}; max_lag: how far it may fall behind before
 -- reclaiming passes it over where space is wanted. What is skipped so is counted
 -- and recorded in actions.
+-- Keys that are paused are so for it, too.
 -- Made already with the same options it is left as it is. A filter never changes.
 -- Errors: PH400 with the field, PH404, PH503 in a copy, PH409 if it exists with other options, or
 -- if the queue has had 1,024 whose numbers are still mentioned.
 -- Locks: the key of what is withdrawn from the queue, for it waits for who cancels
 -- or reschedules there; the maintenance key, for reclaiming must not run meanwhile.
--- Keys that are paused are so for it, too.
 -- Inserts: subscriptions, counters, cancelled, keys, action_records.
 create or replace function posthaste.subscribe(queue text, subscription text, options jsonb default '{}', by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -50,11 +50,12 @@ begin
       hint = 'watch the lag in doctor and the metrics; purge or unsubscribe to let go of what is held back';
   end if;
   perform posthaste.refuse_copy();
+  -- Who withdraws messages appends them anew for the subscriptions that it sees, and
+  -- who pauses a key does it for those. First, for this may have to be waited for.
+  perform posthaste.lock_withdrawn(u.queue_id, false);
   -- Reclaiming looks at the subscriptions that it sees: what this one needs must
   -- not go before it can be seen.
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
-  -- Who withdraws messages appends them anew for the subscriptions that it sees.
-  perform pg_advisory_xact_lock(posthaste.lock_key(12, u.queue_id));
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(subscribe.queue)));
   u.queue_id := posthaste.find_queue(subscribe.queue);
   select * into k from posthaste.subscriptions s where s.queue_id = u.queue_id and s.name = u.name and s.dropped_at is null;
@@ -92,8 +93,9 @@ begin
   if v_keyed then
     insert into posthaste.keys (subscriber, key, lane, hash, paused_at)
     select distinct on (k.key) u.queue_id::bigint << 10 | u.number, k.key, posthaste.key_lane(k.key, q.width), posthaste.key_hash(k.key), k.paused_at
-      from posthaste.keys k join posthaste.queue_settings q on q.id = u.queue_id
-     where k.subscriber >= u.queue_id::bigint << 10 and k.subscriber < (u.queue_id + 1)::bigint << 10 and k.paused_at is not null
+      from posthaste.subscriptions x join posthaste.queue_settings q on q.id = x.queue_id
+      join posthaste.keys k on k.subscriber = (x.queue_id::bigint << 10 | x.number) and k.paused_at is not null
+     where x.queue_id = u.queue_id and x.dropped_at is null
      order by k.key, k.paused_at;
   end if;
   insert into posthaste.counters (queue_id, subscription, sent)

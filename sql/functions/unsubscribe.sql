@@ -5,7 +5,8 @@
 -- Errors: PH404, PH409, PH503. Locks: the maintenance key; of a queue that looks at
 -- keys, the readers. Updates: subscriptions.
 -- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked,
--- keys, lane_wishes, limit_states, ahead, ahead_keys. Inserts: action_records.
+-- keys, lane_wishes, limit_states, ahead, ahead_keys. What a settlement parks that is
+-- under way goes with upkeep. Inserts: action_records.
 create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

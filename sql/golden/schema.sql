@@ -947,7 +947,7 @@ function forget_ahead() returns void language plpgsql volatile cost 100 set sear
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_erased() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function forget_gone() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function forget_gone() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function forget_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_limits() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1001,6 +1001,7 @@ function lock_key(family integer, id bigint) returns bigint language sql immutab
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function lock_settings(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
+function lock_withdrawn(p_queue integer, p_shared boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1276,6 +1277,7 @@ grant EXECUTE on function lock_key(integer,bigint) to posthaste_receiver
 grant EXECUTE on function lock_lanes(integer,integer) to posthaste_admin
 grant EXECUTE on function lock_reader(bigint,boolean) to posthaste_admin
 grant EXECUTE on function lock_settings(integer) to posthaste_admin
+grant EXECUTE on function lock_withdrawn(integer,boolean) to posthaste_admin
 grant EXECUTE on function look(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_receiver

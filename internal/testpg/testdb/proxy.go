@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,6 +178,11 @@ func (p *Proxy) serve(client net.Conn, address string) {
 	}
 	p.links = append(p.links, l)
 	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.links = slices.DeleteFunc(p.links, func(other *link) bool { return other == l })
+	}()
 	if _, err := server.Write(l.hello); err != nil {
 		return
 	}

@@ -1,0 +1,20 @@
+-- posthaste.lock_withdrawn: takes the key of what is withdrawn from a queue for the
+-- rest of the transaction: shared by who withdraws or pauses for the subscriptions
+-- that there are, exclusive by who makes another one.
+-- Arguments: the queue's number; whether shared. Waits at most 5 s.
+-- Errors: PH503, naming the transaction in the way.
+create or replace function posthaste.lock_withdrawn(p_queue int, p_shared boolean)
+returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+declare
+  v_key bigint := posthaste.lock_key(12, p_queue);
+begin
+  if p_shared then
+    perform pg_advisory_xact_lock_shared(v_key);
+  else
+    perform pg_advisory_xact_lock(v_key);
+  end if;
+exception when lock_not_available then
+  raise exception using errcode = 'PH503',
+    message = 'another transaction has been withdrawing from this queue, pausing its keys or subscribing to it for 5 s: ' || posthaste.lock_holders(v_key),
+    hint = 'end that one, and try again';
+end $$;
