@@ -21,6 +21,7 @@ var limiting = []test{
 	{name: "LimitsChange", run: limitsChange, needsLimits: true},
 	{name: "FairKeys", run: fairKeys, needsLimits: true},
 	{name: "PausedKey", run: pausedKey, needsLimits: true},
+	{name: "PausedKeyOfALaterSubscription", run: pausedKeyOfALaterSubscription, needsLimits: true, needsSubscriptions: true},
 	{name: "BadLimits", run: badLimits, needsLimits: true},
 }
 
@@ -326,6 +327,35 @@ func pausedKey(s *suite) {
 	s.wantCode("pausing no key", s.engine.KeyPause(s.ctx, "ada", s.queue, ""), posthaste.Invalid)
 	s.must(s.engine.QueueCreate(s.ctx, "plain", quick()))
 	s.wantCode("pausing a key of a queue that does not look at keys", s.engine.KeyPause(s.ctx, "ada", "plain", "a"), posthaste.Unsupported)
+}
+
+func pausedKeyOfALaterSubscription(s *suite) {
+	o := quick()
+	o.Fair = true
+	s.create(o)
+	s.must(s.engine.KeyPause(s.ctx, "ada", s.queue, "a"))
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "later", posthaste.SubscriptionOptions{}))
+	s.sendKeys("a", "b")
+	w := s.register(time.Minute)
+	claim := func() (keys []string) {
+		for range 4 { // one may hand out less than it could
+			request := s.request(w, 10)
+			request.Subscription = "later"
+			reply, err := s.engine.Claim(s.ctx, request)
+			s.must(err)
+			for _, d := range reply.Deliveries {
+				keys = append(keys, d.Key)
+			}
+		}
+		return keys
+	}
+	if got := claim(); !slices.Equal(got, []string{"b"}) {
+		s.Errorf("keys %v were handed out, and a is paused", got)
+	}
+	s.must(s.engine.KeyResume(s.ctx, "bob", s.queue, "a"))
+	if got := claim(); !slices.Equal(got, []string{"a"}) {
+		s.Errorf("keys %v were handed out as a was resumed", got)
+	}
 }
 
 func badLimits(s *suite) {

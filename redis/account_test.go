@@ -200,14 +200,19 @@ type run struct {
 
 // runs are those of each message, by time.
 func (a *accounting) runs() map[posthaste.MessageID][]*run {
-	all, last := map[posthaste.MessageID][]*run{}, map[posthaste.MessageID]period{}
+	// What is prefetched may be handed out anew before it began.
+	all, given := map[posthaste.MessageID][]*run{}, map[posthaste.MessageID][]period{}
 	for _, e := range a.events {
 		took := period{e.At - e.Took, e.At}
 		switch e.Kind {
 		case givenOut:
-			last[e.ID] = took
+			given[e.ID] = append(given[e.ID], took)
 		case history.Started:
-			all[e.ID] = append(all[e.ID], &run{e.ID, e.Attempt, last[e.ID], e.At, never, period{never, never}})
+			handed := period{}
+			if of := given[e.ID]; len(of) > 0 {
+				handed, given[e.ID] = of[0], of[1:]
+			}
+			all[e.ID] = append(all[e.ID], &run{e.ID, e.Attempt, handed, e.At, never, period{never, never}})
 		case history.Handled:
 			if of := all[e.ID]; len(of) > 0 && of[len(of)-1].end == never {
 				of[len(of)-1].end = e.At
