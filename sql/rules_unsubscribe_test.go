@@ -79,3 +79,50 @@ func TestRuleUnsubscribedMeanwhileIsNotPaused(t *testing.T) {
 		return ""
 	}, without("the look under the locks", patch{file: "key_readers.sql", old: "and u.dropped_at is null) order by r)", new: ") order by r)"}))
 }
+
+// Who ends a subscription, or drops the queue, and who receives take what leases stand at
+// and the lanes in the same order: neither is refused for a deadlock.
+func TestRuleEndingMeetsReceivers(t *testing.T) {
+	const cursors = "  delete from posthaste.lease_cursors"
+	for name, c := range map[string]struct {
+		ends string
+		late patch
+	}{
+		"unsubscribing": {`select 1::bigint from posthaste.unsubscribe('q', 'second')`,
+			patch{file: "unsubscribe.sql", old: "  delete from posthaste.parked p where", new: cursors + " z where z.subscriber = v_subscriber;\n  delete from posthaste.parked p where"}},
+		"dropping": {`select 1::bigint from posthaste.drop_queue('q')`,
+			patch{file: "drop_queue.sql", old: "  delete from posthaste.parked where", new: cursors + " where subscriber >> 10 = v_id;\n  delete from posthaste.parked where"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			early := patch{file: c.late.file, old: cursors + " z where z.subscriber = v_subscriber;\n  -- A claim", new: "  -- A claim"}
+			if name == "dropping" {
+				early.old = cursors + " where subscriber >> 10 = v_id;\n  -- A claim"
+			}
+			rule(t, func(t *testing.T, url string) string {
+				s := keyed(t, url, `{"fair": true, "lanes": 1}`)
+				holder, ending, late := connect(t, url), connect(t, url), connect(t, url)
+				s.exec(`select posthaste.subscribe('q', 'second')`)
+				s.sendKey("a")
+				const receive = `select delivery_id from posthaste.receive('q', 1, '1 millisecond', '{"subscription": "second"}')`
+				s.exec(receive)
+				s.exec(`select pg_sleep(0.2)`)
+				s.exec(receive) // which makes the cursor of leases
+				s.exec(`select pg_sleep(0.2)`)
+				holder.exec(`begin`)
+				holder.exec(`select from posthaste.subscriptions where name = 'second' for update`)
+				ended := ending.start(c.ends) // has the lanes
+				ending.blocked(s)
+				received := late.start(receive)
+				late.blocked(s)
+				holder.exec(`commit`)
+				if a := <-ended; a.err != nil {
+					return fmt.Sprint("ending: ", a.err)
+				}
+				if a := <-received; a.err != nil {
+					return fmt.Sprint("receiving: ", a.err)
+				}
+				return ""
+			}, without("the order", early, c.late))
+		})
+	}
+}

@@ -21,6 +21,9 @@ begin
   end if;
   perform posthaste.lock_settings(v_id);
   update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
+  -- Before the lanes: so does who receives.
+  delete from posthaste.held_claims where subscriber >> 10 = v_id;
+  delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
   -- A claim deletes what it lets go.
   if (select q.keyed from posthaste.queue_settings q where q.id = v_id) then
     perform posthaste.lock_lanes(v_id);
@@ -31,12 +34,10 @@ begin
   delete from posthaste.counters where queue_id = v_id;
   delete from posthaste.history_cursors where reader >> 20 = v_id;
   delete from posthaste.history_aside where reader >> 20 = v_id;
-  delete from posthaste.held_claims where subscriber >> 10 = v_id;
   delete from posthaste.parked where subscriber >> 10 = v_id;
   delete from posthaste.keys where subscriber >> 10 = v_id;
   delete from posthaste.lane_wishes where subscriber >> 10 = v_id;
   delete from posthaste.limit_states where subscriber >> 10 = v_id;
   delete from posthaste.ahead where subscriber >> 10 = v_id;
   delete from posthaste.ahead_keys where subscriber >> 10 = v_id;
-  delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
 end $$;

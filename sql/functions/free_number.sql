@@ -1,7 +1,7 @@
 -- posthaste.free_number: a number for a new subscription of a queue: one that was
 -- never used, or else one whose subscription is gone and mentioned nowhere: the
 -- whole ring was written anew since, with an hour to spare for what was in flight.
--- Errors: PH409. Called under the maintenance key. Deletes: subscriptions, parked.
+-- Errors: PH409. Called under the maintenance key. Deletes: subscriptions, parked, lease_cursors.
 create or replace function posthaste.free_number(p_queue int)
 returns smallint language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -24,6 +24,7 @@ begin
   end if;
   -- What a settlement left that was under way when it ended.
   delete from posthaste.parked p where p.subscriber = (p_queue::bigint << 10 | v_number);
+  delete from posthaste.lease_cursors z where z.subscriber = (p_queue::bigint << 10 | v_number);
   delete from posthaste.history_cursors h where h.reader >> 10 = (p_queue::bigint << 10 | v_number);
   delete from posthaste.subscriptions s where s.queue_id = p_queue and s.number = v_number;
   return v_number;

@@ -21,16 +21,17 @@ begin
       message = format('%L is the only subscription of queue %L, and a queue has at least one', unsubscribe.subscription, unsubscribe.queue),
       hint = 'subscribe another one first, or drop the queue';
   end if;
+  v_subscriber := u.queue_id::bigint << 10 | u.number;
+  -- Before the lanes: so does who receives.
+  delete from posthaste.held_claims h where h.subscriber = v_subscriber;
+  delete from posthaste.lease_cursors z where z.subscriber = v_subscriber;
   -- A claim deletes what it lets go.
   if (select q.keyed from posthaste.queue_settings q where q.id = u.queue_id) then
     perform posthaste.lock_lanes(u.queue_id, u.number);
   end if;
   update posthaste.subscriptions s set dropped_at = clock_timestamp() where s.queue_id = u.queue_id and s.number = u.number;
-  v_subscriber := u.queue_id::bigint << 10 | u.number;
   delete from posthaste.dead_letter_entries d where d.queue_id = u.queue_id and d.subscription = u.number;
   delete from posthaste.counters c where c.queue_id = u.queue_id and c.subscription = u.number;
-  delete from posthaste.held_claims h where h.subscriber = v_subscriber;
-  delete from posthaste.lease_cursors z where z.subscriber = v_subscriber;
   delete from posthaste.parked p where p.subscriber = v_subscriber;
   delete from posthaste.keys k where k.subscriber = v_subscriber;
   delete from posthaste.lane_wishes y where y.subscriber = v_subscriber;
