@@ -144,10 +144,7 @@ var keyedTwins = []struct {
 	{"a replayed message that is not let go", "replay.sql", "'id', g.message_id, 'go', g.message_id", "'id', null, 'go', g.message_id", keyedFeatures{dying: true}, []string{"lost:"}},
 	{"purging beside what is parked", "purge.sql", "perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled', v_purge);", "null;", keyedFeatures{purging: true}, []string{"had waited when the queue was purged"}},
 	{"a dedupe key taken in its window", "insert_once.sql", "where d.until <= v_now\n      returning", "\n      returning", keyedFeatures{dedupe: true}, []string{"within the window"}},
-	{"moving beside what is parked", "reschedule.sql", "set not_before = reschedule.send_at", "set not_before = null", keyedFeatures{moves: true}, []string{"early:"}},
-	{"moved, and still where it was", "reschedule.sql", "        perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);\n", "        null;\n", keyedFeatures{moves: true}, []string{"early:", "twice:", "after it was done"}},
 	{"handed out once and not settled with that", "claim.sql", "p_max, p_worker, case when not at_most_once then p_number end, null,\n      p_single and not at_most_once, p_idle, p_due, at_most_once);", "p_max, p_worker, p_number, null, false, p_idle, p_due, false);", keyedFeatures{once: true}, []string{"twice:"}},
-	{"parked for who unsubscribed", "unsubscribe.sql", "  delete from posthaste.parked p where p.subscriber = v_subscriber;\n", "", keyedFeatures{guests: true}, []string{"are parked at the end"}},
 }
 
 func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
@@ -157,13 +154,11 @@ func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
 			if twin.stop {
 				options = `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`
 			}
-			if twin.moves {
-				options = `{"key_concurrency": 1, "lanes": 1, "max_attempts": 1000}`
-			} else if twin.once {
+			if twin.once {
 				options = `{"fair": true, "mode": "at_most_once"}`
 			}
 			findsBroken(t, twin.found, func(n int, left time.Duration) []string {
-				x := &keyedRun{options: options, ordered: !twin.moves && !twin.once, keys: 6, keyedFeatures: twin.keyedFeatures}
+				x := &keyedRun{options: options, ordered: !twin.once, keys: 6, keyedFeatures: twin.keyedFeatures}
 				if n%2 == 0 {
 					x.workers = 3
 				} else if !twin.once {
