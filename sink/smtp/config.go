@@ -115,7 +115,7 @@ func parse(cfg Config) (*target, error) {
 	default:
 		return nil, posthaste.Invalidf(urlField, "%s must begin with smtp://, smtp+starttls:// or smtps://", urlField)
 	}
-	if t.host == "" || strings.Contains(t.host, ":") && !strings.HasPrefix(u.Host, "[") || u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
+	if t.host == "" || strings.ContainsAny(t.host, "[]") || strings.Contains(t.host, ":") && !strings.HasPrefix(u.Host, "[") || u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		return nil, posthaste.Invalidf(urlField, "%s must be a host, with a port if needed, and nothing behind it but parameters", urlField)
 	}
 	if p := u.Port(); p != "" {
