@@ -25,6 +25,21 @@ var limiting = []test{
 	{name: "BadLimits", run: badLimits, needsLimits: true},
 }
 
+// keysOf claims for a subscription what it is to be handed out now, and returns the keys.
+func (s *suite) keysOf(w posthaste.WorkerID, subscription string) (keys []string) {
+	s.Helper()
+	for range 4 { // one may hand out less than it could
+		request := s.request(w, 10)
+		request.Subscription = subscription
+		reply, err := s.engine.Claim(s.ctx, request)
+		s.must(err)
+		for _, d := range reply.Deliveries {
+			keys = append(keys, d.Key)
+		}
+	}
+	return keys
+}
+
 // limited makes the suite's queue with limits.
 func (s *suite) limited(l posthaste.QueueLimits) {
 	s.Helper()
@@ -193,15 +208,7 @@ func limitsOfEachSubscription(s *suite) {
 		s.sendKeys("a", "a", "a", "a", "b", "b", "b", "b")
 		w := s.register(time.Minute)
 		for _, subscription := range []string{posthaste.DefaultSubscription, "second"} {
-			handed := 0
-			for range 4 { // one may hand out less than it could
-				request := s.request(w, 10)
-				request.Subscription = subscription
-				reply, err := s.engine.Claim(s.ctx, request)
-				s.must(err)
-				handed += len(reply.Deliveries)
-			}
-			if handed != c.want {
+			if handed := len(s.keysOf(w, subscription)); handed != c.want {
 				s.Errorf("%s: subscription %s is handed out %d, want %d whatever the other has", name, subscription, handed, c.want)
 			}
 		}
@@ -337,23 +344,11 @@ func pausedKeyOfALaterSubscription(s *suite) {
 	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "later", posthaste.SubscriptionOptions{}))
 	s.sendKeys("a", "b")
 	w := s.register(time.Minute)
-	claim := func() (keys []string) {
-		for range 4 { // one may hand out less than it could
-			request := s.request(w, 10)
-			request.Subscription = "later"
-			reply, err := s.engine.Claim(s.ctx, request)
-			s.must(err)
-			for _, d := range reply.Deliveries {
-				keys = append(keys, d.Key)
-			}
-		}
-		return keys
-	}
-	if got := claim(); !slices.Equal(got, []string{"b"}) {
+	if got := s.keysOf(w, "later"); !slices.Equal(got, []string{"b"}) {
 		s.Errorf("keys %v were handed out, and a is paused", got)
 	}
 	s.must(s.engine.KeyResume(s.ctx, "bob", s.queue, "a"))
-	if got := claim(); !slices.Equal(got, []string{"a"}) {
+	if got := s.keysOf(w, "later"); !slices.Equal(got, []string{"a"}) {
 		s.Errorf("keys %v were handed out as a was resumed", got)
 	}
 }

@@ -91,8 +91,8 @@ func (s *Server) decideDeadLetters(these func(context.Context, string, ...postha
 		} else {
 			answer.IDs, err = these(ctx, caller(r), ids...)
 		}
-		if filter == nil && posthaste.CodeOf(err) == posthaste.NotFound {
-			return noDeadLetters(ids, err)
+		if e, ok := errors.AsType[*posthaste.Error](err); ok && filter == nil && e.Code == posthaste.NotFound {
+			return noDeadLetters(ids, e.Message)
 		}
 		if err != nil {
 			return err
@@ -109,14 +109,10 @@ func (s *Server) decideDeadLetters(these func(context.Context, string, ...postha
 
 // noDeadLetters is the answer where none of the ids is a dead letter. The engine says
 // what became of the first ones, where it knows.
-func noDeadLetters(ids []posthaste.MessageID, cause error) error {
+func noDeadLetters(ids []posthaste.MessageID, message string) error {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
 		texts[i] = id.String()
-	}
-	message := "none of the ids is a dead letter that can be dealt with: " + some(texts)
-	if e, ok := errors.AsType[*posthaste.Error](cause); ok {
-		message = e.Message
 	}
 	return &httpError{ids: texts, err: &posthaste.Error{
 		Code: posthaste.NotFound, Field: "ids", Message: message,

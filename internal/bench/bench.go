@@ -100,6 +100,8 @@ type scenario struct {
 	run  func(context.Context, *run) error
 	// of says what the scenario can be measured on.
 	of engines
+	// steady says that it begins on a server that has run for a while.
+	steady bool
 }
 
 // engines are what a scenario can be measured on.
@@ -119,17 +121,17 @@ const (
 
 // scenarios in the order in which people read of them.
 var scenarios = []scenario{
-	{"flow", "send in batches, handle each message, settle; against only inserting the same rows, or only pushing to a list of Redis", flow, either},
-	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits, or pushes to a list of Redis", single, either},
-	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency, either},
-	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, onlyPostgres},
-	{"backlog", "flow with many messages waiting; against the empty queue", backlog, onlyPostgres},
-	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, either},
-	{"relay", "from the ledger into a broker, with confirms; against what the broker's client publishes alone", relayed, onlyPostgres},
-	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one behind an inbox and kept in a log", pipeline, onlyPostgres},
-	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost, onlyPostgres},
-	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", redisFlow, onlyRedis},
-	{"idle", "what a worker of 20 queues costs with nothing to do", idle, either},
+	{"flow", "send in batches, handle each message, settle; against only inserting the same rows, or only pushing to a list of Redis", flow, either, false},
+	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits, or pushes to a list of Redis", single, either, false},
+	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency, either, false},
+	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, onlyPostgres, true},
+	{"backlog", "flow with many messages waiting; against the empty queue", backlog, onlyPostgres, false},
+	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, either, false},
+	{"relay", "from the ledger into a broker, with confirms; against what the broker's client publishes alone", relayed, onlyPostgres, false},
+	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one behind an inbox and kept in a log", pipeline, onlyPostgres, false},
+	{"telemetry", "flow and single with metrics and traces; against the same without", telemetryCost, onlyPostgres, true},
+	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", redisFlow, onlyRedis, false},
+	{"idle", "what a worker of 20 queues costs with nothing to do", idle, either, false},
 }
 
 // Scenarios lists the names that [Run] takes.
@@ -186,8 +188,8 @@ func Run(ctx context.Context, scenario string, o Options) (*Result, error) {
 	}
 	o.setDefaults()
 	extra := overhead
-	if scenario == "pinned" || scenario == "telemetry" {
-		extra += o.Duration // for server.steady
+	if find(scenario).steady {
+		extra += o.Duration
 	}
 	return execute(ctx, scenario, o, extra)
 }
@@ -312,6 +314,11 @@ func (r *run) perform(ctx context.Context, s scenario) (err error) {
 			r.result.LeftBehind = r.server.made
 		}
 	}()
+	if s.steady {
+		if err := r.server.steady(ctx, r); err != nil {
+			return err
+		}
+	}
 	return s.run(ctx, r)
 }
 

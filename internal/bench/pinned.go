@@ -19,9 +19,6 @@ func pinned(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.server.steady(ctx, r); err != nil {
-		return err
-	}
 	t, err := startTraffic(ctx, r, home{URL: url}, "pinned", posthaste.QueueOptions{})
 	if err != nil {
 		return err

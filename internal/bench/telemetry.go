@@ -37,9 +37,6 @@ func telemetryCost(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.server.steady(ctx, r); err != nil {
-		return err
-	}
 	var all []*seen
 	defer func() {
 		for _, s := range all {

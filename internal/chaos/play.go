@@ -135,26 +135,33 @@ func (r *rig) replay(ctx context.Context) error {
 // every 20 ms does not.
 func (r *rig) watchStalls() (stop func()) {
 	const tick, much = 20 * time.Millisecond, 300 * time.Millisecond
+	before := history.Now()
+	return every(tick, func() {
+		now := history.Now()
+		if now-before > much {
+			r.record.Record(history.Event{Kind: Stalled, Took: now - before})
+		}
+		before = history.Now()
+	})
+}
+
+// every does something again and again, so long after the last time, until it is stopped.
+func every(pause time.Duration, do func()) (stop func()) {
 	done := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		before := history.Now()
+	var doing sync.WaitGroup
+	doing.Go(func() {
 		for {
 			select {
 			case <-done:
 				return
-			case <-time.After(tick):
+			case <-time.After(pause):
 			}
-			now := history.Now()
-			if now-before > much {
-				r.record.Record(history.Event{Kind: Stalled, Took: now - before})
-			}
-			before = history.Now()
+			do()
 		}
 	})
 	return func() {
 		close(done)
-		watching.Wait()
+		doing.Wait()
 	}
 }
 

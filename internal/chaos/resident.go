@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/history"
@@ -20,35 +19,20 @@ const memoryEvery = 2 * time.Second
 // watchMemory records the memory of the processes whose memory is watched. Where the
 // system does not tell it, nothing is recorded.
 func (r *rig) watchMemory() (stop func()) {
-	done := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		every := time.NewTicker(memoryEvery)
-		defer every.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-every.C:
+	return every(memoryEvery, func() {
+		r.mu.Lock()
+		there := slices.Clone(r.places)
+		r.mu.Unlock()
+		for _, p := range there {
+			if p == nil || !slices.Contains(memoryRoles, p.role) {
+				continue
 			}
-			r.mu.Lock()
-			there := slices.Clone(r.places)
-			r.mu.Unlock()
-			for _, p := range there {
-				if p == nil || !slices.Contains(memoryRoles, p.role) {
-					continue
-				}
-				// One that has ended meanwhile has none, and its number may be another's.
-				if n := residentOf(p.cmd.Process.Pid); n > 0 && p.alive() == 1 {
-					r.record.Record(history.Event{Kind: Memory, Whom: p.name, Count: n})
-				}
+			// One that has ended meanwhile has none, and its number may be another's.
+			if n := residentOf(p.cmd.Process.Pid); n > 0 && p.alive() == 1 {
+				r.record.Record(history.Event{Kind: Memory, Whom: p.name, Count: n})
 			}
 		}
 	})
-	return func() {
-		close(done)
-		watching.Wait()
-	}
 }
 
 // residentOf is a process's resident memory in bytes; 0 where nobody tells it.
