@@ -94,7 +94,7 @@ func (x *crew) gather(rows, spare int) *pgx.Conn {
 	x.must(admin, `alter table posthaste.settings drop constraint settings_slot_rows_check`)
 	x.must(admin, `update posthaste.settings set slot_rows = $1, spare_slots = $2, carry_after = '200 milliseconds'`, rows, spare)
 	// Many wait here for holders that pause: how long they do says nothing.
-	for _, name := range []string{"lock_reader", "lock_settings"} {
+	for _, name := range []string{"lock_reader", "lock_settings", "lock_withdrawn"} {
 		x.must(admin, fmt.Sprintf(`alter function posthaste.%s set lock_timeout = '%d s'`, name, patience/time.Second))
 	}
 	return admin

@@ -491,3 +491,36 @@ func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {
 		return ""
 	}, without("its key", patch{file: "subscribe.sql", old: "  perform posthaste.lock_withdrawn(u.queue_id, false);\n", new: ""}))
 }
+
+// Who subscribes waits for upkeep without holding up who withdraws: that transaction
+// may have what upkeep waits for, and all three would wait for ever.
+func TestRuleSubscribingWaitsForUpkeepWithNothing(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		upkeep, other, late := connect(t, url), connect(t, url), connect(t, url)
+		m := s.send(`{"delay": "1 day"}`)
+		upkeep.exec(`begin`)
+		upkeep.exec(`select pg_advisory_xact_lock(posthaste.lock_key(6, 0))`)
+		other.exec(`begin`)
+		other.exec(`select posthaste.send('q', '1')`)
+		made := late.start(`select 1::bigint from posthaste.subscribe('q', 'late')`)
+		late.blocked(s)
+		reclaims := upkeep.start(`do $$begin lock table posthaste.entries in access exclusive mode; end$$`)
+		upkeep.blocked(s)
+		withdrawn := other.start(`select 1::bigint from posthaste.cancel($1)`, m)
+		if a := <-withdrawn; a.err != nil {
+			return fmt.Sprint("withdrawing: ", a.err)
+		}
+		other.exec(`commit`)
+		if a := <-reclaims; a.err != nil {
+			return fmt.Sprint("reclaiming: ", a.err)
+		}
+		upkeep.exec(`commit`)
+		if a := <-made; a.err != nil {
+			return fmt.Sprint("subscribing: ", a.err)
+		}
+		return ""
+	}, without("the order",
+		patch{file: "subscribe.sql", old: "  perform posthaste.lock_withdrawn(u.queue_id, false);\n", new: ""},
+		patch{file: "subscribe.sql", old: "  perform posthaste.refuse_copy();\n", new: "  perform posthaste.refuse_copy();\n  perform posthaste.lock_withdrawn(u.queue_id, false);\n"}))
+}

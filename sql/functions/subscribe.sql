@@ -8,10 +8,10 @@
 -- and recorded in actions.
 -- Keys that are paused are so for it, too.
 -- Made already with the same options it is left as it is. A filter never changes.
--- Errors: PH400 with the field, PH404, PH503 in a copy, PH409 if it exists with other options, or
+-- Errors: PH400 with the field, PH404, PH503 in a copy or when a transaction withdraws there for 5 s, PH409 if it exists with other options, or
 -- if the queue has had 1,024 whose numbers are still mentioned.
--- Locks: the key of what is withdrawn from the queue, for it waits for who cancels
--- or reschedules there; the maintenance key, for reclaiming must not run meanwhile.
+-- Locks: the maintenance key, for reclaiming must not run meanwhile; then the key of
+-- what is withdrawn from the queue, for it waits for who cancels or reschedules there.
 -- Inserts: subscriptions, counters, cancelled, keys, action_records.
 create or replace function posthaste.subscribe(queue text, subscription text, options jsonb default '{}', by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -50,12 +50,13 @@ begin
       hint = 'watch the lag in doctor and the metrics; purge or unsubscribe to let go of what is held back';
   end if;
   perform posthaste.refuse_copy();
-  -- Who withdraws messages appends them anew for the subscriptions that it sees, and
-  -- who pauses a key does it for those. First, for this may have to be waited for.
-  perform posthaste.lock_withdrawn(u.queue_id, false);
   -- Reclaiming looks at the subscriptions that it sees: what this one needs must
   -- not go before it can be seen.
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
+  -- Who withdraws messages appends them anew for the subscriptions that it sees, and
+  -- who pauses a key does it for those. Never the other way round: whoever waits for
+  -- this key may hold what reclaiming waits for, and reclaiming holds the other one.
+  perform posthaste.lock_withdrawn(u.queue_id, false);
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(subscribe.queue)));
   u.queue_id := posthaste.find_queue(subscribe.queue);
   select * into k from posthaste.subscriptions s where s.queue_id = u.queue_id and s.name = u.name and s.dropped_at is null;
