@@ -14,7 +14,8 @@ GO        ?= go
 FUZZTIME  ?= 20s
 # Further flags and packages of the tests: make test-18 PACKAGES=./worker TESTFLAGS='-race -run DU1 -v'
 TESTFLAGS ?= -race -count=1 -timeout 40m
-PACKAGES  ?= ./...
+# The longest first, so that it does not run alone at the end.
+PACKAGES  ?= ./sql ./...
 
 # Which of them `make full` runs, as a pattern of names.
 FULL      ?= .
