@@ -128,7 +128,7 @@ func (x *keyedRun) entry(id keyedID) *keyedMessage {
 		return nil
 	}
 	own := &keyedMessage{id: m.id, kind: m.kind, key: keyedKey{g.name, m.key.key}, begun: m.begun, committed: m.committed,
-		rolledBack: m.rolledBack, cancelling: m.cancelling, moved: m.moved}
+		rolledBack: m.rolledBack, cancelling: m.cancelling, moved: m.moved, noted: x.clock.Add(1)}
 	x.messages[id] = own
 	x.byKey[own.key] = append(x.byKey[own.key], own)
 	return own

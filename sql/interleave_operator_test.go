@@ -222,6 +222,7 @@ func (x *keyedRun) perhapsPurged(m *keyedMessage) bool {
 // finished asks the ledger about those alone that a purge may have taken back.
 func (x *keyedRun) finished(conn *pgx.Conn) bool {
 	x.mu.Lock()
+	at := x.clock.Add(1)
 	var open []*keyedMessage
 	for _, m := range x.messages {
 		if m.committed == 0 || m.over() {
@@ -250,6 +251,7 @@ func (x *keyedRun) finished(conn *pgx.Conn) bool {
 		m.purged = !m.over() // it may have ended meanwhile
 		x.mu.Unlock()
 	}
+	x.allOver = at
 	return true
 }
 

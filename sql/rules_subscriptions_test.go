@@ -466,6 +466,29 @@ func TestRuleCarriedMessagesAreSentOnce(t *testing.T) {
 		without("telling later ones what was cancelled", patch{file: "subscribe.sql", old: "x.outcome in ('carried', 'cancelled')", new: "x.outcome = 'carried'"}))
 }
 
+// So also where it was parked behind others of its key, and was tried before.
+func TestRuleWhatWasCancelledParkedIsNoneForLaterOnes(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
+		first, behind, other := s.sendKey("a"), s.sendKey("a"), s.sendKey("b")
+		s.exec(`select posthaste.fail(delivery_id, 'not now', '{"retry_after": "1 hour"}') from posthaste.receive('q', 10, '1 hour') where message_id = $1`, first)
+		if n := get[int](s, `select count(*)::int from posthaste.parked`); n != 2 {
+			t.Fatalf("%d are parked", n)
+		}
+		s.cancel(first)
+		s.cancel(behind)
+		s.subscribe("late", `{"from": "oldest"}`)
+		if got := s.receiveFor("late"); !slices.Equal(got, []int64{other}) {
+			return fmt.Sprintf("received %v: %d and %d were cancelled", got, first, behind)
+		}
+		s.exec(`select from posthaste.count_up()`)
+		if n := get[int](s, `select (sent + again - dropped - sifted - handed)::int from posthaste.counters where subscription = 1`); n != 0 {
+			return fmt.Sprintf("%d wait, it is said", n)
+		}
+		return ""
+	}, without("looking for its place in the log", patch{file: "subscribe.sql", old: "case when x.xid is null and v_keyed then", new: "case when false then"}))
+}
+
 // Who subscribes from the oldest waits for those who are just rescheduling: what
 // they append anew would be a second message.
 func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {

@@ -79,8 +79,12 @@ begin
   if u.starts = 'oldest' or u.scheduled then
     -- What was appended anew elsewhere is not a second message for it either, and
     -- what was cancelled stays so; that was before its time, and not its history.
+    -- What was parked when it was cancelled has no transaction there: the log has it.
     insert into posthaste.cancelled (pos, subscriber, outcome, xid, copied)
-    select distinct on (x.pos) x.pos, u.queue_id::bigint << 10 | u.number, x.outcome, x.xid, true
+    select distinct on (x.pos) x.pos, u.queue_id::bigint << 10 | u.number, x.outcome,
+           case when x.xid is null and v_keyed then
+             (select e.xid from posthaste.entries e where ((e.pos >> 22) & 15) = (x.pos >> 22) & 15 and e.pos = x.pos and e.due_at is null limit 1)
+           else x.xid end, true
       from posthaste.cancelled x
      where x.subscriber >= u.queue_id::bigint << 10 and x.subscriber < (u.queue_id + 1)::bigint << 10 and x.outcome in ('carried', 'cancelled')
      order by x.pos, x.outcome = 'cancelled' desc;
