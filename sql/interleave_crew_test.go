@@ -75,6 +75,16 @@ func (x *crew) exec(conn *pgx.Conn, sql string, args ...any) bool {
 	return err == nil
 }
 
+// maintains does a round of upkeep. One that gives up waiting for a lock just as it gets
+// it, and waits for the next one at once, is told by the server that somebody cancelled it.
+func (x *crew) maintains(conn *pgx.Conn) {
+	_, err := conn.Exec(context.Background(), "select posthaste.maintain()")
+	var pg *pgconn.PgError
+	if err != nil && !(errors.As(err, &pg) && pg.Code == "57014") {
+		x.unexpected("maintain", err)
+	}
+}
+
 func (x *crew) unexpected(what string, err error) {
 	if x.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 		var pg *pgconn.PgError
@@ -94,9 +104,7 @@ func (x *crew) gather(rows, spare int) *pgx.Conn {
 	x.must(admin, `alter table posthaste.settings drop constraint settings_slot_rows_check`)
 	x.must(admin, `update posthaste.settings set slot_rows = $1, spare_slots = $2, carry_after = '200 milliseconds'`, rows, spare)
 	// Many wait here for holders that pause: how long they do says nothing.
-	for _, name := range []string{"lock_reader", "lock_settings", "lock_withdrawn"} {
-		x.must(admin, fmt.Sprintf(`alter function posthaste.%s set lock_timeout = '%d s'`, name, patience/time.Second))
-	}
+	x.must(admin, fmt.Sprintf(waitsFor, "5s", "61s"))
 	return admin
 }
 

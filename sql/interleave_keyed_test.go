@@ -126,7 +126,7 @@ func (x *keyedRun) run(duration, still time.Duration) {
 	}
 	x.start(&x.others, 1, func(c *pgx.Conn, r *rand.Rand) {
 		for n := 0; x.ctx.Err() == nil; n++ {
-			x.exec(c, "select posthaste.maintain()")
+			x.maintains(c)
 			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 			if n%10 == 0 {
 				_, left := x.ended()

@@ -57,7 +57,7 @@ func (x *interleaving) pause(r *rand.Rand, most int) {
 // janitor turns the ring and rescues.
 func (x *interleaving) janitor(conn *pgx.Conn, r *rand.Rand) {
 	for x.ctx.Err() == nil {
-		x.exec(conn, "select posthaste.maintain()")
+		x.maintains(conn)
 		time.Sleep(time.Duration(r.IntN(x.idle)) * time.Millisecond)
 	}
 }

@@ -102,7 +102,7 @@ func (x *interleaving) run(duration, still time.Duration) {
 	x.finish(still, func() (int, bool) { return x.ended(), x.finished(admin) })
 	x.check(admin)
 	if !x.faulty() {
-		x.letsGo(admin, 20*time.Second)
+		x.letsGo(admin, max(20*time.Second, 4*still)) // transactions of other databases hold up the ring, too
 	}
 }
 

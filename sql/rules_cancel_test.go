@@ -241,7 +241,7 @@ func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 		}
 		return ""
 	},
-		without("withdrawing", patch{file: "settle.sql", old: "    perform posthaste.late_done(v_late[i], v_bits[i]);\n", new: "    null;\n"}),
+		without("withdrawing", patch{file: "settle.sql", old: "    perform posthaste.late_done(v_late[v_place], v_bits[v_place]);\n", new: "    null;\n"}),
 		without("asking whether it was handed out", patch{file: "late_done.sql", old: ".fate = 'waiting'\n", new: ".fate is not null\n"}),
 		without("done alone", patch{file: "settle.sql", old: "v_bits := v_bits || (v_plain & ~v_fresh);", new: "v_bits := v_bits || (v_wanted & ~v_fresh);"},
 			patch{file: "settle.sql", old: "bit_count(v_plain & ~v_fresh) > 0", new: "true"}))

@@ -472,5 +472,5 @@ func TestRuleWithdrawnIsRememberedOnce(t *testing.T) {
 			return fmt.Sprintf("the history has it %d times", n)
 		}
 		return ""
-	}, without("telling copies from what was withdrawn", patch{file: "subscribe.sql", old: "x.outcome, x.xid, true\n", new: "x.outcome, x.xid, false\n"}))
+	}, without("telling copies from what was withdrawn", patch{file: "subscribe.sql", old: "else x.xid end, true\n", new: "else x.xid end, false\n"}))
 }

@@ -196,6 +196,7 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 	}
 	rule(t, func(t *testing.T, url string) string {
 		s, sender := begin(t, url), connect(t, url)
+		s.asShipped()
 		s.sendMany(2, `{}`)
 		sender.exec(`set application_name = 'nightly import'`)
 		sender.exec(`begin`)

@@ -389,6 +389,7 @@ func TestRuleMarksAreReadAfterTheSnapshot(t *testing.T) {
 func TestRuleClaimInALongTransactionIsNamed(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
+		s.asShipped()
 		long := connect(t, url)
 		s.send(`{}`)
 		long.exec(`set application_name = 'nightly report'`)

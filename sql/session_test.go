@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -254,7 +255,9 @@ func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), b
 	const twins = 3 * time.Minute
 	t.Run("holds", func(t *testing.T) {
 		t.Parallel()
-		if fault := examine(t, testpg.New(t)); fault != "" {
+		url := testpg.New(t)
+		waitsLong(t, url)
+		if fault := examine(t, url); fault != "" {
 			t.Error(fault)
 		}
 	})
@@ -264,6 +267,7 @@ func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), b
 			for began := time.Now(); time.Since(began) < twins; {
 				url := testpg.New(t)
 				breakFunctions(t, url, b.patches)
+				waitsLong(t, url)
 				if fault := examine(t, url); fault != "" {
 					t.Logf("found: %s", fault)
 					return
@@ -272,6 +276,32 @@ func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), b
 			t.Fatal("without its protection nothing was found, so this test finds nothing")
 		})
 	}
+}
+
+// waitsFor gives the functions that wait for a lock for so long, and then say who has
+// it, another time for that.
+const waitsFor = `do $$
+declare
+  f text;
+begin
+  for f in select p.proname from pg_proc p where p.pronamespace = 'posthaste'::regnamespace and 'lock_timeout=%[1]s' = any (p.proconfig) loop
+    execute format('alter function posthaste.%%I set lock_timeout = %%L', f, '%[2]s');
+  end loop;
+end $$`
+
+// waitsLong lets whoever waits for another's lock wait for longer than a busy machine
+// stands still.
+func waitsLong(t testing.TB, url string) {
+	t.Helper()
+	s := connect(t, url)
+	s.exec(fmt.Sprintf(waitsFor, "5s", "61s"))
+	_ = s.Close(t.Context())
+}
+
+// asShipped undoes that, for what is told in the end.
+func (s *session) asShipped() {
+	s.t.Helper()
+	s.exec(fmt.Sprintf(waitsFor, "61s", "5s"))
 }
 
 // breakFunctions is breakFunction for several places at once.

@@ -21,6 +21,8 @@ begin
   end if;
   perform posthaste.lock_settings(v_id);
   update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
+  -- Before the rest: upkeep may have a schedule, and come to the rest with it.
+  delete from posthaste.schedule_settings where queue_id = v_id;
   -- Before the lanes: so does who receives.
   delete from posthaste.held_claims where subscriber >> 10 = v_id;
   delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
@@ -28,8 +30,9 @@ begin
   if (select q.keyed from posthaste.queue_settings q where q.id = v_id) then
     perform posthaste.lock_lanes(v_id);
   end if;
-  delete from posthaste.schedule_settings where queue_id = v_id;
   update posthaste.subscriptions set dropped_at = clock_timestamp() where queue_id = v_id and dropped_at is null;
+  -- In the order in which they are discarded.
+  perform from posthaste.dead_letter_entries d where d.queue_id = v_id order by d.message_id, d.subscription for update;
   delete from posthaste.dead_letter_entries where queue_id = v_id;
   delete from posthaste.counters where queue_id = v_id;
   delete from posthaste.history_cursors where reader >> 20 = v_id;

@@ -21,7 +21,9 @@ begin
        select x.pos, x.subscriber from posthaste.cancelled x
         where x.pos >= v_epoch << 22 and x.pos < (v_epoch + 1) << 22
           -- What was parked outlives its slot, and is to be counted first.
-          and pg_visible_in_snapshot(x.noted, (select c.s from posthaste.counted c)) order by x.pos limit v_left);
+          and pg_visible_in_snapshot(x.noted, (select c.s from posthaste.counted c)) order by x.pos, x.subscriber limit v_left
+        -- Who cancels has rows in an order of its own, and may have them for long.
+        for update skip locked);
     get diagnostics v_gone = row_count;
     v_left := v_left - v_gone;
   end loop;

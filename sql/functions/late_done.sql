@@ -5,13 +5,13 @@
 -- Arguments: the claim; the places that came too late, as bits.
 -- Of an ordered queue only what comes first of its key is taken to be done: it would be
 -- on record before what comes before it is.
--- Where the reader stays busy for a second, the message is handed out again, as
--- it would be without this.
+-- Where the reader stays busy for most of a second (less than after what a deadlock is
+-- looked for), the message is handed out again, as it would be without this.
 -- Locks: the due reader. Reads: outcomes, entries, claims, settlements. Inserts: cancelled. Deletes:
 -- parked.
 create or replace function posthaste.late_done(c posthaste.claims, p_late bit varying)
 returns void language plpgsql volatile
-set search_path = pg_catalog, pg_temp set lock_timeout = '1s' set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set lock_timeout = '900ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
   v_subscription int := (c.reader >> 10) & 1023;
   -- What was let go stands in a lane of its own, which is its lane's.

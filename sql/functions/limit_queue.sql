@@ -16,7 +16,7 @@ declare
 begin
   perform posthaste.check_options(v_limits, array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
   perform posthaste.lock_settings(v_id);
-  select * into q from posthaste.queue_settings z where z.id = v_id for update;
+  select * into q from posthaste.queue_settings z where z.id = v_id for no key update;
   q := posthaste.queue_limits(v_limits, q);
   if (q.ordered or q.fair or q.key_concurrency is not null or q.key_rate is not null) <> q.keyed then
     raise exception using errcode = 'PH501', column = case when q.key_rate is not null then 'key_rate_limit' else 'key_concurrency' end,

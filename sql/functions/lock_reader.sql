@@ -14,8 +14,8 @@ begin
   end if;
   perform pg_advisory_xact_lock(v_key);
   return true;
-exception when lock_not_available then
+exception when lock_not_available or deadlock_detected then
   raise exception using errcode = 'PH503',
-    message = 'another transaction has been claiming from this queue for 5 s: ' || posthaste.lock_holders(v_key),
+    message = 'another transaction has been claiming from this queue for 5 s, or waits for this one: ' || posthaste.lock_holders(v_key),
     hint = 'receive in a short transaction of its own, and end that one';
 end $$;

@@ -7,8 +7,8 @@ create or replace function posthaste.lock_settings(p_queue int)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 begin
   perform pg_advisory_xact_lock(posthaste.lock_key(13, p_queue));
-exception when lock_not_available then
+exception when lock_not_available or deadlock_detected then
   raise exception using errcode = 'PH503',
-    message = 'another transaction has been changing this queue for 5 s: ' || posthaste.lock_holders(posthaste.lock_key(13, p_queue)),
+    message = 'another transaction has been changing this queue for 5 s, or waits for this one: ' || posthaste.lock_holders(posthaste.lock_key(13, p_queue)),
     hint = 'end that transaction, and try again; the first message of a queue with a priority changes it too, until its sender commits';
 end $$;

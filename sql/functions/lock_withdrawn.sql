@@ -13,8 +13,8 @@ begin
   else
     perform pg_advisory_xact_lock(v_key);
   end if;
-exception when lock_not_available then
+exception when lock_not_available or deadlock_detected then
   raise exception using errcode = 'PH503',
-    message = 'another transaction has been withdrawing from this queue, pausing its keys or subscribing to it for 5 s: ' || posthaste.lock_holders(v_key),
+    message = 'another transaction has been withdrawing from this queue, pausing its keys or subscribing to it for 5 s, or waits for this one: ' || posthaste.lock_holders(v_key),
     hint = 'end that one, and try again';
 end $$;

@@ -146,8 +146,8 @@ begin
         hint = 'they were settled before, or rescued after their lease; nothing of this transaction must stay';
     end if;
   end loop;
-  -- Last, for it takes readers.
-  for i in 1..cardinality(v_late) loop
-    perform posthaste.late_done(v_late[i], v_bits[i]);
+  -- Last, for it takes readers: ascending, as everybody does.
+  for v_place in select g from generate_subscripts(v_late, 1) g order by v_late[g].reader >> 10, v_late[g].reader >> 1 & 255, g loop
+    perform posthaste.late_done(v_late[v_place], v_bits[v_place]);
   end loop;
 end $$;

@@ -30,6 +30,8 @@ begin
     perform posthaste.lock_lanes(u.queue_id, u.number);
   end if;
   update posthaste.subscriptions s set dropped_at = clock_timestamp() where s.queue_id = u.queue_id and s.number = u.number;
+  -- In the order in which they are replayed and discarded.
+  perform from posthaste.dead_letter_entries d where d.queue_id = u.queue_id and d.subscription = u.number order by d.message_id for update;
   delete from posthaste.dead_letter_entries d where d.queue_id = u.queue_id and d.subscription = u.number;
   delete from posthaste.counters c where c.queue_id = u.queue_id and c.subscription = u.number;
   delete from posthaste.parked p where p.subscriber = v_subscriber;
