@@ -58,7 +58,8 @@ func atMostOnce(t *testing.T, fair bool) {
 	ids := s.send(q, total)
 	var killed []string
 	for range 3 {
-		c := s.spawn(task{Role: "worker", Queue: q, Concurrency: 4, Lease: time.Second, Work: 5 * time.Millisecond})
+		// Work for so long that they are not done with all before the kill.
+		c := s.spawn(task{Role: "worker", Queue: q, Concurrency: 4, Lease: time.Second, Work: 50 * time.Millisecond})
 		s.until("it is in the middle of its work", func() bool { return s.lines(c.name) >= 40 })
 		c.kill()
 		killed = append(killed, c.name)

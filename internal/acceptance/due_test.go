@@ -17,8 +17,9 @@ import (
 
 // 300,000 fresh messages wait; retries and scheduled messages that fall due
 // meanwhile start within 1 s of their time. With few numbers, on a machine that
-// may stand still, within 5 s: behind the backlog they would be 10 s late. Not
-// parallel, for it measures times.
+// has other things to do, within 5 s: behind the backlog they would be 10 s late.
+// Either may be later by as long as the machine stood still. Not parallel, for it
+// measures times.
 func TestDS10_DueBesideBacklog(t *testing.T) {
 	for _, name := range []string{"plain", "limited"} {
 		t.Run(name, func(t *testing.T) { dueBesideBacklog(t, allKinds[name]) })
@@ -60,6 +61,7 @@ func dueBesideBacklog(t *testing.T, k kind) {
 		time.Sleep(10 * time.Millisecond)
 		return nil
 	})
+	stalled := s.stalls()
 	s.run(w)
 	for i := range scheduled {
 		_, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: i, Delay: time.Second + time.Duration(i)*10*time.Millisecond})
@@ -78,14 +80,15 @@ func dueBesideBacklog(t *testing.T, k kind) {
 		t.Fatalf("%d of %d fresh ones were handled meanwhile: there was no backlog any more", fresh, backlog)
 	}
 	var all []time.Duration
+	stood := stalled()
 	for id, by := range late {
 		all = append(all, by)
-		if by > most || by < 0 {
-			t.Errorf("message %s started %s after its time", id, by)
+		if by > most+stood || by < 0 {
+			t.Errorf("message %s started %s after its time, with stalls of %s", id, by, stood)
 		}
 	}
 	slices.Sort(all)
-	t.Logf("beside %d fresh ones: p50 %s, p99 %s, at most %s late", backlog-fresh, all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+	t.Logf("beside %d fresh ones: p50 %s, p99 %s, at most %s late; stalls of %s", backlog-fresh, all[len(all)/2], all[len(all)*99/100], all[len(all)-1], stood)
 }
 
 // Sent just before, while and after a worker falls asleep: none waits longer
@@ -131,7 +134,7 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 	s.recorded(r, history.Handled, len(ids))
 	events := s.history()
 	s.must(history.Exactly(ids, events))
-	var all []time.Duration
+	var all, unexplained []time.Duration
 	stalled := 0
 	for _, e := range events {
 		if e.Kind != history.Started {
@@ -153,7 +156,13 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 			t.Logf("message %s waited %s, while a bare NOTIFY took up to %s and NOTIFYs were on their way for %.0f %% of the time", e.ID, wait, trip, 100*share)
 			continue
 		}
-		t.Errorf("message %s waited %s from its commit, and for %s of that NOTIFYs were not delayed", e.ID, wait, calm)
+		unexplained = append(unexplained, wait)
+		t.Logf("message %s waited %s from its commit, and for %s of that NOTIFYs were not delayed", e.ID, wait, calm)
+	}
+	// Beside other tests, this process may be kept from the processor while the probe
+	// happens to rest. A wake-up that is lost waits until the next look, and is not alone.
+	if len(unexplained) > size(1, 0) || len(unexplained) > 0 && slices.Max(unexplained) > time.Second {
+		t.Errorf("waited %v from their commits, and nothing else stalled", unexplained)
 	}
 	if stalled > messages/20 {
 		tell := t.Logf

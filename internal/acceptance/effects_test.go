@@ -98,7 +98,7 @@ func effectsBySQLRole(ctx context.Context, t task, ready func()) error {
 					return err
 				}
 				pause := t.Work
-				if d.Message%401 == 0 && d.Attempt == 1 {
+				if d.Message%201 == 0 && d.Attempt == 1 {
 					pause = t.Lease + time.Second
 				}
 				time.Sleep(pause)

@@ -95,7 +95,8 @@ func TestEM3_MailsAtARate(t *testing.T) {
 	sink, err := smtp.New(smtp.Config{URL: "smtp://" + p.server.Addr() + "?tls=none"})
 	p.must(err)
 	t.Cleanup(func() { _ = sink.Close() })
-	w := worker.New(p.open(), worker.Config{Logger: p.log, Lease: time.Second})
+	// The waiting outlasts the lease, and a machine that stalls for seconds loses none.
+	w := worker.New(p.open(), worker.Config{Logger: p.log, Lease: 3 * time.Second, Heartbeat: 300 * time.Millisecond})
 	worker.HandleSink(w, email.Queue, sink)
 	p.run(w)
 	stalled := p.stalls()

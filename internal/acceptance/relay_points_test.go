@@ -82,7 +82,11 @@ func TestOR5_RelayKilledAtEveryPoint(t *testing.T) {
 				t.Fatal("the relay never came to this point")
 			}
 
-			s.spawn(relay)
+			// Only the killed one's lease must end soon: this one, stalled for as long,
+			// would bring more attempts.
+			again := relay
+			again.Lease = time.Minute
+			s.spawn(again)
 			s.settledAll(queue, ids)
 			came := counted(m.read())
 			total := 0

@@ -54,7 +54,8 @@ func newStage(t *testing.T) *stage {
 
 func stageOn(t *testing.T, url string) *stage {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	// A test waits for more than one thing, and one alone may take all the patience.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 	t.Cleanup(cancel)
 	s := &stage{T: t, ctx: ctx, url: url, dir: t.TempDir(), names: &atomic.Int64{},
 		log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
