@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/enginetest"
@@ -139,8 +140,11 @@ func breaks(t *testing.T, holds func(t *testing.T, e *Engine) string, patches ..
 			*p.of = newScript(strings.ReplaceAll(shipped.text, p.old, p.new))
 			defer func() { *p.of = shipped }()
 		}
-		if holds(t, open(t, server.URL())) == "" {
-			t.Error("nothing was found without the protection")
+		// A busy machine may hide what a single look would find.
+		for began := time.Now(); holds(t, open(t, server.URL())) == ""; {
+			if time.Since(began) > time.Minute {
+				t.Fatal("nothing was found without the protection")
+			}
 		}
 	})
 }

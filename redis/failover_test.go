@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -84,9 +86,21 @@ func (m *node) replicated(key string) bool {
 	return err == nil && n >= 1
 }
 
-// impatient are settings with which masters fail over as soon as it is safe on a machine that
-// does other things, and that a replica does so however old what it has.
-var impatient = []string{"--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+// willing are settings with which a replica takes its master's place however old what it
+// has, and not because a busy machine stood still: see [impatient].
+var willing = []string{"--cluster-node-timeout", "15000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+
+// impatient says whether masters are replaced as soon as is safe on a machine that does other
+// things. Nodes that are away are not told.
+func impatient(all []*node, is bool) {
+	timeout := "15000"
+	if is {
+		timeout = "2000"
+	}
+	for _, m := range all {
+		_ = m.client.ConfigSet(context.Background(), "cluster-node-timeout", timeout).Err()
+	}
+}
 
 // A master is killed while messages flow, and its replica takes its place: what is lost
 // was not replicated yet, nothing is settled that was not handled, and workers and
@@ -95,7 +109,7 @@ var impatient = []string{"--cluster-node-timeout", "2000", "--cluster-replica-va
 func TestRE_Failover(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	all := nodes(t, 6, impatient...)
+	all := nodes(t, 6, willing...)
 	e := onCluster(t, all)
 	create(t, e, posthaste.QueueOptions{Retention: time.Hour}) // so that each is known
 	b := openBooks(t, e)
@@ -128,6 +142,7 @@ func TestRE_Failover(t *testing.T) {
 		}
 		return safe >= 300
 	})
+	impatient(all, true)
 	b.killed(first)
 	atDeath := s.sent()
 	var second *node
@@ -136,6 +151,7 @@ func TestRE_Failover(t *testing.T) {
 		return second != nil && second != first
 	})
 	served := time.Now()
+	impatient(all, false)
 	until(t, "senders go on", func() bool { return s.sent() > atDeath })
 	if took := time.Since(served); took > 30*time.Second { // a client asks by itself once a minute
 		t.Errorf("it took %s until they found who serves the queue", took)
@@ -162,11 +178,14 @@ func TestRE_Failover(t *testing.T) {
 	for range 20 {
 		missed = append(missed, sendUntil(b, time.Hour))
 	}
+	impatient(all, true)
 	b.killed(second)
 	if err := first.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
+	impatient(all, true) // also who has just come
 	until(t, "the old replica takes its place", func() bool { return owner(t, all, witness, slot) == first })
+	impatient(all, false)
 	next := sendUntil(b, 0)
 	if next <= missed[len(missed)-1] {
 		t.Errorf("the id %d is given after %d, which is lost", next, missed[len(missed)-1])
@@ -263,16 +282,33 @@ func TestRE_SlotsMove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept := func() {
-		t.Helper()
+	beats := func() (fault error) {
 		if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); posthaste.CodeOf(err) != posthaste.Unavailable {
-			t.Errorf("a heartbeat while a queue cannot be reached: %v", err)
+			fault = fmt.Errorf("a heartbeat while a queue cannot be reached: %w", err)
 		}
 		for name, before := range others {
 			ends, err := e.client.ZScore(t.Context(), e.keys.of(name, "leases"), w.String()).Result()
-			if others[name] = ends; err != nil || ends <= before {
-				t.Errorf("the lease of queue %s was not kept: %v", name, err)
+			if err != nil || ends <= before {
+				fault = errors.Join(fault, fmt.Errorf("the lease of queue %s was not kept: %w", name, err))
+				continue
 			}
+			others[name] = ends
+		}
+		return fault
+	}
+	kept := func() {
+		t.Helper()
+		for {
+			began := time.Now()
+			fault := beats()
+			if fault == nil {
+				return
+			}
+			if time.Since(began) < 2*time.Second {
+				t.Error(fault)
+				return
+			}
+			t.Log(fault) // the machine stood still, and answers were lost: once more
 		}
 	}
 	work(t, b.engine(), worker.Config{Lease: 5 * time.Minute, Heartbeat: 200 * time.Millisecond}, func(d posthaste.RawDelivery) error {
@@ -308,7 +344,8 @@ func TestRE_SlotsMove(t *testing.T) {
 	s.end()
 	until(t, "all are settled", settledAll(t, e))
 	for code, n := range s.refused {
-		if code != posthaste.Unavailable {
+		// The machine may stand still until an answer is lost. The books know of that.
+		if code != posthaste.Unavailable && code != posthaste.OutcomeUnsure {
 			t.Errorf("%d were answered %s", n, code)
 		}
 	}

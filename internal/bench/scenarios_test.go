@@ -120,7 +120,8 @@ func TestTH3Pinned(t *testing.T) {
 	t.Parallel()
 	r := smoke(t, "pinned", Options{Batch: 100})
 	trafficFigures(t, r)
-	if len(r.SixthsCPU) != 6 || slices.Min(r.SixthsCPU) <= 0 {
+	// One that is sampled late leaves nothing to the next.
+	if len(r.SixthsCPU) != 6 || slices.Min(r.SixthsCPU) < 0 || slices.Max(r.SixthsCPU) <= 0 {
 		t.Errorf("the server's CPU in sixths: %v", r.SixthsCPU)
 	}
 	if len(r.Sixths) != 6 || r.FirstPerSecond != r.Sixths[0] || r.LastPerSecond != r.Sixths[5] {

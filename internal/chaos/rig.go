@@ -196,14 +196,17 @@ func (r *rig) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// A free port for the API, which is kept over its deaths.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	r.api = l.Addr().String()
-	if err := l.Close(); err != nil {
-		return err
+	// A free port for the API, which is kept over its deaths. It is none of those that
+	// the system gives to connections, nor of those that brokers get here.
+	for tries := 0; r.api == ""; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.N(5_000)))
+		if err == nil {
+			r.api = l.Addr().String()
+			err = l.Close()
+		}
+		if err != nil && tries > 100 {
+			return err
+		}
 	}
 	for place := range r.cast {
 		if err := r.spawn(place); err != nil {

@@ -19,15 +19,28 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/redis"
 )
 
-// impatient are settings with which a master is replaced soon after its death.
-var impatient = []string{"--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+// willing are settings with which a master is replaced, and not because a busy machine
+// stood still: see [impatient].
+var willing = []string{"--cluster-node-timeout", "15000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+
+// impatient says whether a master is replaced soon after its death. Servers that are away
+// are not told.
+func impatient(c *devbroker.RedisCluster, is bool) {
+	timeout := "15000"
+	if is {
+		timeout = "2000"
+	}
+	for _, n := range c.Nodes {
+		_ = n.Client.ConfigSet(context.Background(), "cluster-node-timeout", timeout).Err()
+	}
+}
 
 // newCluster starts a cluster, with a client that finds its way in it.
 func newCluster(t *testing.T, replicas int) (*devbroker.RedisCluster, *goredis.ClusterClient) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, replicas, impatient...)
+	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, replicas, willing...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,6 +293,7 @@ func TestMasterFailsOver(t *testing.T) {
 	wait(t, "messages flow", func() bool { return y.count() > 1000 })
 	dead := c.Owner(t.Context(), "stream-0")
 	c.Failover(t.Context(), false) // not before it was seen that the master is away
+	impatient(c, true)
 	dead.Kill()
 	wait(t, "the sink says that a server is away", s.Away)
 	c.Failover(t.Context(), true)
@@ -287,6 +301,7 @@ func TestMasterFailsOver(t *testing.T) {
 		now := c.Owner(t.Context(), "stream-0")
 		return now != nil && now != dead
 	})
+	impatient(c, false)
 	content, err := New(Config{URL: dead.URL() + "," + strings.TrimPrefix(c.URL(), "redis://"), Stream: "{{.Kind}}-besides"})
 	if err != nil {
 		t.Fatal(err)
