@@ -44,7 +44,9 @@ func (s *stage) handouts(queue string) (all []handout) {
 
 // checkRate holds that in no span of time more was handed out than the rate
 // allows, and that from the first on, but for the burst, it was as much as it
-// allows, within 5 %. Machines that stall are slower by as much as they stalled.
+// allows, within 5 %; beside other tests, which may keep the store from the processor
+// while this process has it, within half. Machines that stall are slower by as much as
+// they stalled.
 func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Duration) {
 	s.Helper()
 	total := 0.0
@@ -54,7 +56,7 @@ func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Durat
 			n += float64(all[j].n)
 			// A claim counts its tokens before it writes its time, and a busy machine
 			// runs others in between.
-			if span := all[j].at - all[i].at; n > rate*(span+0.1+stalled.Seconds())+burst {
+			if span := all[j].at - all[i].at; n > rate*(span+size(0.3, 0.1)+stalled.Seconds())+burst {
 				s.Fatalf("%.0f were handed out within %.3f s, %.1f may be", n, span, rate*span+burst)
 			}
 		}
@@ -63,7 +65,7 @@ func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Durat
 	took := all[len(all)-1].at - all[0].at
 	least := (total - burst) / rate
 	s.Logf("%.0f in %.2f s, that is %.1f/s after the burst; stalls of %s", total, took, (total-burst)/took, stalled)
-	if took > least*1.05+stalled.Seconds() {
+	if took > least*size(1.5, 1.05)+stalled.Seconds() {
 		s.Errorf("%.0f took %.2f s, at %.0f/s it is %.2f s", total, took, rate, least)
 	}
 }

@@ -145,7 +145,7 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 			[]patch{
 				// A heartbeat comes after three tenths of a lease.
 				{"worker_overdue.sql", "+ w.lease <", "+ w.lease / 10 <"},
-				{"settle.sql", "perform posthaste.late_done(v_late[i], v_bits[i]);", "null;"},
+				{"settle.sql", "perform posthaste.late_done(v_late[v_place], v_bits[v_place]);", "null;"},
 			},
 			[]Rule{Twice}, nil,
 		},
