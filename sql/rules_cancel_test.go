@@ -120,7 +120,7 @@ func TestRuleCancelAsksUnderTheLock(t *testing.T) {
 						ended = true
 					default:
 					}
-					return ended || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(canceller.PgConn().PID()))
+					return ended || canceller.waits(s)
 				})
 				claimer.exec(`commit`)
 				if !ended {

@@ -208,7 +208,7 @@ func TestRuleDroppingWaitsForSenders(t *testing.T) {
 					early = a.err == nil
 					return true
 				default:
-					return get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(dropper.PgConn().PID()))
+					return dropper.waits(s)
 				}
 			})
 			if early {

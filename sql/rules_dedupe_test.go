@@ -131,7 +131,7 @@ func TestRuleRequestIsDoneOnce(t *testing.T) {
 					early = true
 				default:
 				}
-				return early || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(second.PgConn().PID()))
+				return early || second.waits(s)
 			})
 			first.exec(end)
 			if !early {

@@ -35,7 +35,7 @@ func TestRuleConcurrencyHolds(t *testing.T) {
 				more = nil
 				return true
 			default:
-				return get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(second.PgConn().PID()))
+				return second.waits(s)
 			}
 		})
 		first.exec(`commit`)

@@ -16,7 +16,7 @@ func takesInOrder(s, holder, taker *session, hold, take, free string) string {
 	holder.exec(hold)
 	ended := taker.start(take)
 	until(s.t, "it waits, or did not have to", func() bool {
-		return len(ended) > 0 || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(taker.PgConn().PID()))
+		return len(ended) > 0 || taker.waits(s)
 	})
 	found := get[int](s, free)
 	holder.exec(`commit`)
@@ -35,10 +35,7 @@ func TestRuleLateSettlementsTakeReadersInOrder(t *testing.T) {
 		s, holder, late := begin(t, url), connect(t, url), connect(t, url)
 		s.subscribe("second", `{}`)
 		s.send(`{}`)
-		claim := func(subscription string) int64 {
-			return get[int64](s, `select delivery_id from posthaste.receive('q', 1, '1 hour', jsonb_build_object('subscription', $1::text))`, subscription)
-		}
-		second, first := claim("second"), claim("default") // by their claims in this order
+		second, first := s.takeFor("second", 1)[0].delivery, s.takeFor("default", 1)[0].delivery // by their claims in this order
 		s.endLeases()
 		until(t, "their leases have ended", func() bool {
 			s.exec(`select posthaste.rescue()`)

@@ -309,7 +309,7 @@ func TestRuleLettingGoIsOnesAtATime(t *testing.T) {
 		}
 		waiting := two.start(receiveAll)
 		until(t, "the second waits, or has its answer", func() bool {
-			return len(waiting) > 0 || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(two.PgConn().PID()))
+			return len(waiting) > 0 || two.waits(s)
 		})
 		one.exec(`commit`)
 		a := <-waiting

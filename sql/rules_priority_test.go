@@ -213,7 +213,7 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 			held := 0
 			until(t, change.name+" waits, or has ended", func() bool {
 				held = get[int](s, `select count(*)::int from pg_locks where pid = $1 and locktype = 'advisory' and granted and (classid::bigint >> 12) & 15 in (1, 6)`, int32(who[i].PgConn().PID()))
-				return held > 0 || len(ends[i]) > 0 || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(who[i].PgConn().PID()))
+				return held > 0 || len(ends[i]) > 0 || who[i].waits(s)
 			})
 			if held > 0 {
 				return fmt.Sprintf("%s keeps %d locks of claims and upkeep while it waits for a sender", change.name, held)

@@ -52,7 +52,7 @@ func TestRuleRebaseWaitsForCopies(t *testing.T) {
 				early = &a
 				return true
 			default:
-				return get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(rebaser.PgConn().PID()))
+				return rebaser.waits(s)
 			}
 		})
 		sender.exec(`insert into posthaste.entries (pos, queue_id, payload) select pos, queue_id, '1' from given`)

@@ -390,7 +390,7 @@ func TestRuleReceiveWaitsWithoutALaneInHand(t *testing.T) {
 				case x := <-done:
 					a = &x
 				default:
-					waits = get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(receiver.PgConn().PID()))
+					waits = receiver.waits(s)
 				}
 				return a != nil || waits
 			})
@@ -414,7 +414,7 @@ func TestRuleReceiveWaitsWithoutALaneInHand(t *testing.T) {
 				early = &x
 			default:
 			}
-			return early != nil || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(receiver.PgConn().PID()))
+			return early != nil || receiver.waits(s)
 		})
 		if early != nil {
 			return fmt.Sprintf("with all lanes busy it did not wait: %v", early.err)

@@ -45,7 +45,7 @@ func TestRuleTickIsSentOnce(t *testing.T) {
 		first.tick()
 		waiting := second.start(`select sent::bigint from posthaste.tick()`)
 		until(t, "the second has ticked or waits", func() bool {
-			return len(waiting) == 1 || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(second.PgConn().PID()))
+			return len(waiting) == 1 || second.waits(s)
 		})
 		waited := len(waiting) == 0
 		first.exec(`commit`)

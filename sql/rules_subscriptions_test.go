@@ -500,7 +500,7 @@ func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {
 		other.exec(`select posthaste.reschedule($1, clock_timestamp() + '1 microsecond')`, m)
 		waiting := late.start(`select 1::bigint from posthaste.subscribe('q', 'late', '{"from": "oldest"}')`)
 		until(t, "it waits, or did not have to", func() bool {
-			return len(waiting) > 0 || get[bool](s, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(late.PgConn().PID()))
+			return len(waiting) > 0 || late.waits(s)
 		})
 		other.exec(`commit`)
 		if a := <-waiting; a.err != nil {

@@ -169,12 +169,16 @@ func (s *session) start(sql string, args ...any) <-chan answer {
 	return c
 }
 
-// blocked waits until s waits for somebody's lock.
+// waits says whether s waits for somebody's lock.
+func (s *session) waits(watcher *session) bool {
+	s.t.Helper()
+	return get[bool](watcher, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(s.PgConn().PID()))
+}
+
+// blocked waits until s does.
 func (s *session) blocked(watcher *session) {
 	s.t.Helper()
-	until(s.t, "a session waits for a lock", func() bool {
-		return get[bool](watcher, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(s.PgConn().PID()))
-	})
+	until(s.t, "a session waits for a lock", func() bool { return s.waits(watcher) })
 }
 
 func until(t testing.TB, what string, condition func() bool) {

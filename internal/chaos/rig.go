@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
@@ -196,18 +196,12 @@ func (r *rig) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// A free port for the API, which is kept over its deaths. It is none of those that
-	// the system gives to connections, nor of those that brokers get here.
-	for tries := 0; r.api == ""; tries++ {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.N(5_000)))
-		if err == nil {
-			r.api = l.Addr().String()
-			err = l.Close()
-		}
-		if err != nil && tries > 100 {
-			return err
-		}
+	// A port for the API, which is kept over its deaths.
+	port, err := devbroker.TakePort()
+	if err != nil {
+		return err
 	}
+	r.api = fmt.Sprint("127.0.0.1:", port)
 	for place := range r.cast {
 		if err := r.spawn(place); err != nil {
 			return err

@@ -32,7 +32,7 @@ type Certificates struct {
 func NewCertificates(dir string) (*Certificates, error) {
 	c := &Certificates{authority: filepath.Join(dir, "authority.pem"), server: filepath.Join(dir, "server.pem"), store: filepath.Join(dir, "server-store.pem"), pool: x509.NewCertPool()}
 	var err error
-	if c.port, err = takePort(); err != nil {
+	if c.port, err = TakePort(); err != nil {
 		return nil, err
 	}
 	now := time.Now()

@@ -95,7 +95,7 @@ func TestPortsAreTaken(t *testing.T) {
 	t.Parallel()
 	taken := map[int]bool{}
 	for range 500 { // of 15,000: without the locks some come twice
-		port, err := takePort()
+		port, err := TakePort()
 		if err != nil {
 			t.Fatal(err)
 		}

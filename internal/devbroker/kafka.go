@@ -64,7 +64,7 @@ func startKafka(ctx context.Context, dir string, c *Certificates, further []stri
 	}
 	var controller int
 	for _, port := range []*int{&k.port, &k.login, &controller} {
-		if *port, err = takePort(); err != nil {
+		if *port, err = TakePort(); err != nil {
 			return nil, err
 		}
 	}

@@ -22,7 +22,7 @@ type NATS struct {
 // StartNATS starts a server whose streams lie below dir, and waits until it takes
 // connections. change, if not nil, changes its options.
 func StartNATS(ctx context.Context, dir string, change func(*server.Options)) (*NATS, error) {
-	port, err := takePort()
+	port, err := TakePort()
 	if err != nil {
 		return nil, err
 	}

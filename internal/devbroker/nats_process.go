@@ -32,7 +32,7 @@ type NATSProcess struct {
 // takes connections. It is this program once more, whose TestMain begins with
 // [ServeNATS].
 func StartNATSProcess(ctx context.Context, dir string) (*NATSProcess, error) {
-	port, err := takePort()
+	port, err := TakePort()
 	if err != nil {
 		return nil, err
 	}

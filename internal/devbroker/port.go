@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takePort finds a port that nobody listens on, and that no other process gets from
-// here as long as this one lives: a broker listens on it seconds later, and once more
+// TakePort finds a port that nobody listens on, and that no other process gets from
+// here as long as this one lives: a server listens on it seconds later, and once more
 // after it was killed. It is none of those that the system gives to connections.
-func takePort() (int, error) {
+func TakePort() (int, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprint("posthaste-ports-", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
@@ -29,7 +29,7 @@ func takePort() (int, error) {
 			return port, nil
 		}
 	}
-	return 0, fmt.Errorf("no free port for a broker: %w", last)
+	return 0, fmt.Errorf("no free port: %w", last)
 }
 
 // take locks a port. The lock goes with the process, whose end closes the file.

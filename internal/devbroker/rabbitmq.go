@@ -50,7 +50,7 @@ func StartRabbitMQ(ctx context.Context, dir string, further ...string) (*RabbitM
 	r := &RabbitMQ{dir: dir}
 	for _, port := range []*int{&r.port, &r.epmd, &r.dist} {
 		var err error
-		if *port, err = takePort(); err != nil {
+		if *port, err = TakePort(); err != nil {
 			return nil, err
 		}
 	}

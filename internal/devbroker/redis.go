@@ -30,7 +30,7 @@ func StartRedis(ctx context.Context, dir string, further ...string) (*Redis, err
 		return nil, fmt.Errorf("Redis %w (Debian: apt-get install redis-server)", ErrNotInstalled)
 	}
 	r := &Redis{path: path}
-	if r.port, err = takePort(); err != nil {
+	if r.port, err = TakePort(); err != nil {
 		return nil, err
 	}
 	r.args = append([]string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--daemonize", "no"}, further...)
@@ -40,7 +40,7 @@ func StartRedis(ctx context.Context, dir string, further ...string) (*Redis, err
 // StartRedisNode is StartRedis for a server that can be one of a cluster, and is one of
 // its own at first.
 func StartRedisNode(ctx context.Context, dir string, further ...string) (*Redis, error) {
-	bus, err := takePort()
+	bus, err := TakePort()
 	if err != nil {
 		return nil, err
 	}
