@@ -83,6 +83,22 @@ func (x *crew) maintains(conn *pgx.Conn) {
 	if err != nil && !(errors.As(err, &pg) && pg.Code == "57014") {
 		x.unexpected("maintain", err)
 	}
+	x.cursors(conn)
+}
+
+// cursors looks for two cursors of one reader: somebody wrote one beside who has its lock.
+func (x *crew) cursors(conn *pgx.Conn) {
+	rows, err := conn.Query(context.Background(), `select reader, seq, count(*) from posthaste.claims group by 1, 2 having count(*) > 1`)
+	var reader, seq, n int64
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&reader, &seq, &n}, func() error {
+			x.fault("twice: reader %d came to its claim %d, %d times", reader, seq, n)
+			return nil
+		})
+	}
+	if err != nil {
+		x.unexpected("claims", err)
+	}
 }
 
 func (x *crew) unexpected(what string, err error) {

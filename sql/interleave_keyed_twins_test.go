@@ -135,7 +135,7 @@ var keyedTwins = []struct {
 	found []string
 }{
 	{"what was withdrawn is handed out", "pass_log.sql", "case when e.out is not null then e.out", "case when e.out = 'filtered' then e.out", keyedFeatures{}, []string{"cancelled or discarded"}},
-	{"cancelling outside the lock", "hold_message.sql", "    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n", keyedFeatures{}, []string{"cancelled or discarded", "was cancelled for subscription"}},
+	{"cancelling outside the lock", "hold_message.sql", "    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n", keyedFeatures{}, []string{"cancelled or discarded", "was cancelled for subscription", "twice: reader"}},
 	{"copied by the transaction's id", "copy_begin.sql", "ord := posthaste.ord_now();", "ord := pg_current_xact_id();", keyedFeatures{}, []string{"order:"}},
 	{"cancelling beside what is parked", "withdraw.sql", "if v_keyed and posthaste.unpark(", "if false and posthaste.unpark(", keyedFeatures{}, []string{"cancelled or discarded"}},
 	{"a dead message that stops nothing", "finish.sql", "and q.on_dead = 'stop' and", "and false and", keyedFeatures{dying: true, stop: true}, []string{"was stopped by"}},

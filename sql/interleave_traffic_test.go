@@ -229,7 +229,8 @@ func (x *interleaving) handedOut(got []received) {
 			w = x.waits[v.of()]
 		}
 		for _, p := range x.purges {
-			if w.attempt == v.attempt && w.since != 0 && w.since < p.begun && v.at.After(p.at) && !again {
+			// One that ends is asked no more: what a claim has that began before, it may hand out.
+			if w.attempt == v.attempt && w.since != 0 && w.since < p.begun && v.at.After(p.at) && !again && !v.reader.ended {
 				x.found("attempt %d of message %d waited when the queue was purged at %s, and was handed out to subscription %s at %s", v.attempt, v.message, p.at, v.reader.name, v.at)
 			}
 		}

@@ -468,3 +468,44 @@ func TestMaxLag(t *testing.T) {
 		t.Errorf("%d wait, it is said", n)
 	}
 }
+
+// What is not committed yet when it is to be cancelled is unknown, also if it is
+// committed meanwhile: nobody who could hand it out is held then, and the cursor that
+// leaves it out would be a second one beside theirs.
+func TestRuleWhatIsCommittedMeanwhileIsNotCancelled(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.send(`{}`)
+		sender, canceller, receiver := connect(t, url), connect(t, url), connect(t, url)
+		// Where it takes the first of its locks, if it does, it waits for this test.
+		const gate = 4711
+		s.exec(fmt.Sprintf(`create or replace function posthaste.lock_withdrawn(p_queue int, p_shared boolean)
+			returns void language sql volatile as 'select pg_catalog.pg_advisory_xact_lock(%d)'`, gate))
+		s.exec(`select pg_advisory_lock($1)`, gate)
+		sender.exec(`begin`)
+		m := sender.send(`{}`)
+		cancelled := canceller.start(`select cancelled::int::bigint from posthaste.cancel($1)`, m)
+		var answered *answer
+		until(t, "it waits, or has answered", func() bool {
+			select {
+			case a := <-cancelled:
+				answered = &a
+			default:
+			}
+			return answered != nil || canceller.waits(s)
+		})
+		sender.exec(`commit`)
+		receiver.exec(`begin`)
+		got := receiver.receive()
+		s.exec(`select pg_advisory_unlock($1)`, gate)
+		if answered == nil {
+			a := <-cancelled
+			answered = &a
+		}
+		receiver.exec(`commit`)
+		if answered.err == nil || !slices.Contains(got, m) {
+			return fmt.Sprintf("received %v, and cancelling %d says %v, %v", got, m, answered.values, answered.err)
+		}
+		return ""
+	}, without("leaving it at the first look", patch{file: "hold_message.sql", old: "if v_heads <> '{}' then", new: "if true then"}))
+}

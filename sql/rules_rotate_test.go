@@ -295,7 +295,7 @@ func TestRuleTruncationLocksInTheOrderOfSettling(t *testing.T) {
 		ids := list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 hour')`)
 		caller.exec(`begin`)
 		caller.exec(`select from posthaste.ack(array[$1::bigint])`, ids[0])
-		truncated := janitor.start(`select posthaste.truncate_slot(0, n.last, n.readers)::int::bigint from posthaste.ring_seen() n`)
+		truncated := janitor.start(`select posthaste.truncate_slot(0, n.readers)::int::bigint from posthaste.ring_seen() n`)
 		janitor.blocked(s)
 		failed := caller.start(`select settled::int::bigint from posthaste.fail($1, 'again')`, ids[1])
 		if a := <-failed; a.err != nil {

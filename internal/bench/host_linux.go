@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,8 +64,23 @@ func memory() uint64 {
 // tick is the unit of times in /proc/PID/stat: USER_HZ, 100 everywhere.
 const tick = 10 * time.Millisecond
 
-// meter reads the CPU time of a server on this machine.
-type meter struct{ postmaster int }
+// meter reads the CPU time of a server on this machine. Safe for concurrent use.
+type meter struct {
+	postmaster int
+	children   *children
+}
+
+// children are those of a server as they were when they were read last.
+type children struct {
+	mu     sync.Mutex
+	known  bool
+	living map[one]time.Duration
+	reaped time.Duration // of those that the server has reaped, in ticks
+	gone   time.Duration // of those that ended since the first reading
+}
+
+// one is a process: numbers are used again.
+type one struct{ pid, started int }
 
 // newMeter makes the meter of the server that has the backend pid. Without one
 // on this machine, the meter knows nothing.
@@ -75,7 +91,7 @@ func newMeter(backend int) meter {
 	}
 	// A server elsewhere may have a backend of a number that exists here too.
 	if parent, ok := readProcess(p.parent); ok && p.postgres && parent.postgres {
-		return meter{p.parent}
+		return meter{p.parent, new(children)}
 	}
 	return meter{}
 }
@@ -85,46 +101,73 @@ func meterOf(pid int, name string) meter {
 	if p, ok := readProcess(pid); !ok || !strings.HasPrefix(p.name, name) {
 		return meter{}
 	}
-	return meter{pid}
+	return meter{pid, new(children)}
 }
 
-// total is the CPU time that the server has used since it started: that of the
-// postmaster, of its living children, and of those that it has reaped. Child
-// processes move from the second to the third: one that does so between the two
-// readings is missed or counted twice, so it is read again until none did.
+// total is the CPU time that the server has used: that of the postmaster, of its
+// living children, and of those that ended since it was first asked for. It never
+// decreases. Of a child that ended since the last reading counts what it had used by
+// then, or what the server knows of all that it reaped since, if that is more: those
+// are sampled ticks. The latter only where the two can be read as of one moment; on a
+// server whose connections come and go all the time they cannot.
 func (m meter) total() (time.Duration, bool) {
-	before, ok := readProcess(m.postmaster)
-	if m.postmaster == 0 || !ok {
+	if m.postmaster == 0 {
 		return 0, false
 	}
-	for range 20 {
-		sum := m.living()
+	c := m.children
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for begun := time.Now(); ; {
+		before, ok := readProcess(m.postmaster)
+		if !ok {
+			return 0, false
+		}
+		living := m.living()
 		after, ok := readProcess(m.postmaster)
 		if !ok {
 			return 0, false
 		}
-		if after.reaped == before.reaped {
-			return sum + after.own + after.reaped, true
+		still := after.reaped == before.reaped
+		if !still && time.Since(begun) < 100*time.Millisecond {
+			continue
 		}
-		before = after
+		if c.known {
+			var gone time.Duration
+			for k, own := range c.living {
+				if _, lives := living[k]; !lives {
+					gone += own
+				}
+			}
+			if still {
+				gone = max(gone, after.reaped-c.reaped)
+			}
+			c.gone += gone
+		}
+		c.known, c.living, c.reaped = true, living, after.reaped
+		sum := after.own + c.gone
+		for _, own := range living {
+			sum += own
+		}
+		return sum, true
 	}
-	return 0, false
 }
 
 // living is the CPU time of the postmaster's living children.
-func (m meter) living() (sum time.Duration) {
+func (m meter) living() map[one]time.Duration {
+	all := map[one]time.Duration{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if p, ok := readProcess(pid); ok && p.parent == m.postmaster {
-			sum += p.own
+			all[one{pid, p.started}] = p.own
 		}
 	}
-	return sum
+	return all
 }
 
 type process struct {
 	parent      int
+	started     int // in ticks since the machine was
 	own, reaped time.Duration
 	name        string
 	postgres    bool
@@ -143,11 +186,11 @@ func readProcess(pid int) (p process, ok bool) {
 	p.name = string(b[open+1 : end])
 	p.postgres = strings.HasPrefix(p.name, "postgres") || p.name == "postmaster"
 	fields := strings.Fields(string(b[end+1:]))
-	if len(fields) < 15 {
+	if len(fields) < 20 {
 		return p, false
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n }
-	p.parent = number(1)
+	p.parent, p.started = number(1), number(19)
 	p.own = time.Duration(number(11)+number(12)) * tick
 	// Ticks are sampled, and miss most of what runs for less than one at a time.
 	if b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat"); err == nil {

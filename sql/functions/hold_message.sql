@@ -23,25 +23,30 @@ begin
   v_heads := array(select posthaste.head_of(e) from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
           || posthaste.other_heads(p_id);
-  -- A subscription made meanwhile would not know what is appended anew elsewhere,
-  -- and would be handed both.
-  perform posthaste.lock_withdrawn((v_heads[1]).queue_id, true);
-  for v_reader in
-    select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
-     where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
-  loop
-    perform posthaste.lock_reader(v_reader, true);
-  end loop;
-  -- Anew, in a later statement: who had the lock may have handed it out, or
-  -- appended it anew elsewhere.
-  v_heads := array(select posthaste.head_of(e) from posthaste.entries e
-                    where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-          || posthaste.other_heads(p_id);
-  return query
-    select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying')
-      from posthaste.message_states(v_heads, false) m order by m.subscription;
-  if not found then
-    raise exception using errcode = 'PH404', column = 'id', message = format('message %s is unknown, or its space was reclaimed', p_id),
-      hint = 'settled messages are kept as long as the ring has room, dead letters until they are replayed or discarded';
+  -- Where there is nothing yet nothing is held, and what is committed from here on
+  -- must not be found below.
+  if v_heads <> '{}' then
+    -- A subscription made meanwhile would not know what is appended anew elsewhere,
+    -- and would be handed both.
+    perform posthaste.lock_withdrawn((v_heads[1]).queue_id, true);
+    for v_reader in
+      select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
+       where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
+    loop
+      perform posthaste.lock_reader(v_reader, true);
+    end loop;
+    -- Anew, in a later statement: who had the lock may have handed it out, or
+    -- appended it anew elsewhere.
+    v_heads := array(select posthaste.head_of(e) from posthaste.entries e
+                      where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
+            || posthaste.other_heads(p_id);
+    return query
+      select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying')
+        from posthaste.message_states(v_heads, false) m order by m.subscription;
+    if found then
+      return;
+    end if;
   end if;
+  raise exception using errcode = 'PH404', column = 'id', message = format('message %s is unknown, or its space was reclaimed', p_id),
+    hint = 'settled messages are kept as long as the ring has room, dead letters until they are replayed or discarded';
 end $$;

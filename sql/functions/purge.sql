@@ -82,7 +82,7 @@ begin
       returning k.subscription, k.dropped - b.dropped as taken
     ), noted as (
       insert into posthaste.action_records (by, action, queue_id, details)
-      select coalesce(purge.by, session_user), 'purge', v_queue, jsonb_object_agg(s.name, e.taken)
+      select coalesce(purge.by, session_user), 'purge', v_queue, jsonb_object_agg(s.name, greatest(e.taken, 0))
         from emptied e join posthaste.subscriptions s on s.queue_id = v_queue and s.number = e.subscription
     )
     select s.name::text, greatest(e.taken, 0) from emptied e join posthaste.subscriptions s on s.queue_id = v_queue and s.number = e.subscription order by 1;

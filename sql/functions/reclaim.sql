@@ -32,7 +32,7 @@ begin
       end if;
       -- What was settled since the last count would be gone uncounted.
       perform posthaste.count_up();
-      if posthaste.truncate_slot(v_slot, v_seen.last, v_seen.readers) then
+      if posthaste.truncate_slot(v_slot, v_seen.readers) then
         slot := v_slot;
         reason := null;
         return;

@@ -1,10 +1,10 @@
 -- posthaste.truncate_slot: truncates a slot that was found free, if it is still
 -- free under its lock.
--- Arguments: slot; what posthaste.ring_seen said before posthaste.slot_blocker
--- said null.
+-- Arguments: slot; the readers that posthaste.ring_seen told before
+-- posthaste.slot_blocker said null.
 -- Returns: whether it did. A lock that is refused within 50 ms means later.
 -- Locks: ACCESS EXCLUSIVE on the slot's tables.
-create or replace function posthaste.truncate_slot(p_slot int, p_last bigint, p_readers bigint[])
+create or replace function posthaste.truncate_slot(p_slot int, p_readers bigint[])
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
 declare
   n record;
@@ -32,12 +32,12 @@ begin
   -- was seen, and bits that are set stay set. A reader's newest claim that was
   -- elsewhere is now there or newer.
   select * into n from posthaste.ring_seen();
-  if posthaste.slot_entered(p_slot, p_last) is not null or n.readers is distinct from p_readers then
+  if posthaste.slot_entered(p_slot) is not null or n.readers is distinct from p_readers then
     return false;
   end if;
   execute format('truncate posthaste.entries_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', p_slot);
   -- Nothing can come to lie at a position that was given out before: whoever had
-  -- taken one of this slot is gone.
+  -- taken one of this slot is gone, as slot_entered has it.
   update posthaste.slots s set live = false, left_before = null, marked_by = null, cleared_to = n.last where s.slot = p_slot;
   delete from posthaste.carried k where k.slot = p_slot;
   return true;

@@ -1095,7 +1095,7 @@ function sifted_slice(p_queue integer, p_lane integer, INOUT c claims, s pg_snap
 function skip_slot(p_slot integer) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function skip_workers() returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function slot_entered(p_slot integer, p_last bigint DEFAULT NULL::bigint) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function slot_entered(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_held(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function slot_start(p_last bigint, p_slot integer) returns bigint language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function slot_unread(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -1116,7 +1116,7 @@ function token_end(p_options jsonb) returns timestamp with time zone language pl
 function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function token_queues(p_options jsonb) returns text[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function truncate_slot(p_slot integer, p_last bigint, p_readers bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function truncate_slot(p_slot integer, p_readers bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1384,7 +1384,7 @@ grant EXECUTE on function sifted_slice(integer,integer,claims,pg_snapshot,intege
 grant EXECUTE on function skip_slot(integer) to posthaste_admin
 grant EXECUTE on function skip_workers() to posthaste_admin
 grant EXECUTE on function slot_blocker(integer) to posthaste_admin
-grant EXECUTE on function slot_entered(integer,bigint) to posthaste_admin
+grant EXECUTE on function slot_entered(integer) to posthaste_admin
 grant EXECUTE on function slot_held(integer) to posthaste_admin
 grant EXECUTE on function slot_start(bigint,integer) to posthaste_admin
 grant EXECUTE on function slot_unread(integer) to posthaste_admin
@@ -1407,7 +1407,7 @@ grant EXECUTE on function token_end(jsonb) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
 grant EXECUTE on function token_queues(jsonb) to posthaste_admin
 grant EXECUTE on function token_time(timestamp with time zone) to posthaste_admin
-grant EXECUTE on function truncate_slot(integer,bigint,bigint[]) to posthaste_admin
+grant EXECUTE on function truncate_slot(integer,bigint[]) to posthaste_admin
 grant EXECUTE on function unpark(bigint,bigint[],text,pg_snapshot) to posthaste_admin
 grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin

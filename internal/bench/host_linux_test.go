@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A server's CPU is known, and does not decrease, whatever of its children come and go.
+func TestMeterOfAServerWhoseChildrenEnd(t *testing.T) {
+	t.Parallel()
+	m := meterOf(os.Getpid(), "")
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer close(stop)
+	for range 4 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	first, ok := m.total()
+	if !ok {
+		t.Fatal("it is not known")
+	}
+	last := first
+	for range 10 {
+		now, ok := m.total()
+		if !ok || now < last {
+			t.Fatalf("%s after %s; known: %t", now, last, ok)
+		}
+		last = now
+		time.Sleep(20 * time.Millisecond)
+	}
+	if last == first {
+		t.Error("none was counted")
+	}
+}
+
+// What a child used that nobody saw alive counts, too, and once.
+func TestMeterCountsChildrenThatItNeverSaw(t *testing.T) {
+	t.Parallel()
+	server := exec.Command("sh", "-c", "read go; sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo; read end")
+	in, err := server.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m := meterOf(server.Process.Pid, "")
+	before, ok := m.total()
+	_, _ = in.Write([]byte("go\n"))
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	after, still := m.total()
+	again, _ := m.total()
+	_ = in.Close()
+	_ = server.Wait()
+	u := server.ProcessState
+	if used := u.UserTime() + u.SystemTime(); !ok || !still || after-before < used/4 || after-before > 2*used+50*time.Millisecond || again-after > used/4 {
+		t.Errorf("%s, %s and %s, known: %t, %t; it used %s", before, after, again, ok, still, used)
+	}
+}
