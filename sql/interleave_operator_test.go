@@ -260,11 +260,12 @@ func (x *keyedRun) finished(conn *pgx.Conn) bool {
 func (x *keyedRun) checkPurged() {
 	missing, cancelled := 0, 0
 	for id, m := range x.messages {
-		if id.subscription == "default" && m.purged {
+		switch {
+		case id.subscription != "default":
+		case m.cancelled: // perhaps only afterwards, or just when it was looked at
+			cancelled++
+		case m.purged:
 			missing++
-		}
-		if id.subscription == "default" && m.cancelled {
-			cancelled++ // perhaps only afterwards
 		}
 	}
 	if n := x.purged["default"]; n < missing || n > missing+cancelled {
