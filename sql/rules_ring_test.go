@@ -172,6 +172,65 @@ func TestRuleSlotRunThroughIsNotReclaimed(t *testing.T) {
 	}, without("what the sequence did", patch{file: "slot_entered.sql", old: "least(v_newest + 1, v_epoch)", new: "v_epoch"}))
 }
 
+// What was carried out of a slot says nothing of what is sent into it later, when the
+// sequence runs into it again before it was reclaimed.
+func TestRuleSlotRunIntoIsCarriedAnew(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15, carry_after = '1 minute'`)
+		s.send(`{"delay": "1 day"}`)
+		s.send(`{}`)
+		pin := list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 hour')`)
+		turn(t, s)
+		s.exec(`update posthaste.settings set slot_rows = 1000000`)
+		until(t, "it was carried", func() bool {
+			s.exec(`select posthaste.carry_slot(0)`)
+			return get[int](s, `select count(*)::int from posthaste.carried`) == 1
+		})
+		var m int64
+		through(s, func() { m = s.send(`{"delay": "1 hour"}`) })
+		s.exec(`select posthaste.rotate() from generate_series(1, 3)`)
+		// Something falls due meanwhile, so that the cursor moves past the other.
+		s.send(`{"delay": "1 millisecond"}`)
+		var got []int64
+		until(t, "it came", func() bool {
+			got = list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 hour')`)
+			return len(got) == 1
+		})
+		s.exec(`select posthaste.ack($1)`, slices.Concat(pin, got))
+		until(t, "slot 0 was reclaimed", func() bool {
+			s.exec(`select posthaste.maintain()`)
+			return get[bool](s, `select not live from posthaste.slots where slot = 0`)
+		})
+		if left := list[int64](s, `select coalesce(message_id, pos) from posthaste.entries where due_at > clock_timestamp()`); !slices.Contains(left, m) {
+			return fmt.Sprintf("of the scheduled ones %v are left, and %d is gone", left, m)
+		}
+		return ""
+	}, without("forgetting", patch{file: "mark_entered.sql", old: "delete from posthaste.carried k using", new: "delete from posthaste.carried k where false; perform from"},
+		patch{file: "mark_entered.sql", old: " e where k.slot = e & 15;", new: " e;"}))
+}
+
+// After a crash the sequence jumps, and nothing tells any more which slots it ran into
+// before that are not marked: they are marked first.
+func TestRuleSlotsRunIntoAreMarkedBeforeAJump(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.send(`{}`)
+		s.receive()
+		s.exec(`select setval('posthaste.positions', (1 << 22) + 5)`)
+		m := s.send(`{}`)
+		s.exec(`select setval('posthaste.positions', (2 << 22) + 5)`)
+		s.exec(`delete from posthaste.since_crash`) // what a crash leaves of it
+		later := connect(t, url)
+		got := later.receive()
+		later.exec(`select posthaste.maintain() from generate_series(1, 5)`)
+		if got = append(got, later.receive()...); !slices.Equal(got, []int64{m}) {
+			return fmt.Sprintf("received %v, want %d", got, m)
+		}
+		return ""
+	}, without("the marks", patch{file: "jump.sql", old: "  perform posthaste.mark_entered(v_last >> 22);\n", new: ""}))
+}
+
 // What was withdrawn from a slot stays so for as long as the slot has its entries,
 // also where the sequence went all around the ring without maintenance meanwhile.
 func TestRuleWithdrawnIsForgottenWithItsEntries(t *testing.T) {

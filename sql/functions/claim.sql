@@ -47,6 +47,9 @@ begin
   if p_max not between 1 and 4096 or p_max is null then
     raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 4096, and is %s', p_max);
   end if;
+  if p_worker is null or p_number is null then
+    raise exception using errcode = 'PH400', column = 'number', message = 'worker and number must not be null';
+  end if;
   if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
     perform posthaste.check_identity();
   end if;

@@ -9,7 +9,7 @@
 -- only; the newest messages below before are dealt with, at most max, 1 to 10,000,
 -- and the setting posthaste.list_before says where to go on, empty at the end.
 -- Returns: one row per message: its id, queue, and outcome: erased or pending.
--- Errors: PH400, PH413. Updates: dead_letter_entries, history. Inserts: erased,
+-- Errors: PH400, PH413. Locks: the maintenance key. Updates: dead_letter_entries, history. Inserts: erased,
 -- action_records.
 create or replace function posthaste.erase(term text, by text default session_user, before bigint default null, max int default 1000)
 returns table (message_id bigint, queue text, outcome text)
@@ -40,6 +40,8 @@ begin
     raise exception using errcode = 'PH400', column = 'limit', message = format('1 to 10000 messages at a time, and %s are wanted', v_max),
       hint = 'go on in several calls';
   end if;
+  -- What upkeep copies to the history meanwhile would be blanked nowhere.
+  perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   v_hash := encode(sha256(convert_to(v_term, 'UTF8')), 'hex');
   v_heads := array(select h from posthaste.named_heads(v_queues, null, v_term, erase.before, v_max) h);
   v_ids := array(select distinct x.message_id from unnest(v_heads) x order by 1 desc);
@@ -50,10 +52,13 @@ begin
   v_ids := array(select x from unnest(v_ids) x where not exists (select from posthaste.erased z where z.message_id = x));
   -- Against replaying and discarding, ascending as these do it.
   perform from posthaste.dead_letter_entries d where d.message_id = any (v_ids) order by d.message_id, d.subscription for update;
-  v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
-             || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
-             || array(select h from posthaste.parked_heads(v_ids) h);
-  v_pending := array(select distinct m.message_id from posthaste.message_rows(v_heads, v_ids, false) m join posthaste.queue_settings q on q.id = m.queue_id
+  -- In one statement: what is settled in between would be found in neither place.
+  v_pending := array(select distinct m.message_id
+                       from posthaste.message_rows(
+                              array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
+                              || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
+                              || array(select h from posthaste.parked_heads(v_ids) h), v_ids, false) m
+                       join posthaste.queue_settings q on q.id = m.queue_id
                       where m.state in ('scheduled', 'ready', 'running', 'retrying') and q.dropped_at is null);
   -- What one subscription is still to be given is left as it is for all.
   v_gone := array(select x from unnest(v_ids) x where x <> all (v_pending));

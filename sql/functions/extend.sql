@@ -1,7 +1,7 @@
 -- posthaste.extend: moves the end of received deliveries' leases to lease from
 -- now. Per delivery: the others of the same receive keep theirs.
 -- Options: strict. Returns: per id whether it is still the caller's.
--- Errors: PH400; PH409 when strict.
+-- Errors: PH400, also unless READ COMMITTED; PH409 when strict.
 -- Locks: one advisory lock per claim, ascending, shared with rescue.
 -- Inserts: leases. Reads: claims, settlements.
 create or replace function posthaste.extend(delivery_ids bigint[], lease interval, options jsonb default '{}')
@@ -21,6 +21,8 @@ begin
   if extend.delivery_ids is null or array_position(extend.delivery_ids, null) is not null then
     raise exception using errcode = 'PH400', column = 'delivery_ids', message = 'delivery ids must not be null';
   end if;
+  -- An older snapshot does not see who rescued it.
+  perform posthaste.snapshot_now();
   perform posthaste.check_singles(extend.delivery_ids);
   for v_id in select distinct x from unnest(extend.delivery_ids) x order by x loop
     perform pg_advisory_xact_lock(posthaste.lock_key(2, v_id >> 12));

@@ -1,13 +1,14 @@
 -- posthaste.hold_message: where a message stands for each subscription, held so
 -- until the transaction ends for those that it was not handed out to.
 -- Arguments: message id.
--- Returns: as posthaste.message_states; waits: it was not handed out.
+-- Returns: as posthaste.message_states; waits: it was not handed out; parked: in which
+-- lane it is parked, null if it is not.
 -- Errors: PH404 unknown, or its space was reclaimed; PH400 unless READ COMMITTED,
 -- for elsewhere the answer would be older than the locks; PH503.
 -- Locks: the key of what is withdrawn from its queue, shared; the readers of its
 -- queue and lane, ascending.
 create or replace function posthaste.hold_message(p_id bigint)
-returns table (h posthaste.head, subscription smallint, name text, state text, waits boolean)
+returns table (h posthaste.head, subscription smallint, name text, state text, waits boolean, parked smallint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
@@ -36,13 +37,16 @@ begin
       perform posthaste.lock_reader(v_reader, true);
     end loop;
     -- Anew, in a later statement: who had the lock may have handed it out, or
-    -- appended it anew elsewhere.
-    v_heads := array(select posthaste.head_of(e) from posthaste.entries e
-                      where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-            || posthaste.other_heads(p_id);
+    -- appended it anew elsewhere. And all in one: who settles, replays or discards
+    -- holds none of these locks.
     return query
-      select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying')
-        from posthaste.message_states(v_heads, false) m order by m.subscription;
+      select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane
+        from posthaste.message_states(
+               array(select posthaste.head_of(e) from posthaste.entries e
+                      where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
+               || posthaste.other_heads(p_id), false) m
+        left join posthaste.parked p on p.message_id = p_id and p.subscriber = (m.h).queue_id::bigint << 10 | m.subscription
+       order by m.subscription;
     if found then
       return;
     end if;

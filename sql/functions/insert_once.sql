@@ -23,6 +23,9 @@ declare
   v_known boolean;
   k record;
 begin
+  -- Before the positions, as an insert has it: rebasing waits for who has some by this
+  -- lock alone, and here one may wait for a key in between.
+  lock table only posthaste.entries in row exclusive mode;
   -- The transaction's id comes before the positions: reclaiming relies on it.
   perform pg_current_xact_id();
   -- In the messages' order, which in a keyed queue is that of their keys.

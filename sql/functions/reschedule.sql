@@ -19,8 +19,8 @@ begin
     raise exception using errcode = 'PH400', column = 'send_at', message = 'send_at must be a time that comes', hint = 'for example 2030-01-31T12:00:00Z';
   end if;
   for v in 
-    select x.*, q.ordered, p.lane as parked,
-           bool_and((x.h).for_subscription is null and x.waits and p.lane is null) over ()
+    select x.*, q.ordered,
+           bool_and((x.h).for_subscription is null and x.waits and x.parked is null) over ()
            -- Who is not told of may have had it long ago, and has no claim left that
            -- shows it: to those, too, a new entry for all would be the message again.
            and not exists (select from posthaste.subscriptions s
@@ -29,7 +29,6 @@ begin
                               and not exists (select from posthaste.cancelled z where z.pos = (x.h).pos and z.subscriber = s.queue_id::bigint << 10 | s.number)) as everybody
       from (select y.*, array_agg(y.subscription) over () as told from posthaste.hold_message(reschedule.message_id) y) x
       join posthaste.queue_settings q on q.id = (x.h).queue_id
-      left join posthaste.parked p on p.message_id = reschedule.message_id and p.subscriber = ((x.h).queue_id::bigint << 10 | x.subscription)
   loop
     if v.ordered then
       raise exception using errcode = 'PH400', column = 'queue', message = 'a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it',

@@ -6,14 +6,14 @@
 -- A slot is marked live in a transaction that commits before the sequence moves
 -- there. setval can turn a sequence back, so it jumps at least a whole
 -- revolution (2^26) ahead: nextvals in between cannot get that far.
--- Called under the maintenance lock, first in its transaction. Updates: slots, positions.
+-- Called under the maintenance lock, first in its transaction. Updates: slots, positions. Deletes: carried.
 create or replace function posthaste.rotate()
 returns text language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   c posthaste.settings;
   v_last bigint;
   v_epoch bigint;
-  v_newest bigint;
+  v_ran boolean;
   v_start bigint;
   m posthaste.slots;
 begin
@@ -28,19 +28,13 @@ begin
      and exists (select from posthaste.slots where live and epoch < v_epoch and left_before is null) then
     update posthaste.slots set left_before = pg_current_xact_id() where live and epoch < v_epoch and left_before is null;
   end if;
-  select coalesce(max(epoch), v_epoch - 16) into v_newest from posthaste.slots where live and epoch <= v_epoch;
-  -- The sequence may have run on by itself.
-  if v_newest < v_epoch then
-    update posthaste.slots s set live = true, epoch = x.epoch, left_before = null, marked_by = null, opened_at = clock_timestamp()
-      from (select e as epoch, (e & 15)::smallint as slot from generate_series(greatest(v_newest + 1, v_epoch - 15), v_epoch) e) x
-     where s.slot = x.slot;
-  end if;
+  v_ran := posthaste.mark_entered(v_epoch);
 
   select * into m from posthaste.slots where live and epoch > v_epoch order by epoch desc limit 1;
   if m.slot is not null then
     -- So with the slots that it ran into: while nobody else sees their marks, it
     -- is the sequence's place that makes them live.
-    if v_newest < v_epoch or m.marked_by = pg_current_xact_id_if_assigned() then
+    if v_ran or m.marked_by = pg_current_xact_id_if_assigned() then
       return 'marked';
     end if;
     -- The sequence may run on into the next slot after it was read and before it
@@ -49,7 +43,9 @@ begin
     -- next round on.
     if (v_last & 4194303) >= 3145728 and m.slot <> (v_epoch + 1) & 15 then
       update posthaste.slots s set left_before = null where s.slot = (v_epoch + 1) & 15 and s.live;
-      if not found then
+      if found then
+        delete from posthaste.carried k where k.slot = (v_epoch + 1) & 15; -- as posthaste.mark_entered does
+      else
         update posthaste.slots s set live = true, left_before = null, epoch = v_epoch + 1, marked_by = pg_current_xact_id() where s.slot = (v_epoch + 1) & 15;
         return 'marked';
       end if;

@@ -960,7 +960,7 @@ function head_of(e entries) returns head language sql immutable parallel safe co
 function history_ids(p_queues integer[], p_reference text, p_key text, p_term text, p_before bigint, p_max integer) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function history_of(p_ids bigint[]) returns SETOF history language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function history_part(p_expires timestamp with time zone, p_retention interval) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function hold_message(p_id bigint) returns TABLE(h head, subscription smallint, name text, state text, waits boolean) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function hold_message(p_id bigint) returns TABLE(h head, subscription smallint, name text, state text, waits boolean, parked smallint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function holds_slot(c claims, p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function idempotency_begin(p_scope text, p_key text, p_request bytea) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1004,6 +1004,7 @@ function lock_settings(p_queue integer) returns void language plpgsql volatile c
 function lock_withdrawn(p_queue integer, p_shared boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
+function mark_entered(p_epoch bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_rows(p_heads head[], p_ids bigint[], p_told boolean DEFAULT true) returns TABLE(message_id bigint, queue_id integer, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone, kept boolean, payload_pos bigint, payload bytea) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_state(p_id bigint, p_subscription integer, p_at tid, p_told boolean, OUT state text, OUT due_at timestamp with time zone, OUT attempts jsonb) returns record language plpgsql stable security definer cost 100000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1281,6 +1282,7 @@ grant EXECUTE on function lock_withdrawn(integer,boolean) to posthaste_admin
 grant EXECUTE on function look(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_receiver
+grant EXECUTE on function mark_entered(bigint) to posthaste_admin
 grant EXECUTE on function message(bigint) to posthaste_admin
 grant EXECUTE on function message(bigint) to posthaste_receiver
 grant EXECUTE on function message_rows(head[],bigint[],boolean) to posthaste_admin
