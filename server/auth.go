@@ -158,22 +158,27 @@ func denyQueue(message string) error {
 		err: &posthaste.Error{Code: posthaste.Denied, Field: "queue", Message: message, Hint: "use a token that is for it"}}
 }
 
-// allowDeliveries checks whose queues' deliveries a limited token names. One
-// that is not known any more harms nobody: it will not be settled.
-func (s *Server) allowDeliveries(ctx context.Context, token *posthaste.Token, ids []posthaste.DeliveryID) error {
+// allowDeliveries checks whose queues' deliveries a limited token names, and
+// returns those whose queue is not known. They must not be passed on to the
+// engine: one that is claimed after this look may be of any queue.
+func (s *Server) allowDeliveries(ctx context.Context, token *posthaste.Token, ids []posthaste.DeliveryID) (unknown map[posthaste.DeliveryID]bool, err error) {
 	if token == nil || len(token.Queues) == 0 {
-		return nil
+		return nil, nil
 	}
 	queues, err := s.engine.DeliveryQueues(ctx, ids...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, queue := range queues {
-		if queue != "" && !token.AllowsQueue(queue) {
-			return denyQueue("the token is not for the queue of some of these deliveries; none was touched")
+	unknown = map[posthaste.DeliveryID]bool{}
+	for i, queue := range queues {
+		switch {
+		case queue == "":
+			unknown[ids[i]] = true
+		case !token.AllowsQueue(queue):
+			return nil, denyQueue("the token is not for the queue of some of these deliveries; none was touched")
 		}
 	}
-	return nil
+	return unknown, nil
 }
 
 // checkOrigin refuses what only a browser on somebody else's page would send:

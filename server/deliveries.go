@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,8 @@ func receipt(o *wire.Object) []byte {
 }
 
 // settle settles the deliveries of the body. Those that are no longer the
-// caller's are told by 409; the others are settled all the same.
+// caller's, or not known to be of a limited token's queues, are told by 409; the
+// others are settled all the same.
 func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
@@ -87,20 +89,42 @@ func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer
 		for i := range settlements {
 			ids[i] = settlements[i].Delivery
 		}
-		if err := s.allowDeliveries(ctx, callerOf(r), ids); err != nil {
-			return err
-		}
-		ended := func([]posthaste.SettleResult, error) {}
-		if s.tracing != nil {
-			ended = s.tracing.Settling(ctx, traceOf(r), settlements)
-		}
-		results, err := s.engine.Settle(ctx, settlements)
-		ended(results, err)
+		unknown, err := s.allowDeliveries(ctx, callerOf(r), ids)
 		if err != nil {
 			return err
 		}
-		return s.writeSettled(w, results)
+		settlements = slices.DeleteFunc(settlements, func(one posthaste.Settlement) bool { return unknown[one.Delivery] })
+		var results []posthaste.SettleResult
+		if len(settlements) > 0 {
+			ended := func([]posthaste.SettleResult, error) {}
+			if s.tracing != nil {
+				ended = s.tracing.Settling(ctx, traceOf(r), settlements)
+			}
+			results, err = s.engine.Settle(ctx, settlements)
+			ended(results, err)
+			if err != nil {
+				return err
+			}
+		}
+		return s.writeSettled(w, withUnknown(ids, unknown, results))
 	}
+}
+
+// withUnknown puts the deliveries that were not passed on, which are not
+// settled, among the results of the others, in the order of ids.
+func withUnknown(ids []posthaste.DeliveryID, unknown map[posthaste.DeliveryID]bool, results []posthaste.SettleResult) []posthaste.SettleResult {
+	if len(unknown) == 0 {
+		return results
+	}
+	all := make([]posthaste.SettleResult, len(ids))
+	for i, id := range ids {
+		if unknown[id] {
+			all[i].Delivery = id
+			continue
+		}
+		all[i], results = results[0], results[1:]
+	}
+	return all
 }
 
 func parseSettlements(body []byte, fields func(*wire.Object, *posthaste.Settlement)) ([]posthaste.Settlement, error) {
@@ -156,7 +180,7 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 }
 
 // extend moves the ends of leases, which all deliveries of one request share
-// or each has its own of.
+// or each has its own of. It tells by 409 of the same as settle.
 func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
@@ -180,16 +204,20 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	if err := s.allowDeliveries(ctx, callerOf(r), ids); err != nil {
+	unknown, err := s.allowDeliveries(ctx, callerOf(r), ids)
+	if err != nil {
 		return err
 	}
 	var results []posthaste.SettleResult
 	for _, group := range leases {
-		extended, err := s.engine.Extend(ctx, group.ids, group.lease)
-		if err != nil {
-			return err
+		known := slices.DeleteFunc(slices.Clone(group.ids), func(id posthaste.DeliveryID) bool { return unknown[id] })
+		var extended []posthaste.SettleResult
+		if len(known) > 0 {
+			if extended, err = s.engine.Extend(ctx, known, group.lease); err != nil {
+				return err
+			}
 		}
-		results = append(results, extended...)
+		results = append(results, withUnknown(group.ids, unknown, extended)...)
 	}
 	return s.writeSettled(w, results)
 }

@@ -32,6 +32,8 @@ type hooked struct {
 	queues  func(context.Context, ...string) ([]posthaste.QueueInfo, error)
 	ready   func(context.Context) error
 	inForce func(context.Context, ...string) ([]posthaste.Token, bool, error)
+	extend  func(context.Context, []posthaste.DeliveryID, time.Duration) ([]posthaste.SettleResult, error)
+	of      func(context.Context, ...posthaste.DeliveryID) ([]string, error)
 }
 
 func (h *hooked) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {
@@ -60,6 +62,20 @@ func (h *hooked) Settle(ctx context.Context, s []posthaste.Settlement) ([]postha
 		return h.settle(ctx, s)
 	}
 	return h.Engine.Settle(ctx, s)
+}
+
+func (h *hooked) Extend(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+	if h.extend != nil {
+		return h.extend(ctx, ids, lease)
+	}
+	return h.Engine.Extend(ctx, ids, lease)
+}
+
+func (h *hooked) DeliveryQueues(ctx context.Context, ids ...posthaste.DeliveryID) ([]string, error) {
+	if h.of != nil {
+		return h.of(ctx, ids...)
+	}
+	return h.Engine.DeliveryQueues(ctx, ids...)
 }
 
 func (h *hooked) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {

@@ -76,6 +76,7 @@ func TestOnRedis(t *testing.T) {
 		"RequireTokenWithoutAny":              TestRequireTokenWithoutAny,
 		"TokensLimitedToQueues":               TestTokensLimitedToQueues,
 		"LimitedTokensAndEveryRoute":          TestLimitedTokensAndEveryRoute,
+		"WhatIsClaimedMeanwhile":              TestLimitedTokensAndWhatIsClaimedMeanwhile,
 		"WaitingEndsWithTheToken":             TestWaitingEndsWithTheToken,
 	} {
 		t.Run(name, test)

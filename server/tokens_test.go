@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,6 +103,87 @@ func TestTokensLimitedToQueues(t *testing.T) {
 	mailer := a.as(a.makeToken(posthaste.Token{Name: "mailer", Scopes: []Scope{ScopeSend}, Queues: []string{"emails"}}))
 	eventually(t, "the token is known", func() bool { return mailer.call("GET", "/metrics", "").status == 403 })
 	mailer.call("POST", "/v1/emails", someEmail).want(t, 201)
+}
+
+// settlingSeen keeps what tracing is told of settlements.
+type settlingSeen struct {
+	posthaste.Tracing
+	ids []posthaste.DeliveryID
+}
+
+func (s *settlingSeen) Sending(ctx context.Context, m []posthaste.Message) (context.Context, []posthaste.Message, func([]posthaste.MessageID, error)) {
+	return ctx, m, func([]posthaste.MessageID, error) {}
+}
+
+func (s *settlingSeen) Settling(_ context.Context, _ map[string]string, settlements []posthaste.Settlement) func([]posthaste.SettleResult, error) {
+	for _, one := range settlements {
+		s.ids = append(s.ids, one.Delivery)
+	}
+	return func([]posthaste.SettleResult, error) {}
+}
+
+// What is claimed between the look at a delivery's queue and its settling is out
+// of a limited token's reach, and answered like what is no longer the caller's.
+func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
+	t.Parallel()
+	seen := &settlingSeen{}
+	var passed []posthaste.DeliveryID
+	a := newAPI(t, withTokens(t), func(c *Config, h *hooked) {
+		c.Tracing = seen
+		h.of = func(ctx context.Context, ids ...posthaste.DeliveryID) ([]string, error) {
+			queues, err := h.Engine.DeliveryQueues(ctx, ids...)
+			for i := range queues {
+				if queues[i] == "theirs" {
+					queues[i] = "" // it is claimed only after this look
+				}
+			}
+			return queues, err
+		}
+		h.settle = func(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+			for _, one := range settlements {
+				passed = append(passed, one.Delivery)
+			}
+			return h.Engine.Settle(ctx, settlements)
+		}
+		h.extend = func(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+			if len(ids) == 0 {
+				t.Error("the engine is called to extend nothing")
+			}
+			passed = append(passed, ids...)
+			return h.Engine.Extend(ctx, ids, lease)
+		}
+	})
+	admin := a.as("admin-secret")
+	receive := func(queue string) posthaste.DeliveryID {
+		var got []wire.Delivery
+		admin.call("POST", "/v1/queues/"+queue+"/messages", `{}`).want(t, 201)
+		admin.call("POST", "/v1/queues/"+queue+"/receive", "").want(t, 200).into(t, &got)
+		return got[0].ID
+	}
+	a.queue("mine")
+	a.queue("theirs")
+	limited := a.as(a.makeToken(posthaste.Token{Name: "limited", Scopes: []Scope{ScopeReceive}, Queues: []string{"mine"}}))
+	eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/receive", "").status == 200 })
+	for action, more := range map[string]string{"ack": "", "fail": `,"error":"x"`, "release": "", "extend": `,"lease":"1m"`} {
+		mine, theirs := receive("mine"), receive("theirs")
+		passed, seen.ids = nil, nil
+		of := func(id posthaste.DeliveryID) string { return `{"id":"` + id.String() + `"` + more + `}` }
+		p := limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`,`+of(mine)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+		if d := p.Deliveries; !slices.Equal(p.IDs, []string{theirs.String()}) || len(d) != 2 || d[0] != (settled{ID: theirs}) || d[1].ID != mine || !d[1].Settled {
+			t.Errorf("%s: %+v", action, p)
+		}
+		p = limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+		if len(p.Deliveries) != 1 || p.Deliveries[0] != (settled{ID: theirs}) {
+			t.Errorf("%s of theirs alone: %+v", action, p)
+		}
+		if !slices.Equal(passed, []posthaste.DeliveryID{mine}) {
+			t.Errorf("%s: the engine got %v, where mine is %s", action, passed, mine)
+		}
+		if action != "extend" && !slices.Equal(seen.ids, passed) {
+			t.Errorf("%s: tracing saw %v, and the engine %v", action, seen.ids, passed)
+		}
+		admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs.String()+`"}]}`).want(t, 200) // nobody touched it
+	}
 }
 
 // Routes that need not an admin and have no queue in their path are closed to
