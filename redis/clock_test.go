@@ -131,11 +131,12 @@ func TestClientsClocksDecideNothing(t *testing.T) {
 			if off := its - time.Now().Unix(); off < int64(seconds)-600 || off > int64(seconds)+600 {
 				t.Fatalf("its clock is %d s off", off)
 			}
-			// Ours, whose clock is right, looks after the queue meanwhile.
+			// Ours, whose clock is right, looks after the queue meanwhile. No standing still of
+			// the machine ends its own lease.
 			var early time.Duration
 			var ticks, one int
 			got := make(chan posthaste.RawDelivery, 100)
-			work(t, e, worker.Config{Lease: 3 * time.Second}, func(d posthaste.RawDelivery) error { got <- d; return nil }, func(w *worker.Worker) {
+			work(t, e, worker.Config{Lease: time.Minute, Heartbeat: 900 * time.Millisecond}, func(d posthaste.RawDelivery) error { got <- d; return nil }, func(w *worker.Worker) {
 				worker.HandleRaw(w, "ticks", func(_ context.Context, d posthaste.RawDelivery) error { got <- d; return nil })
 			})
 			for late := false; !late || ticks < 3; {
