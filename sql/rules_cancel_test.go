@@ -485,26 +485,15 @@ func TestRuleWhatIsCommittedMeanwhileIsNotCancelled(t *testing.T) {
 		sender.exec(`begin`)
 		m := sender.send(`{}`)
 		cancelled := canceller.start(`select cancelled::int::bigint from posthaste.cancel($1)`, m)
-		var answered *answer
-		until(t, "it waits, or has answered", func() bool {
-			select {
-			case a := <-cancelled:
-				answered = &a
-			default:
-			}
-			return answered != nil || canceller.waits(s)
-		})
+		canceller.waitsOrEnds(s, cancelled)
 		sender.exec(`commit`)
 		receiver.exec(`begin`)
 		got := receiver.receive()
 		s.exec(`select pg_advisory_unlock($1)`, gate)
-		if answered == nil {
-			a := <-cancelled
-			answered = &a
-		}
+		a := <-cancelled
 		receiver.exec(`commit`)
-		if answered.err == nil || !slices.Contains(got, m) {
-			return fmt.Sprintf("received %v, and cancelling %d says %v, %v", got, m, answered.values, answered.err)
+		if a.err == nil || !slices.Contains(got, m) {
+			return fmt.Sprintf("received %v, and cancelling %d says %v, %v", got, m, a.values, a.err)
 		}
 		return ""
 	}, without("leaving it at the first look", patch{file: "hold_message.sql", old: "if v_heads <> '{}' then", new: "if true then"}))

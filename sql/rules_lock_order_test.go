@@ -15,9 +15,7 @@ func takesInOrder(s, holder, taker *session, hold, take, free string) string {
 	holder.exec(`begin`)
 	holder.exec(hold)
 	ended := taker.start(take)
-	until(s.t, "it waits, or did not have to", func() bool {
-		return len(ended) > 0 || taker.waits(s)
-	})
+	taker.waitsOrEnds(s, ended)
 	found := get[int](s, free)
 	holder.exec(`commit`)
 	if a := <-ended; a.err != nil {

@@ -13,7 +13,7 @@ import (
 
 // gated has a function of heads wait for the gate before it answers, in sessions that
 // have an advisory lock, and closes the gate. Statements see what was there before it.
-func gated(s *session, function, arguments, returns string) (open func()) {
+func gated(s *session, function, arguments, returns, give string) (open func()) {
 	s.t.Helper()
 	const gate = 4711
 	s.exec(fmt.Sprintf(`alter function posthaste.%s(%s) rename to %[1]s_ungated`, function, arguments))
@@ -22,11 +22,8 @@ func gated(s *session, function, arguments, returns string) (open func()) {
 		  if exists (select from pg_catalog.pg_locks where pid = pg_catalog.pg_backend_pid() and locktype = 'advisory') then
 		    perform pg_catalog.pg_advisory_xact_lock_shared(%d);
 		  end if;
-		  %s;
-		end $$`, function, arguments, returns, gate, map[bool]string{
-		true:  fmt.Sprintf("return query select * from posthaste.%s_ungated($1)", function),
-		false: fmt.Sprintf("return posthaste.%s_ungated($1)", function),
-	}[returns == "setof posthaste.head"]))
+		  %s posthaste.%[1]s_ungated($1);
+		end $$`, function, arguments, returns, gate, give))
 	s.exec(`select pg_advisory_lock($1)`, gate)
 	return func() { s.exec(`select pg_advisory_unlock($1)`, gate) }
 }
@@ -39,7 +36,7 @@ func TestRuleWhatIsReplayedMeanwhileIsNotCancelled(t *testing.T) {
 		canceller := connect(t, url)
 		m := s.send(`{}`)
 		s.exec(`select posthaste.fail(delivery_id, 'boom', '{"permanent": true}') from posthaste.receive('q', 1, '1 hour')`)
-		open := gated(s, "other_heads", "bigint", "posthaste.head[]")
+		open := gated(s, "other_heads", "bigint", "posthaste.head[]", "return")
 		cancelled := canceller.start(`select cancelled::int::bigint from posthaste.cancel($1)`, m)
 		canceller.blocked(s)
 		s.exec(`select posthaste.replay(array[$1::bigint])`, m)
@@ -101,7 +98,7 @@ func TestRuleWhatIsRetriedMeanwhileIsNotErased(t *testing.T) {
 		eraser := connect(t, url)
 		m := s.send(`{"terms": ["ada@example.com"]}`)
 		d := list[int64](s, `select delivery_id from posthaste.receive('q', 1, '1 hour')`)
-		open := gated(s, "later_heads", "bigint[]", "setof posthaste.head")
+		open := gated(s, "later_heads", "bigint[]", "setof posthaste.head", "return query select * from")
 		erased := eraser.start(`select (outcome = 'erased')::int::bigint from posthaste.erase('ada@example.com')`)
 		eraser.blocked(s)
 		s.exec(`select posthaste.fail($1, 'boom', '{"retry_after": "1 hour"}')`, d[0])
@@ -134,22 +131,11 @@ func TestRuleWhatIsCopiedMeanwhileIsErased(t *testing.T) {
 		upkeep.exec(`select pg_advisory_xact_lock(posthaste.lock_key(6, 0))`) // as maintain does
 		upkeep.exec(`select posthaste.keep_history(0)`)
 		erased := eraser.start(`select (outcome = 'erased')::int::bigint from posthaste.erase('ada@example.com')`)
-		var answered *answer
-		until(t, "it waits, or has answered", func() bool {
-			select {
-			case a := <-erased:
-				answered = &a
-			default:
-			}
-			return answered != nil || eraser.waits(s)
-		})
+		eraser.waitsOrEnds(s, erased)
 		upkeep.exec(`commit`)
-		if answered == nil {
-			a := <-erased
-			answered = &a
-		}
-		if n := get[int](s, `select count(*)::int from posthaste.history where terms is not null or payload is not null`); answered.err != nil || n != 0 {
-			return fmt.Sprintf("erasing answered %v, %v, and %d of the history tell still", answered.values, answered.err, n)
+		a := <-erased
+		if n := get[int](s, `select count(*)::int from posthaste.history where terms is not null or payload is not null`); a.err != nil || n != 0 {
+			return fmt.Sprintf("erasing answered %v, %v, and %d of the history tell still", a.values, a.err, n)
 		}
 		return ""
 	}, without("waiting for upkeep", patch{file: "erase.sql", old: "  perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));\n", new: ""}))

@@ -181,6 +181,12 @@ func (s *session) blocked(watcher *session) {
 	until(s.t, "a session waits for a lock", func() bool { return s.waits(watcher) })
 }
 
+// waitsOrEnds waits until s does, or its statement has ended.
+func (s *session) waitsOrEnds(watcher *session, ended <-chan answer) {
+	s.t.Helper()
+	until(s.t, "a session waits for a lock, or did not have to", func() bool { return len(ended) > 0 || s.waits(watcher) })
+}
+
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	// Open transactions of other tests' databases hold up the ring, too.

@@ -73,10 +73,9 @@ type meter struct {
 // children are those of a server as they were when they were read last.
 type children struct {
 	mu     sync.Mutex
-	known  bool
-	living map[one]time.Duration
-	reaped time.Duration // of those that the server has reaped, in ticks
-	gone   time.Duration // of those that ended since the first reading
+	living map[one]time.Duration // nil before the first reading
+	reaped time.Duration         // of those that the server has reaped, in ticks
+	gone   time.Duration         // of those that ended since the first reading
 }
 
 // one is a process: numbers are used again.
@@ -131,7 +130,7 @@ func (m meter) total() (time.Duration, bool) {
 		if !still && time.Since(begun) < 100*time.Millisecond {
 			continue
 		}
-		if c.known {
+		if c.living != nil {
 			var gone time.Duration
 			for k, own := range c.living {
 				if _, lives := living[k]; !lives {
@@ -143,7 +142,7 @@ func (m meter) total() (time.Duration, bool) {
 			}
 			c.gone += gone
 		}
-		c.known, c.living, c.reaped = true, living, after.reaped
+		c.living, c.reaped = living, after.reaped
 		sum := after.own + c.gone
 		for _, own := range living {
 			sum += own

@@ -79,11 +79,11 @@ begin
       update posthaste.counters k set dropped = k.sent + k.again - k.sifted - k.handed
         from posthaste.counters b
        where k.queue_id = v_queue and b.queue_id = k.queue_id and b.subscription = k.subscription
-      returning k.subscription, k.dropped - b.dropped as taken
+      returning k.subscription, greatest(k.dropped - b.dropped, 0) as taken
     ), noted as (
       insert into posthaste.action_records (by, action, queue_id, details)
-      select coalesce(purge.by, session_user), 'purge', v_queue, jsonb_object_agg(s.name, greatest(e.taken, 0))
+      select coalesce(purge.by, session_user), 'purge', v_queue, jsonb_object_agg(s.name, e.taken)
         from emptied e join posthaste.subscriptions s on s.queue_id = v_queue and s.number = e.subscription
     )
-    select s.name::text, greatest(e.taken, 0) from emptied e join posthaste.subscriptions s on s.queue_id = v_queue and s.number = e.subscription order by 1;
+    select s.name::text, e.taken from emptied e join posthaste.subscriptions s on s.queue_id = v_queue and s.number = e.subscription order by 1;
 end $$;
