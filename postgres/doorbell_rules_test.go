@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -267,8 +269,13 @@ func armRule(t *testing.T, examine func(b *bellTest) (fault string), broken ...a
 	if err != nil {
 		t.Fatal(err)
 	}
+	test, err := os.ReadFile("doorbell_rules_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, twin := range broken {
 		t.Run("without_"+strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
+			found := testrun.Twin(t, string(text), string(test))
 			if n := strings.Count(string(text), twin.old); n != 1 {
 				t.Fatalf("the patch of arm.sql no longer applies: %q stands there %d times", twin.old, n)
 			}
@@ -280,6 +287,7 @@ func armRule(t *testing.T, examine func(b *bellTest) (fault string), broken ...a
 				t.Fatal("without its protection nothing was found, so this test finds nothing")
 			}
 			t.Logf("found: %s", fault)
+			found()
 		})
 	}
 }

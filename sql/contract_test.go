@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // statements splits a file as psql does, as far as these files go: at lines
@@ -92,6 +93,7 @@ func TestContractNoticesBrokenPromises(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			found := testrun.Twin(t, string(text), functionText(t, b.patch.file))
 			url := testpg.New(t)
 			breakFunctions(t, url, []patch{b.patch})
 			s := connect(t, url)
@@ -100,6 +102,7 @@ func TestContractNoticesBrokenPromises(t *testing.T) {
 				switch code := s.code(sql); code {
 				case "":
 				case "P0004", "P0002":
+					found()
 					return
 				default:
 					t.Fatalf("%s ended with %s", sql, code)

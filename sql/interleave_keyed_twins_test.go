@@ -150,6 +150,7 @@ var keyedTwins = []struct {
 func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
 	for _, twin := range keyedTwins {
 		t.Run(strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
+			found := beginTwin(t, "interleave_keyed_twins_test.go", patch{file: twin.file})
 			options := `{"ordered": true, "lanes": 1, "max_attempts": 1000}`
 			if twin.stop {
 				options = `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`
@@ -157,7 +158,7 @@ func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
 			if twin.once {
 				options = `{"fair": true, "mode": "at_most_once"}`
 			}
-			findsBroken(t, twin.found, func(n int, left time.Duration) []string {
+			findsBroken(t, twin.found, found, func(n int, left time.Duration) []string {
 				x := &keyedRun{options: options, ordered: !twin.once, keys: 6, keyedFeatures: twin.keyedFeatures}
 				if n%2 == 0 {
 					x.workers = 3

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -263,6 +267,7 @@ func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), b
 	t.Helper()
 	t.Parallel()
 	const twins = 3 * time.Minute
+	_, test, _, _ := runtime.Caller(1)
 	t.Run("holds", func(t *testing.T) {
 		t.Parallel()
 		url := testpg.New(t)
@@ -274,18 +279,44 @@ func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), b
 	for _, b := range broken {
 		t.Run("without_"+strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
+			found := beginTwin(t, test, b.patches...)
 			for began := time.Now(); time.Since(began) < twins; {
 				url := testpg.New(t)
 				breakFunctions(t, url, b.patches)
 				waitsLong(t, url)
 				if fault := examine(t, url); fault != "" {
 					t.Logf("found: %s", fault)
+					found()
 					return
 				}
 			}
 			t.Fatal("without its protection nothing was found, so this test finds nothing")
 		})
 	}
+}
+
+// beginTwin is [testrun.Twin] for a twin of functions, whose test stands in the file.
+func beginTwin(t testing.TB, test string, patches ...patch) (found func()) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Base(test))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := []string{string(text)}
+	for _, p := range patches {
+		sources = append(sources, functionText(t, p.file))
+	}
+	return testrun.Twin(t, sources...)
+}
+
+// functionText is the shipped text of a file of functions.
+func functionText(t testing.TB, file string) string {
+	t.Helper()
+	text, err := fs.ReadFile(ledger.Files, "functions/"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // waitsFor gives the functions that wait for a lock for so long, and then say who has
@@ -322,11 +353,7 @@ func breakFunctions(t testing.TB, url string, patches []patch) {
 	for _, p := range patches {
 		text, ok := texts[p.file]
 		if !ok {
-			b, err := fs.ReadFile(ledger.Files, "functions/"+p.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = string(b)
+			text = functionText(t, p.file)
 			order = append(order, p.file)
 		}
 		if n := strings.Count(text, p.old); n != max(p.times, 1) {

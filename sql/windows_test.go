@@ -119,8 +119,9 @@ var twins = []struct {
 func TestInterleavingFindsBrokenTwins(t *testing.T) {
 	for _, twin := range twins {
 		t.Run(strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
+			found := beginTwin(t, "windows_test.go", patch{file: twin.file})
 			shapes := []shape{twin.in, runaway, twin.in, crowd}
-			findsBroken(t, twin.found, func(n int, left time.Duration) []string {
+			findsBroken(t, twin.found, found, func(n int, left time.Duration) []string {
 				url := testpg.New(t)
 				breakFunction(t, url, twin.file, twin.old, twin.new)
 				x := &interleaving{shape: shapes[n%len(shapes)], features: twin.features, crew: crew{t: t, url: url, seed: seed(t)}}
@@ -133,9 +134,9 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 }
 
 // findsBroken runs interleavings on a broken twin until one of them has a fault with
-// one of the words. That must be within a minute: by itself, as with
+// one of the words, and then calls found. That must be within a minute: by itself, as with
 // POSTHASTE_TEST_FULL. Beside other tests it may take longer, and what it took is told.
-func findsBroken(t *testing.T, words []string, run func(n int, left time.Duration) (faults []string)) {
+func findsBroken(t *testing.T, words []string, found func(), run func(n int, left time.Duration) (faults []string)) {
 	t.Helper()
 	most := time.Minute
 	if os.Getenv("POSTHASTE_TEST_FULL") != "1" {
@@ -157,6 +158,7 @@ func findsBroken(t *testing.T, words []string, run func(n int, left time.Duratio
 			return
 		case i >= 0:
 			t.Logf("found after %s: %s", took.Round(time.Second), faults[i])
+			found()
 			return
 		}
 	}

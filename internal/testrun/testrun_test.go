@@ -71,7 +71,17 @@ func TestWitnessSeesWhatIsSlow(t *testing.T) {
 // recorder is a test whose end is looked at.
 type recorder struct {
 	testing.TB
-	failed, skipped string
+	name, failed, skipped string
+}
+
+// run runs a test with the recorder, up to its end.
+func (r *recorder) run(test func()) {
+	defer func() {
+		if p := recover(); p != nil && p != any(r) {
+			panic(p)
+		}
+	}()
+	test()
 }
 
 func (r *recorder) Helper()                        {}
@@ -79,6 +89,8 @@ func (r *recorder) Logf(string, ...any)            {}
 func (r *recorder) Failed() bool                   { return r.failed != "" }
 func (r *recorder) Error(args ...any)              { r.failed = fmt.Sprint(args...) }
 func (r *recorder) Fatalf(format string, a ...any) { r.failed = fmt.Sprintf(format, a...); panic(r) }
+func (r *recorder) Name() string                   { return r.name }
+func (r *recorder) Skip(args ...any)               { r.skipped = fmt.Sprint(args...); panic(r) }
 func (r *recorder) Skipf(format string, a ...any)  { r.skipped = fmt.Sprintf(format, a...); panic(r) }
 
 func TestTimed(t *testing.T) {
@@ -101,12 +113,7 @@ func TestTimed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, made := &recorder{TB: t}, 0
-			func() {
-				defer func() {
-					if p := recover(); p != nil && p != any(r) {
-						panic(p)
-					}
-				}()
+			r.run(func() {
 				timed(r, bound, func(time.Time, time.Time) (time.Duration, error) {
 					if d := c.stood[made-1]; d >= 0 {
 						return d, nil
@@ -116,7 +123,7 @@ func TestTimed(t *testing.T) {
 					made++
 					return c.faults[made-1]
 				})
-			}()
+			})
 			if made != c.made || !strings.Contains(r.failed, c.failed) || (r.failed == "") != (c.failed == "") ||
 				!strings.HasPrefix(r.skipped, c.skipped) || (r.skipped == "") != (c.skipped == "") {
 				t.Errorf("%d measurements, failed %q, skipped %q", made, r.failed, r.skipped)
