@@ -1,13 +1,13 @@
 # Every task of this repository; CI calls only targets of this file.
 #
-#   make test    installs what is missing, then checks and tests everything
+#   make test    installs what is missing, then checks and tests what each change needs
+#   make nightly everything: all twins, full sizes, chaos, fuzzing, benches (PART=3/16)
 #   make build   bin/posthaste
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
+#   make twins   runs all broken twins of the SQL and records those that were found
 #   make release builds what a release consists of, into dist
-#   make full    runs the tests that have a full size at it
 #   make chaos   breaks everything around it, and accounts for every message
-#   make nightly does that for an hour, and then all of make full
 
 GO        ?= go
 # How long each fuzz target runs. They are found by themselves.
@@ -17,8 +17,10 @@ TESTFLAGS ?= -race -count=1 -timeout 40m
 # The longest first, so that it does not run alone at the end.
 PACKAGES  ?= ./sql ./...
 
-# Which of them `make full` runs, as a pattern of names.
-FULL      ?= .
+# Which part of the night `make nightly` runs, such as 3/16, and which of its steps, as
+# a pattern of names.
+PART      ?=
+STEPS     ?= .
 
 # How long `make chaos` takes, and what repeats a run's faults (0: a new one).
 CHAOS_DURATION ?= 40s
@@ -30,10 +32,12 @@ CHAOS_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden full chaos nightly release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-page twins release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
-test: needs lint test-18 test-14 fuzz
+# Runs all steps even if some fail, and ends with a summary.
+test: needs $(LAUNCH)
+	$(GO) run ./internal/testrun/run change
 
 build: bin/posthaste
 bin/posthaste:
@@ -88,11 +92,6 @@ golden: $(LAUNCH)
 	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./sql -run Golden -update
 	POSTHASTE_TEST_POSTGRES=14 $(LAUNCH) -versions 14 -- $(GO) test -count=1 ./sql -run Golden -update
 
-# Tests at their full sizes, one after the other, on PostgreSQL 18. Hours; see
-# docs/testing.md.
-full: $(LAUNCH) bin/posthaste
-	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -- scripts/full '$(FULL)'
-
 # See docs/chaos.md.
 chaos: bin/posthaste $(CHAOS)
 	$(CHAOS) -engine $(CHAOS_ENGINE) -program bin/posthaste -duration $(CHAOS_DURATION) -seed $(CHAOS_SEED) $(CHAOS_FLAGS)
@@ -100,13 +99,21 @@ chaos: bin/posthaste $(CHAOS)
 $(CHAOS):
 	$(GO) build -o $@ ./internal/chaos/run
 
-# What takes too long for every change: an hour of every fault, with clients whose
-# clocks are off as well, and then every test at its full size.
-nightly: bin/posthaste $(CHAOS)
-	scripts/clock-off 60 $(CHAOS)-ahead ./internal/chaos/run
-	scripts/clock-off -60 $(CHAOS)-behind ./internal/chaos/run
-	$(CHAOS) -engine $(CHAOS_ENGINE) -program bin/posthaste -duration 1h -seed $(CHAOS_SEED) -clocks $(CHAOS)-ahead,$(CHAOS)-behind $(CHAOS_FLAGS)
-	$(MAKE) full
+# What takes too long for every change; see docs/testing.md. nightly-list names the
+# steps, and nightly-page gives each a row in docs/nightly.md.
+nightly: needs $(LAUNCH)
+	$(GO) run ./internal/testrun/run nightly -part '$(PART)' -steps '$(STEPS)'
+
+nightly-list:
+	$(GO) run ./internal/testrun/run list -steps '$(STEPS)'
+
+nightly-page:
+	$(GO) run ./internal/testrun/run page
+
+# Every broken twin of the SQL, after a change of many of its files.
+twins: $(LAUNCH)
+	rm -f sql/testdata/twins.sum
+	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 POSTHASTE_TEST_RECORD_TWINS=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 -timeout 50m ./sql ./postgres -run '/without_|^TestContractNotices|FindsBrokenTwins'
 
 # Static programs for Linux with units, container file and checksums.
 release:

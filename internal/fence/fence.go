@@ -76,6 +76,7 @@ var rooms = []room{
 	{name: "internal/memory", may: []string{".", "internal/cron"}},
 	{name: "internal/scratch", may: []string{"postgres"}},
 	{name: "internal/testrun", stdOnly: true},
+	{name: "internal/testrun/run", may: []string{"internal/testrun"}},
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
 	{name: "internal/testpg/testdb", may: []string{"internal/devpg"}}, // for the tests inside postgres: not postgres
 	{name: "internal/testpg/launch", may: []string{"internal/devpg", "internal/testpg/testdb"}},

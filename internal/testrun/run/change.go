@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+)
+
+// lint is what needs no tests to run.
+func lint() []step {
+	return []step{
+		{name: "gofmt", minutes: 1, command: []string{"sh", "-c", `unformatted=$(gofmt -l .); test -z "$unformatted" || { echo "not formatted, run make fmt:"; echo "$unformatted"; exit 1; }`}},
+		{name: "vet", minutes: 1, command: []string{"go", "vet", "./..."}},
+		{name: "staticcheck", minutes: 2, command: []string{"go", "tool", "staticcheck", "./..."}},
+	}
+}
+
+// underRace are the packages whose tests run with the race detector on each change:
+// where goroutines of the product share memory. At night all do but sql, whose Go code
+// is tests. To build everything twice would take longer than to test it.
+var underRace = []string{".", "./worker", "./internal/sharedbell", "./server", "./relay", "./telemetry/...", "./postgres"}
+
+// onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and
+// the golden files of the SQL, the engine's suite, and the scenarios in which the
+// versions could differ.
+const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestEngine.*|TestDS.*|TestDU.*|TestLP4.*|TestLP9.*|TestHA5.*|TestHA7.*)$"
+
+// onChange is what `make test` runs.
+func onChange() []step {
+	return append(lint(),
+		step{name: "nightly-age", do: checkNight},
+		step{name: "tests on 18", packages: without(append([]string{"./sql", "./internal/acceptance"}, listed("./...")...), listed(underRace...)),
+			command: []string{"-timeout=20m", "-p=3"}, versions: "18,14"},
+		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=20m"}, versions: "18"},
+		step{name: "tests on 14", packages: []string{"./sql", "./internal/acceptance", "./postgres"},
+			command: []string{"-timeout=20m", "-p=3", "-run=" + onFourteen}, versions: "14"},
+	)
+}
+
+// listed returns the folders of packages, such as "./sql", in the order given. What
+// cannot be listed stays as it is, and fails where it is built.
+func listed(patterns ...string) []string {
+	out, err := exec.Command("go", append([]string{"list"}, patterns...)...).Output()
+	if err != nil {
+		return patterns
+	}
+	var packages []string
+	for pkg := range strings.FieldsSeq(string(out)) {
+		packages = append(packages, short(pkg))
+	}
+	return packages
+}
+
+// without returns the packages that are not among others, each once.
+func without(packages, others []string) []string {
+	gone := map[string]bool{}
+	for _, p := range others {
+		gone[p] = true
+	}
+	var left []string
+	for _, p := range packages {
+		if !gone[p] {
+			left = append(left, p)
+		}
+		gone[p] = true
+	}
+	return left
+}

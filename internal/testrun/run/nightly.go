@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+)
+
+// nightly is everything: all tests with all twins on both versions, the random tests
+// for long, fuzzing, chaos, every test at its full size, and the ratios.
+func nightly() []step {
+	steps := lint()
+	for _, version := range []string{"18", "14"} {
+		steps = append(steps, allTests(version)...)
+		steps = append(steps, interleavings(version)...)
+		steps = append(steps, fullSizes(version)...)
+	}
+	steps = append(steps, onRedis()...)
+	steps = append(steps, step{name: "fuzzing", minutes: 35, command: []string{launcher, "-versions", "18", "--", "scripts/fuzz", "60s"}})
+	steps = append(steps, chaos()...)
+	return append(steps, ratios()...)
+}
+
+// brokers are the packages that do the same on each version of PostgreSQL.
+var brokers = []string{"./sink/...", "./source/...", "./redis", "./inbox", "./internal/devbroker", "./internal/redis"}
+
+// allTests is every test at the size of a change, with what a change leaves out.
+func allTests(version string) []step {
+	tests := func(part string, minutes int, race bool, packages ...string) step {
+		flags := []string{"-timeout=50m"}
+		if race {
+			flags = append(flags, "-race")
+		}
+		env := night
+		if part == "sql" && version == "18" {
+			env = append(slices.Clone(night), testrun.RecordEnv+"=1")
+		}
+		versions := version
+		if version == "18" {
+			versions = "18,14" // unpacked for the tests of internal/devpg
+		}
+		return step{name: "all tests of " + part + " on " + version, minutes: minutes, env: env, command: flags, packages: packages, versions: versions}
+	}
+	steps := []step{
+		tests("sql", 15, false, "./sql"),
+		tests("the server and the engine", 10, true, "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/testpg/..."),
+		tests("acceptance", 25, true, "./internal/acceptance"),
+		tests("the program", 15, true, "./internal/cli", "./internal/chaos"),
+	}
+	if version == "18" {
+		known := []string{"./sql", "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/testpg/...", "./internal/acceptance", "./internal/cli", "./internal/chaos"}
+		known = append(listed(known...), listed(brokers...)...)
+		steps = append(steps, tests("brokers", 25, true, brokers...), tests("the rest", 15, true, without(listed("./..."), known)...))
+	}
+	return steps
+}
+
+// interleavings are the random tests, each shape for 600 s.
+func interleavings(version string) []step {
+	long := func(name, test string) step {
+		return step{name: "interleavings, " + name + ", on " + version, minutes: 12, env: append(slices.Clone(night), "POSTHASTE_TEST_SECONDS=600"),
+			command: []string{"-timeout=30m", "-run=" + test}, packages: []string{"./sql"}, versions: version}
+	}
+	return []step{
+		long("crowd", "^TestInterleaving$/^crowd$"),
+		long("narrow", "^TestInterleaving$/^narrow$"),
+		long("runaway", "^TestInterleaving$/^runaway$"),
+		long("hurried", "^TestInterleaving$/^hurried$"),
+		long("keyed", "^(TestInterleavingKeyed|TestInterleavingLimits|TestInterleavingFairAhead)$"),
+	}
+}
+
+// sized are the tests that have a full size, and about what they take. A test that gets
+// a full size is added here. They run one after the other, by themselves.
+var sized = []struct {
+	pkg     string
+	minutes int
+	env     []string
+	tests   []string
+}{
+	{"./internal/acceptance", 10, nil, []string{"TestRE1/LP8", "TestLP8_LongBacklog", "TestLP9_RingTurnsOver", "TestEM5_StoryIsFoundAmongMany", "TestOR3_RelaysShare"}},
+	{"./internal/acceptance", 3, nil, []string{
+		"TestDS4_ExactlyOnceEffects", "TestDS6_AtMostOnce", "TestDS8_EachSubscriptionGetsEachMessageOnce",
+		"TestDS10_DueBesideBacklog", "TestDS10_OrderedRetriesBesideBacklog", "TestDU4_KilledBeforeTheSettle",
+		"TestLP1_WorkerComesLater", "TestLP2_WithoutWakeUps", "TestLP3_WorkersKilled", "TestLP4_StoreKilled",
+		"TestLP5_NetworkFaults", "TestLP5_HalfOpenForGood", "TestLP6_TransactionStaysOpen",
+		"TestHA1_OneIsKilled", "TestHA2_RollingReplacement", "TestHA5_Readiness", "TestLA3_SentAroundFallingAsleep", "TestLA4_WakeUpsAndPolling",
+		"TestEM3_MailsAtARate", "TestConcurrencyOverWorkers", "TestWaitingReceiversAreWokenByLimits",
+		"TestEachTickIsOneMessageThroughKills", "TestTickStartsWithinASecond", "TestLowRatesHold", "TestKeyRatesHold",
+		"TestNP1_DueMessagesLeaveInChunks", "TestNP5_BrokerRestarted",
+		"TestOR4_BrokerTrouble", "TestOR5_RelayKilled", "TestOR6_OrderAtTheBroker"}},
+	{"./inbox", 2, nil, []string{"TestNP2_OnceOnPostgres", "TestOnceWhileRotating"}},
+	{"./postgres", 3, nil, []string{"TestLA3SentWhileFallingAsleep", "TestOpenSenderDelaysNobody", "TestNoWakeUpLostAmongProcesses",
+		"TestDozeProbeLeaksNothingUnderCancels", "TestLostConnectionIsReplaced", "TestInterruptedWaitsKeepTheConnection"}},
+	{"./server", 1, nil, []string{"TestHA5Readiness"}},
+	{"./internal/cli", 1, nil, []string{"TestHA5ServeWaitsForItsDatabase"}},
+	{"./sql", 3, nil, []string{"TestInterleavingKeyed", "TestClaimBesideManyParked", "TestClaimBesideManyKeysInLine", "TestRuleFairNewcomerBehindManyKeys"}},
+	{"./sql", 25, nil, []string{"TestInterleavingFindsBrokenTwins", "TestInterleavingKeyedFindsBrokenTwins"}},
+	// What claims and searches read, beside ten million rows and beside a million.
+	{"./sql", 10, []string{"POSTHASTE_TEST_ROWS=10000000"}, []string{"TestGoldenPlans", "TestGoldenPages"}},
+	{"./sql", 4, []string{"POSTHASTE_TEST_ROWS=1000000"}, []string{"TestGoldenKeyedPlans", "TestSearchesOfDeadLettersReadLittle", "TestListingsByReferenceReadLittle",
+		"TestRuleMetricsCostTheSame", "TestRuleEmptyClaimKeepsItsProgress", "TestRuleClaimAfterADueBacklogKeepsItsProgress", "TestRuleSiftingKeepsItsProgress"}},
+}
+
+// sizedOnRedis are those of the other engine, which need no PostgreSQL.
+var sizedOnRedis = map[string][]string{
+	"./internal/acceptance": {"TestOnRedis", "TestRE1"},
+	"./inbox":               {"TestNP2_OnceOnRedis"},
+	"./redis":               {"TestRE2_KilledProcess", "TestIdle", "TestIdleInCluster", "TestRE_CostOfKeys", "TestTickStartsWithinASecond", "TestClientsClocksDecideNothing"},
+	"./internal/cron":       {"TestTicksAreThoseOfTheClockOnTheWall"},
+}
+
+func fullSizes(version string) []step {
+	var steps []step
+	for _, s := range sized {
+		for _, test := range s.tests {
+			steps = append(steps, fullSize(version, s.pkg, test, s.minutes, s.env))
+		}
+	}
+	return steps
+}
+
+func onRedis() []step {
+	var steps []step
+	for _, pkg := range slices.Sorted(maps.Keys(sizedOnRedis)) {
+		for _, test := range sizedOnRedis[pkg] {
+			steps = append(steps, fullSize("18", pkg, test, 5, nil))
+		}
+	}
+	return steps
+}
+
+func fullSize(version, pkg, test string, minutes int, env []string) step {
+	return step{name: fmt.Sprintf("full size of %s %s on %s", path.Base(pkg), test, version), minutes: minutes, env: append(slices.Clone(full), env...),
+		command: []string{"-timeout=3h", "-run=" + anchored(test)}, packages: []string{pkg}, versions: version}
+}
+
+// chaos is an hour on each engine, in two halves, so that a part of the night fits into
+// an hour. On PostgreSQL there are clients whose clocks are off.
+func chaos() []step {
+	half := func(name, script string) step {
+		return step{name: "chaos, " + name, minutes: 32, command: []string{"sh", "-ec", script}}
+	}
+	const build = "make bin/posthaste .cache/chaos; "
+	const clocks = build + "scripts/clock-off 60 .cache/chaos-ahead ./internal/chaos/run; scripts/clock-off -60 .cache/chaos-behind ./internal/chaos/run; "
+	const run = ".cache/chaos -program bin/posthaste -duration 30m "
+	return []step{
+		half("PostgreSQL, first half hour", clocks+run+"-clocks .cache/chaos-ahead,.cache/chaos-behind"),
+		half("PostgreSQL, second half hour", clocks+run+"-clocks .cache/chaos-ahead,.cache/chaos-behind"),
+		half("Redis, first half hour", build+run+"-engine redis"),
+		half("Redis, second half hour", build+run+"-engine redis"),
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// bound is what a figure of a bench must not fall below, or rise above.
+type bound struct {
+	field       string // of the result's JSON
+	least, most float64
+}
+
+// benches are the figures that docs/performance.md claims, each with the bound that it
+// is held to: what was asked for, not the best that was measured.
+var benches = []struct {
+	args    string
+	minutes int
+	bounds  []bound
+}{
+	{"flow", 1, []bound{{field: "ratio", least: 0.40}}},
+	{"single", 1, []bound{{field: "ratio", least: 0.8}}},
+	{"pinned --duration 60s", 2, []bound{{field: "ratio", least: 0.9}}},
+	{"backlog --duration 30s", 2, []bound{{field: "ratio", least: 0.9}}},
+	{"backlog --waiting 10000000 --duration 5m", 9, []bound{{field: "ratio", least: 0.9}}},
+	{"latency --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
+	{"latency --open-sender --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
+	{"ordered", 1, []bound{{field: "ratio", least: 0.5}}},
+	{"idle", 1, []bound{{field: "statements_per_second", most: 2}}},
+	{"telemetry --duration 60s", 2, []bound{{field: "ratio", least: 0.95}}},
+	{"relay", 1, []bound{{field: "ratio", least: 0.7}}},
+	{"pipeline", 1, []bound{{field: "per_minute", least: 200_000}}},
+	{"redis", 1, []bound{{field: "at_least_once_ratio", least: 3}, {field: "at_most_once_ratio", least: 3}}},
+	{"latency --engine redis --duration 8s", 1, []bound{{field: "p50_ms", most: 1}, {field: "p99_ms", most: 5}}},
+}
+
+func ratios() []step {
+	var steps []step
+	for _, b := range benches {
+		steps = append(steps, step{name: "bench " + b.args, minutes: b.minutes,
+			command: append([]string{"go", "run", "./cmd/posthaste", "bench", "--json"}, strings.Fields(b.args)...),
+			check:   func(output string) (string, error) { return judge(output, b.bounds) }})
+	}
+	return steps
+}
+
+// judge reads a bench's result, which is the last line of its output that is an
+// object, and holds its figures to the bounds.
+func judge(output string, bounds []bound) (figures string, err error) {
+	start := strings.Index(output, "{")
+	if start < 0 {
+		return "", errors.New("the bench printed no result")
+	}
+	var fields map[string]any
+	if err := json.NewDecoder(strings.NewReader(output[start:])).Decode(&fields); err != nil {
+		return "", fmt.Errorf("the bench's result cannot be read: %w", err)
+	}
+	var said []string
+	var broken []error
+	for _, b := range bounds {
+		value, ok := fields[b.field].(float64)
+		if !ok {
+			broken = append(broken, fmt.Errorf("the result has no %q", b.field))
+			continue
+		}
+		said = append(said, fmt.Sprintf("%s %.3g (%s)", b.field, value, b))
+		if value < b.least || b.most > 0 && value > b.most {
+			broken = append(broken, fmt.Errorf("%s is %.3g, and must be %s", b.field, value, b))
+		}
+	}
+	return strings.Join(said, ", "), errors.Join(broken...)
+}
+
+func (b bound) String() string {
+	if b.most > 0 {
+		return fmt.Sprintf("at most %g", b.most)
+	}
+	return fmt.Sprintf("at least %g", b.least)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+)
+
+// step is one command of a run.
+type step struct {
+	name    string
+	minutes int      // about what it takes on two cores; a night is split by it
+	env     []string // added to the environment
+	command []string
+	// packages of `go test`. If there are any, command holds only its flags, and the
+	// step runs with the servers of versions.
+	packages []string
+	versions string // of PostgreSQL, separated by commas; the tests use the first
+	// do is done in place of a command.
+	do func() error
+	// check, if not nil, judges what the command printed, and returns figures to be
+	// recorded.
+	check func(output string) (figures string, err error)
+}
+
+// failure is one test, or one step without tests, that failed.
+type failure struct{ what, repeat, output string }
+
+// skip is one test that was skipped.
+type skip struct{ what, reason string }
+
+// result is what became of a step.
+type result struct {
+	took     time.Duration
+	passed   int
+	failures []failure
+	skips    []skip
+	slowest  []timing
+	figures  string
+}
+
+// timing is what one test took.
+type timing struct {
+	what string
+	took time.Duration
+}
+
+const launcher = ".cache/launch"
+
+func (s step) run(ctx context.Context) result {
+	begun := time.Now()
+	var r result
+	if len(s.packages) > 0 {
+		r = s.runTests(ctx)
+	} else {
+		r = s.runCommand(ctx)
+	}
+	r.took = time.Since(begun)
+	return r
+}
+
+// runCommand runs a command that passes or fails as a whole.
+func (s step) runCommand(ctx context.Context) result {
+	if s.do != nil {
+		if err := s.do(); err != nil {
+			return result{failures: []failure{{s.name, "make " + s.name, err.Error()}}}
+		}
+		return result{passed: 1}
+	}
+	var said bytes.Buffer
+	cmd := command(ctx, s.env, s.command)
+	cmd.Stdout = io.MultiWriter(os.Stdout, &said)
+	cmd.Stderr = cmd.Stdout
+	err := cmd.Run()
+	var r result
+	if err == nil && s.check != nil {
+		r.figures, err = s.check(said.String())
+	}
+	if err != nil {
+		r.failures = []failure{{s.name, s.repeat(), fmt.Sprintf("%s\n%v", tail(said.String()), err)}}
+		return r
+	}
+	r.passed = 1
+	return r
+}
+
+// tail is the end of a long output.
+func tail(text string) string {
+	const most = 8 << 10
+	if len(text) > most {
+		return "…" + text[len(text)-most:]
+	}
+	return text
+}
+
+// repeat is the command that repeats the step.
+func (s step) repeat() string {
+	return strings.Join(append(slices.Clone(s.env), s.command...), " ")
+}
+
+// runTests runs `go test` with servers, and reads its events.
+func (s step) runTests(ctx context.Context) result {
+	first, _, _ := strings.Cut(s.versions, ",")
+	args := append([]string{launcher, "-versions", s.versions, "--", "go", "test", "-json", "-count=1", "-vet=off"}, s.command...)
+	cmd := command(ctx, append(slices.Clone(s.env), "POSTHASTE_TEST_POSTGRES="+first), append(args, s.packages...))
+	events := newEvents(s, first)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return result{failures: []failure{{s.name, s.repeat(), err.Error()}}}
+	}
+	var said bytes.Buffer
+	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
+	if err = cmd.Start(); err == nil {
+		lines := bufio.NewReader(out)
+		for {
+			line, readErr := lines.ReadBytes('\n')
+			events.read(line)
+			if readErr != nil {
+				break
+			}
+		}
+		err = cmd.Wait()
+	}
+	return events.result(err, said.String())
+}
+
+// command is stopped by SIGTERM, so that the launcher stops its servers.
+func command(ctx context.Context, env, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
+}
+
+// partOf returns part k of n, given as "k/n", or everything for "". The steps are
+// dealt out by their minutes, so that all parts take about as long.
+func partOf(steps []step, part string) ([]step, error) {
+	if part == "" {
+		return steps, nil
+	}
+	first, second, _ := strings.Cut(part, "/")
+	k, err := strconv.Atoi(first)
+	n, err2 := strconv.Atoi(second)
+	if err != nil || err2 != nil || k < 1 || k > n {
+		return nil, fmt.Errorf("part %q is not of the form 3/8", part)
+	}
+	order := slices.Clone(steps)
+	slices.SortStableFunc(order, func(a, b step) int { return b.minutes - a.minutes })
+	minutes := make([]int, n)
+	mine := map[string]bool{}
+	for _, s := range order {
+		least := slices.Index(minutes, slices.Min(minutes))
+		minutes[least] += s.minutes
+		mine[s.name] = least == k-1
+	}
+	return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !mine[s.name] }), nil
+}
+
+// Environments of the sizes of a run.
+var (
+	night = []string{testrun.NightEnv + "=1"}
+	full  = []string{testrun.FullEnv + "=1"}
+)
