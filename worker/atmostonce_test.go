@@ -13,36 +13,37 @@ import (
 // What is handed out at most once is not settled, tried again or released. How
 // it ended is told.
 func TestAtMostOnceIsNotSettled(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
-	engine := &faults{Engine: f.memory}
-	engine.set(func(call string) error {
-		if call == "settle" {
-			t.Error("something was settled")
-		}
-		return nil
-	}, nil)
-	ids := f.send("once", 60)
-	l := f.run(engine, worker.Config{}, func(w *worker.Worker) {
-		worker.HandleRaw(w, "once", func(ctx context.Context, d posthaste.RawDelivery) error {
-			_ = f.seen.handle(ctx, d)
-			switch int64(d.MessageID) % 4 {
-			case 0:
-				return errors.New("it did not work")
-			case 1:
-				return posthaste.Snooze(time.Hour)
-			case 2:
-				panic("it did not work at all")
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+		engine := &faults{Engine: f.memory}
+		engine.set(func(call string) error {
+			if call == "settle" {
+				f.Error("something was settled")
 			}
 			return nil
+		}, nil)
+		ids := f.send("once", 60)
+		l := f.run(engine, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, "once", func(ctx context.Context, d posthaste.RawDelivery) error {
+				_ = f.seen.handle(ctx, d)
+				switch int64(d.MessageID) % 4 {
+				case 0:
+					return errors.New("it did not work")
+				case 1:
+					return posthaste.Snooze(time.Hour)
+				case 2:
+					panic("it did not work at all")
+				}
+				return nil
+			})
 		})
+		f.until("all were handled", func() bool {
+			return f.seen.told(posthaste.EventSettled, posthaste.Done) == 15 && f.seen.told(posthaste.EventSettled, posthaste.Failed) == 45
+		})
+		l.stop()
+		f.eachOnce(ids)
+		f.untilState(posthaste.StateHandedOut, ids...)
 	})
-	f.until("all were handled", func() bool {
-		return f.seen.told(posthaste.EventSettled, posthaste.Done) == 15 && f.seen.told(posthaste.EventSettled, posthaste.Failed) == 45
-	})
-	l.stop()
-	f.eachOnce(ids)
-	f.untilState(posthaste.StateHandedOut, ids...)
 }
 
 // A worker that stops runs what it was handed at most once, for nobody else
@@ -50,37 +51,38 @@ func TestAtMostOnceIsNotSettled(t *testing.T) {
 func TestAtMostOnceAtTheEnd(t *testing.T) {
 	for name, stuck := range map[string]bool{"in time": false, "not in time": true} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, posthaste.QueueOptions{})
-			f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
-			ids := f.send("once", 10)
-			entered, leave := make(chan struct{}, 10), make(chan struct{})
-			config := worker.Config{}
-			if stuck {
-				config.Grace = time.Millisecond
-			}
-			l := f.run(f.memory, config, func(w *worker.Worker) {
-				worker.HandleRaw(w, "once", func(ctx context.Context, d posthaste.RawDelivery) error {
-					entered <- struct{}{}
-					if stuck {
-						<-ctx.Done()
-						return ctx.Err()
-					}
-					<-leave
-					return f.seen.handle(ctx, d)
-				}, worker.Concurrency(1))
+			inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+				f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+				ids := f.send("once", 10)
+				entered, leave := make(chan struct{}, 10), make(chan struct{})
+				config := worker.Config{}
+				if stuck {
+					config.Grace = time.Millisecond
+				}
+				l := f.run(f.memory, config, func(w *worker.Worker) {
+					worker.HandleRaw(w, "once", func(ctx context.Context, d posthaste.RawDelivery) error {
+						entered <- struct{}{}
+						if stuck {
+							<-ctx.Done()
+							return ctx.Err()
+						}
+						<-leave
+						return f.seen.handle(ctx, d)
+					}, worker.Concurrency(1))
+				})
+				<-entered
+				f.untilState(posthaste.StateHandedOut, ids...)
+				time.AfterFunc(20*time.Millisecond, func() { close(leave) }) // while it stops, or before
+				l.stop()
+				if !stuck {
+					f.eachOnce(ids)
+					return
+				}
+				lost, failed := f.seen.told(posthaste.EventSettled, posthaste.Lost), f.seen.told(posthaste.EventSettled, posthaste.Failed)
+				if lost == 0 || lost+failed != 10 {
+					f.Errorf("told of %d lost and %d failed ones, want 10 together", lost, failed)
+				}
 			})
-			<-entered
-			f.untilState(posthaste.StateHandedOut, ids...)
-			time.AfterFunc(20*time.Millisecond, func() { close(leave) }) // while it stops, or before
-			l.stop()
-			if !stuck {
-				f.eachOnce(ids)
-				return
-			}
-			lost, failed := f.seen.told(posthaste.EventSettled, posthaste.Lost), f.seen.told(posthaste.EventSettled, posthaste.Failed)
-			if lost == 0 || lost+failed != 10 {
-				t.Errorf("told of %d lost and %d failed ones, want 10 together", lost, failed)
-			}
 		})
 	}
 }
@@ -88,34 +90,36 @@ func TestAtMostOnceAtTheEnd(t *testing.T) {
 // A worker that is declared lost runs what it was handed at most once all the
 // same.
 func TestAtMostOnceOfALostWorker(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
-	ids := f.send("once", 10)
-	entered, leave := make(chan struct{}, 10), make(chan struct{})
-	f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
-		worker.HandleRaw(w, "once", func(ctx context.Context, d posthaste.RawDelivery) error {
-			entered <- struct{}{}
-			<-leave
-			return f.seen.handle(ctx, d)
-		}, worker.Concurrency(1))
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+		ids := f.send("once", 10)
+		entered, leave := make(chan struct{}, 10), make(chan struct{})
+		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, "once", func(ctx context.Context, d posthaste.RawDelivery) error {
+				entered <- struct{}{}
+				<-leave
+				return f.seen.handle(ctx, d)
+			}, worker.Concurrency(1))
+		})
+		<-entered
+		f.untilState(posthaste.StateHandedOut, ids...)
+		workers, err := f.memory.Workers(f.ctx)
+		f.must(err)
+		f.must(f.memory.Unregister(f.ctx, workers[0].ID))
+		f.until("it is known to be lost", func() bool { return f.seen.told(posthaste.EventLost, "") > 0 })
+		close(leave)
+		f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
+		f.eachOnce(ids)
 	})
-	<-entered
-	f.untilState(posthaste.StateHandedOut, ids...)
-	workers, err := f.memory.Workers(f.ctx)
-	f.must(err)
-	f.must(f.memory.Unregister(f.ctx, workers[0].ID))
-	f.until("it is known to be lost", func() bool { return f.seen.told(posthaste.EventLost, "") > 0 })
-	close(leave)
-	f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
-	f.eachOnce(ids)
 }
 
 // A handler that settles for itself has nothing to settle there.
 func TestAtMostOnceRefusesHandlersThatSettle(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
-	w := worker.New(f.memory, worker.Config{})
-	worker.HandleRaw(w, queue, f.seen.handle, worker.Transactional())
-	if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.Invalid {
-		t.Errorf("it ran, and ended with %v", err)
-	}
+	inBubble(t, posthaste.QueueOptions{Mode: posthaste.AtMostOnce}, func(f *fixture) {
+		w := worker.New(f.memory, worker.Config{})
+		worker.HandleRaw(w, queue, f.seen.handle, worker.Transactional())
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.Invalid {
+			f.Errorf("it ran, and ended with %v", err)
+		}
+	})
 }

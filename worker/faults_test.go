@@ -25,213 +25,220 @@ func sometimes(err error, n int, calls ...string) func(string) error {
 // TestAnswersThatGetLost: claims and settles fail before and after they took
 // effect. Every message is handled once, and none is told as a duplicate.
 func TestAnswersThatGetLost(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	f.faults.set(sometimes(errAway, 4, "claim", "settle", "unsettled"), sometimes(errLost, 3, "claim", "settle", "register"))
-	ids := f.send(queue, 300)
-	l := f.run(f.faults, worker.Config{Batch: 40}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
-	f.untilState(posthaste.StateDone, ids...)
-	l.stop()
-	f.eachOnce(ids)
-	if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
-		t.Errorf("%d duplicates were told", n)
-	}
-	if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
-		t.Errorf("%d successes were told, want %d", n, len(ids))
-	}
-	if f.seen.told(posthaste.EventError, "") == 0 {
-		t.Error("no trouble was told: the test did not test")
-	}
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		f.faults.set(sometimes(errAway, 4, "claim", "settle", "unsettled"), sometimes(errLost, 3, "claim", "settle", "register"))
+		ids := f.send(queue, 300)
+		l := f.run(f.faults, worker.Config{Batch: 40}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
+		f.untilState(posthaste.StateDone, ids...)
+		l.stop()
+		f.eachOnce(ids)
+		if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
+			f.Errorf("%d duplicates were told", n)
+		}
+		if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
+			f.Errorf("%d successes were told, want %d", n, len(ids))
+		}
+		if f.seen.told(posthaste.EventError, "") == 0 {
+			f.Error("no trouble was told: the test did not test")
+		}
+	})
 }
 
 // What was handled is settled as long as the worker may take to stop, also when the
 // store is away for longer than a call may take: it does not run again elsewhere.
 func TestStopWaitsForTheStoreWithinItsGrace(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	var away atomic.Bool
-	f.faults.set(func(call string) error {
-		if away.Load() && call != "register" {
-			return errAway
-		}
-		return nil
-	}, nil)
-	held := make(chan struct{})
-	l := f.run(f.faults, worker.Config{Grace: 30 * time.Second}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
-			<-held
-			return f.seen.handle(ctx, d)
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		var away atomic.Bool
+		f.faults.set(func(call string) error {
+			if away.Load() && call != "register" {
+				return errAway
+			}
+			return nil
+		}, nil)
+		held := make(chan struct{})
+		l := f.run(f.faults, worker.Config{Grace: 30 * time.Second}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				<-held
+				return f.seen.handle(ctx, d)
+			})
 		})
+		ids := f.send(queue, 3)
+		f.untilState(posthaste.StateRunning, ids...)
+		away.Store(true)
+		l.cancel()
+		close(held)
+		f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
+		time.Sleep(6 * time.Second) // a call at the end may take 5 s
+		select {
+		case err := <-l.ended:
+			l.ended <- err
+			f.Fatal("the worker gave up, though it could wait for longer")
+		default:
+		}
+		away.Store(false)
+		l.stop()
+		f.untilState(posthaste.StateDone, ids...)
+		f.eachOnce(ids)
 	})
-	ids := f.send(queue, 3)
-	f.untilState(posthaste.StateRunning, ids...)
-	away.Store(true)
-	l.cancel()
-	close(held)
-	f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
-	time.Sleep(6 * time.Second) // a call at the end may take 5 s
-	select {
-	case err := <-l.ended:
-		l.ended <- err
-		t.Fatal("the worker gave up, though it could wait for longer")
-	default:
-	}
-	away.Store(false)
-	l.stop()
-	f.untilState(posthaste.StateDone, ids...)
-	f.eachOnce(ids)
 }
 
 // TestStoreAway: the store is away at the start and in the middle; the worker
 // goes on by itself.
 func TestStoreAway(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	var away atomic.Bool
-	var refused atomic.Int32
-	f.faults.set(func(string) error {
-		if away.Load() {
-			refused.Add(1)
-			return errAway
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		var away atomic.Bool
+		var refused atomic.Int32
+		f.faults.set(func(string) error {
+			if away.Load() {
+				refused.Add(1)
+				return errAway
+			}
+			return nil
+		}, nil)
+		away.Store(true)
+		w := worker.New(f.faults, worker.Config{Logger: nil, Telemetry: f.seen, Lease: 10 * time.Second})
+		worker.HandleRaw(w, queue, f.seen.handle)
+		ctx, cancel := context.WithCancel(f.ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		f.until("the start was refused twice", func() bool { return refused.Load() >= 2 })
+		away.Store(false)
+		<-w.Started()
+		ids := f.send(queue, 100)
+		f.untilState(posthaste.StateDone, ids...)
+		away.Store(true)
+		refused.Store(0)
+		ids = append(ids, f.send(queue, 100)...)
+		f.until("claims were refused", func() bool { return refused.Load() >= 2 })
+		away.Store(false)
+		f.untilState(posthaste.StateDone, ids...)
+		f.eachOnce(ids)
+		cancel()
+		if err := <-ended; err != nil {
+			f.Error(err)
 		}
-		return nil
-	}, nil)
-	away.Store(true)
-	w := worker.New(f.faults, worker.Config{Logger: nil, Telemetry: f.seen, Lease: 10 * time.Second})
-	worker.HandleRaw(w, queue, f.seen.handle)
-	ctx, cancel := context.WithCancel(f.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	f.until("the start was refused twice", func() bool { return refused.Load() >= 2 })
-	away.Store(false)
-	<-w.Started()
-	ids := f.send(queue, 100)
-	f.untilState(posthaste.StateDone, ids...)
-	away.Store(true)
-	refused.Store(0)
-	ids = append(ids, f.send(queue, 100)...)
-	f.until("claims were refused", func() bool { return refused.Load() >= 2 })
-	away.Store(false)
-	f.untilState(posthaste.StateDone, ids...)
-	f.eachOnce(ids)
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // TestSwallowedClaim: an answer said that there was nothing although something
 // was handed out. The comparison with the store finds and releases it.
 func TestSwallowedClaim(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 5)
-	var claims atomic.Int32
-	f.faults.set(nil, func(call string) error {
-		if call == "claim" && claims.Add(1) == 1 {
-			return errSwallow
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 5)
+		var claims atomic.Int32
+		f.faults.set(nil, func(call string) error {
+			if call == "claim" && claims.Add(1) == 1 {
+				return errSwallow
+			}
+			if call == "claim" && claims.Load() == 2 {
+				return errLost // any error makes the worker compare
+			}
+			return nil
+		})
+		f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.untilState(posthaste.StateDone, ids...)
+		f.eachOnce(ids)
+		for _, id := range ids {
+			if a := f.state(id).Attempts; a[len(a)-1].Attempt != 1 {
+				f.Errorf("message %d was done in attempt %d: releasing must not count", id, a[len(a)-1].Attempt)
+			}
 		}
-		if call == "claim" && claims.Load() == 2 {
-			return errLost // any error makes the worker compare
-		}
-		return nil
 	})
-	f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.untilState(posthaste.StateDone, ids...)
-	f.eachOnce(ids)
-	for _, id := range ids {
-		if a := f.state(id).Attempts; a[len(a)-1].Attempt != 1 {
-			t.Errorf("message %d was done in attempt %d: releasing must not count", id, a[len(a)-1].Attempt)
-		}
-	}
 }
 
 // TestStopReleasesWhatALostClaimHandedOut: the worker stops before it knows
 // what its claim did.
 func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 5)
-	var claims atomic.Int32
-	f.faults.set(nil, func(call string) error {
-		if call == "claim" {
-			claims.Add(1)
-			return errLost
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 5)
+		var claims atomic.Int32
+		f.faults.set(nil, func(call string) error {
+			if call == "claim" {
+				claims.Add(1)
+				return errLost
+			}
+			return nil
+		})
+		l := f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.until("a claim's answer was lost", func() bool { return claims.Load() > 0 })
+		l.stop()
+		for _, id := range ids {
+			if s := f.state(id); s.State != posthaste.StateReady {
+				f.Errorf("message %d is %+v, want ready", id, s)
+			}
 		}
-		return nil
+		if f.seen.count() != 0 {
+			f.Error("something was handled")
+		}
 	})
-	l := f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.until("a claim's answer was lost", func() bool { return claims.Load() > 0 })
-	l.stop()
-	for _, id := range ids {
-		if s := f.state(id); s.State != posthaste.StateReady {
-			t.Errorf("message %d is %+v, want ready", id, s)
-		}
-	}
-	if f.seen.count() != 0 {
-		t.Error("something was handled")
-	}
 }
 
 // TestSecondWorkerTakesOver: one worker is cut off from the store with its
 // handlers stuck. Another handles its messages; when the first is back it
 // learns that it was lost, tells what it did twice, and works on.
 func TestSecondWorkerTakesOver(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	var cut atomic.Bool
-	f.faults.set(func(string) error {
-		if cut.Load() {
-			return errAway
-		}
-		return nil
-	}, nil)
-	ids := f.send(queue, 50)
-	release := make(chan struct{})
-	var stuck, after atomic.Int32
-	lease := worker.Config{Lease: time.Second, Concurrency: 4}
-	told := &recorder{} // by the first
-	lease.Telemetry = told
-	first := f.run(f.faults, lease, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
-			select {
-			case <-release:
-				after.Add(1)
-			default:
-				stuck.Add(1)
-				<-release
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		var cut atomic.Bool
+		f.faults.set(func(string) error {
+			if cut.Load() {
+				return errAway
 			}
 			return nil
+		}, nil)
+		ids := f.send(queue, 50)
+		release := make(chan struct{})
+		var stuck, after atomic.Int32
+		lease := worker.Config{Lease: time.Second, Concurrency: 4}
+		told := &recorder{} // by the first
+		lease.Telemetry = told
+		first := f.run(f.faults, lease, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
+				select {
+				case <-release:
+					after.Add(1)
+				default:
+					stuck.Add(1)
+					<-release
+				}
+				return nil
+			})
 		})
+		f.until("the first worker is full", func() bool { return stuck.Load() == 4 })
+		cut.Store(true)
+		// Which must not be lost itself, however slow the machine is.
+		alive := worker.Config{Lease: 30 * time.Second, Heartbeat: 200 * time.Millisecond, Concurrency: 4, Telemetry: f.seen}
+		second := f.run(f.memory, alive, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.untilState(posthaste.StateDone, ids...) // all by the second
+		f.eachOnce(ids)
+		f.until("the rescue is told", func() bool { return f.seen.told(posthaste.EventRescued, "") > 0 })
+		second.stop()
+		cut.Store(false)
+		f.until("the first learns that it was lost", func() bool { return told.told(posthaste.EventLost, "") > 0 })
+		close(release)
+		f.until("what ran twice is told", func() bool { return told.told(posthaste.EventDuplicate, "") == 4 })
+		more := f.send(queue, 20)
+		f.untilState(posthaste.StateDone, more...)
+		if n := after.Load(); n != 20 {
+			f.Errorf("the first worker started %d messages after it was back, want only the 20 new ones", n)
+		}
+		first.stop()
 	})
-	f.until("the first worker is full", func() bool { return stuck.Load() == 4 })
-	cut.Store(true)
-	// Which must not be lost itself, however slow the machine is.
-	alive := worker.Config{Lease: 30 * time.Second, Heartbeat: 200 * time.Millisecond, Concurrency: 4, Telemetry: f.seen}
-	second := f.run(f.memory, alive, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.untilState(posthaste.StateDone, ids...) // all by the second
-	f.eachOnce(ids)
-	f.until("the rescue is told", func() bool { return f.seen.told(posthaste.EventRescued, "") > 0 })
-	second.stop()
-	cut.Store(false)
-	f.until("the first learns that it was lost", func() bool { return told.told(posthaste.EventLost, "") > 0 })
-	close(release)
-	f.until("what ran twice is told", func() bool { return told.told(posthaste.EventDuplicate, "") == 4 })
-	more := f.send(queue, 20)
-	f.untilState(posthaste.StateDone, more...)
-	if n := after.Load(); n != 20 {
-		t.Errorf("the first worker started %d messages after it was back, want only the 20 new ones", n)
-	}
-	first.stop()
 }
 
 // TestRescuesWhenALeaseEnds: what a worker held that is gone runs again when its lease
 // ends, without a heartbeat of the others in between.
 func TestRescuesWhenALeaseEnds(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 3)
-	gone, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Name: "gone", Lease: time.Second})
-	f.must(err)
-	_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
-	f.must(err)
-	f.run(f.memory, worker.Config{Lease: 10 * time.Minute, Heartbeat: 3 * time.Minute}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.untilState(posthaste.StateDone, ids...)
-	f.eachOnce(ids)
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 3)
+		gone, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Name: "gone", Lease: time.Second})
+		f.must(err)
+		_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
+		f.must(err)
+		f.run(f.memory, worker.Config{Lease: 10 * time.Minute, Heartbeat: 3 * time.Minute}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.untilState(posthaste.StateDone, ids...)
+		f.eachOnce(ids)
+	})
 }
 
 // blind answers heartbeats after the first as a store that could not look.
@@ -251,97 +258,100 @@ func (e *blind) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (postha
 // TestBlindHeartbeatsForgetNothing: what an earlier heartbeat told, the next end of a
 // lease and the next tick, holds while later ones cannot look.
 func TestBlindHeartbeatsForgetNothing(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 3)
-	gone, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 2 * time.Second})
-	f.must(err)
-	_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
-	f.must(err)
-	f.schedule("every 2 seconds")
-	e := &blind{Engine: f.memory}
-	f.run(e, worker.Config{Lease: 10 * time.Minute, Heartbeat: 100 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.untilState(posthaste.StateDone, ids...)
-	f.until("the schedule has ticked", func() bool { return f.seen.told(posthaste.EventTicked, "") > 0 })
-	if e.beats.Load() < 2 {
-		t.Error("no heartbeat was blind")
-	}
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 3)
+		gone, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 2 * time.Second})
+		f.must(err)
+		_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
+		f.must(err)
+		f.schedule("every 2 seconds")
+		e := &blind{Engine: f.memory}
+		f.run(e, worker.Config{Lease: 10 * time.Minute, Heartbeat: 100 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.untilState(posthaste.StateDone, ids...)
+		f.until("the schedule has ticked", func() bool { return f.seen.told(posthaste.EventTicked, "") > 0 })
+		if e.beats.Load() < 2 {
+			f.Error("no heartbeat was blind")
+		}
+	})
 }
 
 // TestLateHeartbeatStartsNothing: while heartbeats do not get through for a
 // whole lease, what was prefetched does not start.
 func TestLateHeartbeatStartsNothing(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	var cut atomic.Bool
-	f.faults.set(func(call string) error {
-		if cut.Load() && call == "heartbeat" {
-			return errAway
-		}
-		return nil
-	}, nil)
-	const lease = 3 * time.Second
-	ids := f.send(queue, 10)
-	step := make(chan struct{})
-	var started atomic.Int32
-	f.run(f.faults, worker.Config{Lease: lease}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
-			started.Add(1)
-			<-step
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		var cut atomic.Bool
+		f.faults.set(func(call string) error {
+			if cut.Load() && call == "heartbeat" {
+				return errAway
+			}
 			return nil
-		}, worker.Concurrency(1))
-	})
-	f.until("one runs", func() bool { return started.Load() == 1 })
-	cut.Store(true)
-	f.until("the lease is over", func() bool { return f.seen.logged("lease") != "" })
-	step <- struct{}{}
-	f.untilState(posthaste.StateDone, ids[0])
-	if n := started.Load(); n != 1 {
-		t.Errorf("%d were started after the lease was over", n-1)
-	}
-	cut.Store(false)
-	for range 9 {
+		}, nil)
+		const lease = 3 * time.Second
+		ids := f.send(queue, 10)
+		step := make(chan struct{})
+		var started atomic.Int32
+		f.run(f.faults, worker.Config{Lease: lease}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(context.Context, posthaste.RawDelivery) error {
+				started.Add(1)
+				<-step
+				return nil
+			}, worker.Concurrency(1))
+		})
+		f.until("one runs", func() bool { return started.Load() == 1 })
+		cut.Store(true)
+		f.until("the lease is over", func() bool { return f.seen.logged("lease") != "" })
 		step <- struct{}{}
-	}
-	f.untilState(posthaste.StateDone, ids...)
+		f.untilState(posthaste.StateDone, ids[0])
+		if n := started.Load(); n != 1 {
+			f.Errorf("%d were started after the lease was over", n-1)
+		}
+		cut.Store(false)
+		for range 9 {
+			step <- struct{}{}
+		}
+		f.untilState(posthaste.StateDone, ids...)
+	})
 }
 
 // TestLP7_RunsAlone: a message whose earlier attempts were lost with their
 // process runs while nothing else does, of any queue.
 func TestLP7_RunsAlone(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	f.create("other", posthaste.QueueOptions{})
-	ids := f.sendSuspect()
-	others := f.send("other", 300)
-	others = append(others, f.send(queue, 300)...)
-	var running, beside atomic.Int32
-	handle := func(ctx context.Context, d posthaste.RawDelivery) error {
-		n := running.Add(1)
-		defer running.Add(-1)
-		if d.Alone {
-			for range 20 {
-				beside.Store(max(beside.Load(), n-1))
-				time.Sleep(time.Millisecond)
-				n = running.Load()
-			}
-			for _, id := range others { // what had ended is settled by now
-				if s := f.state(id); s.State == posthaste.StateRunning {
-					t.Errorf("message %d is unsettled while another runs alone", id)
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		f.create("other", posthaste.QueueOptions{})
+		ids := f.sendSuspect()
+		others := f.send("other", 300)
+		others = append(others, f.send(queue, 300)...)
+		var running, beside atomic.Int32
+		handle := func(ctx context.Context, d posthaste.RawDelivery) error {
+			n := running.Add(1)
+			defer running.Add(-1)
+			if d.Alone {
+				for range 20 {
+					beside.Store(max(beside.Load(), n-1))
+					time.Sleep(time.Millisecond)
+					n = running.Load()
 				}
+				for _, id := range others { // what had ended is settled by now
+					if s := f.state(id); s.State == posthaste.StateRunning {
+						f.Errorf("message %d is unsettled while another runs alone", id)
+					}
+				}
+			} else {
+				time.Sleep(100 * time.Microsecond)
 			}
-		} else {
-			time.Sleep(100 * time.Microsecond)
+			return f.seen.handle(ctx, d)
 		}
-		return f.seen.handle(ctx, d)
-	}
-	f.run(f.memory, worker.Config{Concurrency: 8}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, handle)
-		worker.HandleRaw(w, "other", handle)
+		f.run(f.memory, worker.Config{Concurrency: 8}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, handle)
+			worker.HandleRaw(w, "other", handle)
+		})
+		f.untilState(posthaste.StateDone, ids...)
+		f.untilState(posthaste.StateDone, others...)
+		f.eachOnce(slices.Concat(ids, others))
+		if n := beside.Load(); n != 0 {
+			f.Errorf("%d handlers ran beside the one that had to run alone", n)
+		}
 	})
-	f.untilState(posthaste.StateDone, ids...)
-	f.untilState(posthaste.StateDone, others...)
-	f.eachOnce(slices.Concat(ids, others))
-	if n := beside.Load(); n != 0 {
-		t.Errorf("%d handlers ran beside the one that had to run alone", n)
-	}
 }
 
 // sendSuspect sends a message whose first two attempts are lost with their workers, so
@@ -381,22 +391,23 @@ func (e *claimedAlone) Claim(ctx context.Context, r posthaste.ClaimRequest) (pos
 // A worker that is asked to end while it claims a message that has to run alone ends,
 // and hands that back.
 func TestEndsBeforeItRunsAlone(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.sendSuspect()
-	engine := &claimedAlone{f.memory, make(chan struct{})}
-	l := f.run(engine, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	<-engine.claimed
-	ended := make(chan struct{})
-	go func() { l.stop(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		panic("the worker does not end")
-	}
-	if s := f.state(ids[0]); s.State != posthaste.StateRetrying {
-		t.Errorf("the message is %s", s.State)
-	}
-	f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.untilState(posthaste.StateDone, ids...)
-	f.eachOnce(ids)
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.sendSuspect()
+		engine := &claimedAlone{f.memory, make(chan struct{})}
+		l := f.run(engine, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		<-engine.claimed
+		ended := make(chan struct{})
+		go func() { l.stop(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			panic("the worker does not end")
+		}
+		if s := f.state(ids[0]); s.State != posthaste.StateRetrying {
+			f.Errorf("the message is %s", s.State)
+		}
+		f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.untilState(posthaste.StateDone, ids...)
+		f.eachOnce(ids)
+	})
 }

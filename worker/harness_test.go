@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -16,23 +17,32 @@ import (
 
 const queue = "q"
 
-// fixture is one test's engine, with what happened.
+// patience bounds the virtual time that [fixture.until] waits.
+const patience = time.Minute
+
+// fixture is the engine of one test and a record of what happened on it.
 type fixture struct {
 	*testing.T
 	memory *memory.Engine
 	faults *faults
 	seen   *recorder
 	ctx    context.Context
+	began  time.Time
 }
 
-func newFixture(t *testing.T, o posthaste.QueueOptions) *fixture {
+// inBubble runs a test on an engine in memory in a bubble of testing/synctest: time is
+// virtual and passes only while every goroutine waits, so that nothing in the test
+// depends on how fast the machine is. The bubble also fails the test if a goroutine of
+// the worker outlives it.
+func inBubble(t *testing.T, o posthaste.QueueOptions, test func(f *fixture)) {
+	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	m := memory.Open()
-	f := &fixture{T: t, memory: m, faults: &faults{Engine: m}, seen: &recorder{}, ctx: ctx}
-	f.create(queue, o)
-	return f
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.Open()
+		f := &fixture{T: t, memory: m, faults: &faults{Engine: m}, seen: &recorder{}, ctx: t.Context(), began: time.Now()}
+		f.create(queue, o)
+		test(f)
+	})
 }
 
 func (f *fixture) must(err error) {
@@ -98,13 +108,35 @@ func (l *life) stop() {
 	l.ended <- nil
 }
 
+// elapsed is the virtual time since the test began.
+func (f *fixture) elapsed() time.Duration { return time.Since(f.began) }
+
+// now checks, without any time passing, that all goroutines come to rest in a state in
+// which ok holds.
+func (f *fixture) now(what string, ok func() bool) {
+	f.Helper()
+	synctest.Wait()
+	if !ok() {
+		f.Fatalf("after %s all goroutines wait, and it does not hold that %s", f.elapsed(), what)
+	}
+}
+
+// after lets virtual time pass until all goroutines have come to rest.
+func (f *fixture) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// until lets virtual time pass in steps of a millisecond until ok holds.
 func (f *fixture) until(what string, ok func() bool) {
 	f.Helper()
-	for !ok() {
-		select {
-		case <-f.ctx.Done():
-			f.Fatalf("waited in vain until %s", what)
-		case <-time.After(time.Millisecond):
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		synctest.Wait()
+		if ok() {
+			return
+		}
+		if time.Now().After(end) {
+			f.Fatalf("waited for %s in vain until %s", patience, what)
 		}
 	}
 }
@@ -114,6 +146,17 @@ func (f *fixture) state(id posthaste.MessageID) posthaste.MessageState {
 	info, err := f.memory.Message(f.ctx, id)
 	f.must(err)
 	return info.Subscriptions[0]
+}
+
+// nowState checks, without any time passing, that messages come to be in a state.
+func (f *fixture) nowState(state posthaste.State, ids ...posthaste.MessageID) {
+	f.Helper()
+	synctest.Wait()
+	for _, id := range ids {
+		if s := f.state(id); s.State != state {
+			f.Fatalf("after %s all goroutines wait, and message %d is %+v, want %s", f.elapsed(), id, s, state)
+		}
+	}
 }
 
 func (f *fixture) untilState(state posthaste.State, ids ...posthaste.MessageID) {

@@ -24,14 +24,15 @@ func (c *clocked) Maintain(context.Context) (posthaste.MaintainReply, error) {
 // What a round of upkeep finds is told: a clock that was set back, and what it
 // rescued before the rescuer came to it.
 func TestUpkeepTellsWhatItFinds(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	c := &clocked{Engine: f.memory}
-	f.run(c, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.until("upkeep went three rounds", func() bool { return c.rounds.Load() >= 3 })
-	if n := f.seen.told(posthaste.EventClock, ""); n != 1 {
-		t.Errorf("the clock was told of %d times", n)
-	}
-	if n := f.seen.told(posthaste.EventRescued, ""); n != 2 {
-		t.Errorf("%d rescued deliveries were told of, not 2", n)
-	}
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		c := &clocked{Engine: f.memory}
+		f.run(c, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.until("upkeep went three rounds", func() bool { return c.rounds.Load() >= 3 })
+		if n := f.seen.told(posthaste.EventClock, ""); n != 1 {
+			f.Errorf("the clock was told of %d times", n)
+		}
+		if n := f.seen.told(posthaste.EventRescued, ""); n != 2 {
+			f.Errorf("%d rescued deliveries were told of, not 2", n)
+		}
+	})
 }

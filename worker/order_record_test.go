@@ -95,36 +95,37 @@ func (s saying) Deliver(_ context.Context, batch []posthaste.RawDelivery) (resul
 func (saying) Close() error { return nil }
 
 func settledInOrder(t *testing.T, register func(w *worker.Worker, handled *atomic.Int64)) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	const keys, each = 100, 90
-	e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
-	messages := make([]posthaste.Message, keys*each)
-	for i := range messages {
-		messages[i] = posthaste.Message{Queue: queue, Payload: i, Key: strconv.Itoa(i % keys)}
-	}
-	_, err := f.memory.Send(f.ctx, messages...)
-	f.must(err)
-	var handled atomic.Int64
-	f.run(e, worker.Config{}, func(w *worker.Worker) { register(w, &handled) })
-	f.until("all are handled", func() bool { return handled.Load() >= keys*each })
-	close(e.waits)
-	f.until("all are settled", func() bool {
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		const keys, each = 100, 90
+		e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
+		messages := make([]posthaste.Message, keys*each)
+		for i := range messages {
+			messages[i] = posthaste.Message{Queue: queue, Payload: i, Key: strconv.Itoa(i % keys)}
+		}
+		_, err := f.memory.Send(f.ctx, messages...)
+		f.must(err)
+		var handled atomic.Int64
+		f.run(e, worker.Config{}, func(w *worker.Worker) { register(w, &handled) })
+		f.until("all are handled", func() bool { return handled.Load() >= keys*each })
+		close(e.waits)
+		f.until("all are settled", func() bool {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return len(e.settled) == keys*each
+		})
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return len(e.settled) == keys*each
-	})
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.calls < 3 {
-		t.Fatalf("all was settled by %d calls, which proves nothing", e.calls)
-	}
-	for key, ids := range e.claimed {
-		for i := 1; i < len(ids); i++ {
-			if e.settled[ids[i]] < e.settled[ids[i-1]] {
-				t.Fatalf("of key %s the %d. message was settled by call %d, the one before it by call %d", key, i+1, e.settled[ids[i]], e.settled[ids[i-1]])
+		if e.calls < 3 {
+			f.Fatalf("all was settled by %d calls, which proves nothing", e.calls)
+		}
+		for key, ids := range e.claimed {
+			for i := 1; i < len(ids); i++ {
+				if e.settled[ids[i]] < e.settled[ids[i-1]] {
+					f.Fatalf("of key %s the %d. message was settled by call %d, the one before it by call %d", key, i+1, e.settled[ids[i]], e.settled[ids[i-1]])
+				}
 			}
 		}
-	}
+	})
 }
 
 // A handler that returns in the very moment in which it is given up must not go on
@@ -132,29 +133,30 @@ func settledInOrder(t *testing.T, register func(w *worker.Worker, handled *atomi
 // ordered keys then is on record, each once. The race detector sees it.
 func TestGivenUpWhileItReturns(t *testing.T) {
 	const n = 2000
-	f := newFixture(t, posthaste.QueueOptions{Timeout: time.Millisecond, MaxAttempts: 1})
-	e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
-	close(e.waits)
-	f.run(e, worker.Config{Overrun: time.Millisecond, Tracing: freeing{}}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
-			if d.Kind == "stays" {
-				<-ctx.Value(freed{}).(free).given
+	inBubble(t, posthaste.QueueOptions{Timeout: time.Millisecond, MaxAttempts: 1}, func(f *fixture) {
+		e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
+		close(e.waits)
+		f.run(e, worker.Config{Overrun: time.Millisecond, Tracing: freeing{}}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				if d.Kind == "stays" {
+					<-ctx.Value(freed{}).(free).given
+				}
+				return nil
+			}, worker.Concurrency(100))
+		})
+		for i := range n {
+			kind := ""
+			if i%4 == 0 {
+				kind = "stays"
 			}
-			return nil
-		}, worker.Concurrency(100))
-	})
-	for i := range n {
-		kind := ""
-		if i%4 == 0 {
-			kind = "stays"
+			_, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: i, Key: strconv.Itoa(i), Kind: kind})
+			f.must(err)
 		}
-		_, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: i, Key: strconv.Itoa(i), Kind: kind})
-		f.must(err)
-	}
-	f.until("all are settled", func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return len(e.settled) == n
+		f.until("all are settled", func() bool {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return len(e.settled) == n
+		})
 	})
 }
 

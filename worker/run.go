@@ -12,8 +12,9 @@ import (
 )
 
 // epoch is what times inside the process are measured from. They are monotonic
-// and decide nothing but timeouts and durations.
-var epoch = time.Now()
+// and decide nothing but timeouts and durations. The epoch lies a century back because
+// a time of zero means never, and testing/synctest sets the clock to the year 2000.
+var epoch = time.Now().Add(-100 * 365 * 24 * time.Hour)
 
 func now() time.Duration { return time.Since(epoch) }
 

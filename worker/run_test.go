@@ -59,6 +59,17 @@ func TestRunContext(t *testing.T) {
 	}
 }
 
+// Setting the system's clock must not end or extend the run of a handler.
+func TestEpochIsMonotonic(t *testing.T) {
+	t.Parallel()
+	if !strings.Contains(epoch.String(), " m=") {
+		t.Errorf("the epoch %s has no monotonic clock reading", epoch)
+	}
+	if now() <= 0 {
+		t.Errorf("it is %s, which is not after the zero time", now())
+	}
+}
+
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	d := &posthaste.RawDelivery{Timeout: time.Second}

@@ -30,43 +30,44 @@ func TestSnooze(t *testing.T) {
 		"sink": func(w *worker.Worker, h handler) { worker.HandleSink(w, queue, sinkOf(h)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, posthaste.QueueOptions{MaxAttempts: 1})
-			var mu sync.Mutex
-			comes := map[posthaste.MessageID]int{}
-			ids := f.send(queue, 3)
-			l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
-				register(w, func(d posthaste.RawDelivery) error {
-					mu.Lock()
-					defer mu.Unlock()
-					comes[d.MessageID]++
-					if d.Attempt != 1 || len(d.Story) != 0 {
-						t.Errorf("a snoozed message came as attempt %d with the story %+v", d.Attempt, d.Story)
-					}
-					switch d.MessageID {
-					case ids[0]:
-						return fmt.Errorf("not now: %w", posthaste.Snooze(time.Hour))
-					case ids[1]:
-						return posthaste.Permanent(posthaste.Snooze(time.Hour))
-					}
-					if comes[d.MessageID] < 5 {
-						return posthaste.RetryAfter(posthaste.Snooze(-time.Second), time.Hour)
-					}
-					return nil
+			inBubble(t, posthaste.QueueOptions{MaxAttempts: 1}, func(f *fixture) {
+				var mu sync.Mutex
+				comes := map[posthaste.MessageID]int{}
+				ids := f.send(queue, 3)
+				l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+					register(w, func(d posthaste.RawDelivery) error {
+						mu.Lock()
+						defer mu.Unlock()
+						comes[d.MessageID]++
+						if d.Attempt != 1 || len(d.Story) != 0 {
+							f.Errorf("a snoozed message came as attempt %d with the story %+v", d.Attempt, d.Story)
+						}
+						switch d.MessageID {
+						case ids[0]:
+							return fmt.Errorf("not now: %w", posthaste.Snooze(time.Hour))
+						case ids[1]:
+							return posthaste.Permanent(posthaste.Snooze(time.Hour))
+						}
+						if comes[d.MessageID] < 5 {
+							return posthaste.RetryAfter(posthaste.Snooze(-time.Second), time.Hour)
+						}
+						return nil
+					})
 				})
+				f.untilState(posthaste.StateScheduled, ids[0])
+				f.untilState(posthaste.StateDead, ids[1])
+				f.untilState(posthaste.StateDone, ids[2])
+				l.stop()
+				if in := time.Until(f.state(ids[0]).DueAt); in < 50*time.Minute || in > time.Hour {
+					f.Errorf("it comes again in %s, want an hour", in)
+				}
+				if comes[ids[2]] != 5 {
+					f.Errorf("it came %d times, want 5", comes[ids[2]])
+				}
+				if n := f.seen.told(posthaste.EventSettled, posthaste.Retried); n != 0 {
+					f.Errorf("%d failures were told", n)
+				}
 			})
-			f.untilState(posthaste.StateScheduled, ids[0])
-			f.untilState(posthaste.StateDead, ids[1])
-			f.untilState(posthaste.StateDone, ids[2])
-			l.stop()
-			if in := time.Until(f.state(ids[0]).DueAt); in < 50*time.Minute || in > time.Hour {
-				t.Errorf("it comes again in %s, want an hour", in)
-			}
-			if comes[ids[2]] != 5 {
-				t.Errorf("it came %d times, want 5", comes[ids[2]])
-			}
-			if n := f.seen.told(posthaste.EventSettled, posthaste.Retried); n != 0 {
-				t.Errorf("%d failures were told", n)
-			}
 		})
 	}
 }

@@ -22,173 +22,179 @@ func quick() posthaste.QueueOptions {
 }
 
 func TestHandlesWhatWaitsAndWhatComes(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 3000)
-	l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	f.until("what waited is handled", func() bool { return f.seen.count() == 3000 })
-	for range 20 {
-		ids = append(ids, f.send(queue, 1)...)
-		f.until("what came is handled", func() bool { return f.seen.count() == len(ids) })
-	}
-	l.stop()
-	f.eachOnce(ids)
-	f.untilState(posthaste.StateDone, ids...)
-	if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
-		t.Errorf("%d successes were told, want %d", n, len(ids))
-	}
-	if n := f.seen.told(posthaste.EventClaimed, ""); n != len(ids) {
-		t.Errorf("%d claimed messages were told, want %d", n, len(ids))
-	}
-	if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
-		t.Errorf("%d duplicates were told", n)
-	}
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 3000)
+		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.until("what waited is handled", func() bool { return f.seen.count() == 3000 })
+		for range 20 {
+			ids = append(ids, f.send(queue, 1)...)
+			f.until("what came is handled", func() bool { return f.seen.count() == len(ids) })
+		}
+		l.stop()
+		f.eachOnce(ids)
+		f.untilState(posthaste.StateDone, ids...)
+		if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
+			f.Errorf("%d successes were told, want %d", n, len(ids))
+		}
+		if n := f.seen.told(posthaste.EventClaimed, ""); n != len(ids) {
+			f.Errorf("%d claimed messages were told, want %d", n, len(ids))
+		}
+		if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
+			f.Errorf("%d duplicates were told", n)
+		}
+	})
 }
 
 func TestTypedHandlersAndMiddleware(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	type order struct{ Item string }
-	var got atomic.Value
-	var wrapped atomic.Int32
-	f.run(f.memory, worker.Config{Middleware: []func(posthaste.Handler) posthaste.Handler{
-		func(next posthaste.Handler) posthaste.Handler {
-			return func(ctx context.Context, d posthaste.RawDelivery) error { wrapped.Add(1); return next(ctx, d) }
-		},
-	}}, func(w *worker.Worker) {
-		worker.Handle(w, queue, func(_ context.Context, d posthaste.Delivery[order]) error {
-			got.Store(d.Payload.Item)
-			return nil
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		type order struct{ Item string }
+		var got atomic.Value
+		var wrapped atomic.Int32
+		f.run(f.memory, worker.Config{Middleware: []func(posthaste.Handler) posthaste.Handler{
+			func(next posthaste.Handler) posthaste.Handler {
+				return func(ctx context.Context, d posthaste.RawDelivery) error { wrapped.Add(1); return next(ctx, d) }
+			},
+		}}, func(w *worker.Worker) {
+			worker.Handle(w, queue, func(_ context.Context, d posthaste.Delivery[order]) error {
+				got.Store(d.Payload.Item)
+				return nil
+			})
 		})
+		ids, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: order{"pen"}}, posthaste.Message{Queue: queue, Payload: []byte("no JSON")})
+		f.must(err)
+		f.untilState(posthaste.StateDone, ids[0])
+		f.untilState(posthaste.StateDead, ids[1]) // undecodable: at once
+		if got.Load() != "pen" || wrapped.Load() != 2 {
+			f.Errorf("payload %v, middleware called %d times", got.Load(), wrapped.Load())
+		}
 	})
-	ids, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: order{"pen"}}, posthaste.Message{Queue: queue, Payload: []byte("no JSON")})
-	f.must(err)
-	f.untilState(posthaste.StateDone, ids[0])
-	f.untilState(posthaste.StateDead, ids[1]) // undecodable: at once
-	if got.Load() != "pen" || wrapped.Load() != 2 {
-		t.Errorf("payload %v, middleware called %d times", got.Load(), wrapped.Load())
-	}
 }
 
 func TestOneReaderKeepsOrder(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 500)
-	var mu sync.Mutex
-	var order []posthaste.MessageID
-	f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
-			mu.Lock()
-			defer mu.Unlock()
-			order = append(order, d.MessageID)
-			return nil
-		}, worker.Concurrency(1))
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 500)
+		var mu sync.Mutex
+		var order []posthaste.MessageID
+		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, d.MessageID)
+				return nil
+			}, worker.Concurrency(1))
+		})
+		f.untilState(posthaste.StateDone, ids...)
+		if fmt.Sprint(order) != fmt.Sprint(ids) {
+			f.Error("a single handler did not get the messages in order")
+		}
 	})
-	f.untilState(posthaste.StateDone, ids...)
-	if fmt.Sprint(order) != fmt.Sprint(ids) {
-		t.Error("a single handler did not get the messages in order")
-	}
 }
 
 // TestTH5_SlowMessageDelaysOnlyItself: with some handlers stuck, all others run
 // and are settled.
 func TestTH5_SlowMessageDelaysOnlyItself(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 1000)
-	release := make(chan struct{})
-	slow := map[posthaste.MessageID]bool{ids[0]: true, ids[300]: true, ids[777]: true}
-	f.run(f.memory, worker.Config{Concurrency: 4}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
-			if slow[d.MessageID] {
-				<-release
-			}
-			return f.seen.handle(ctx, d)
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 1000)
+		release := make(chan struct{})
+		slow := map[posthaste.MessageID]bool{ids[0]: true, ids[300]: true, ids[777]: true}
+		f.run(f.memory, worker.Config{Concurrency: 4}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				if slow[d.MessageID] {
+					<-release
+				}
+				return f.seen.handle(ctx, d)
+			})
 		})
+		for _, id := range ids {
+			if !slow[id] {
+				f.untilState(posthaste.StateDone, id)
+			}
+		}
+		for id := range slow {
+			if s := f.state(id).State; s != posthaste.StateRunning {
+				f.Errorf("a slow message is %s, want running", s)
+			}
+		}
+		close(release)
+		f.untilState(posthaste.StateDone, ids...)
+		f.eachOnce(ids)
 	})
-	for _, id := range ids {
-		if !slow[id] {
-			f.untilState(posthaste.StateDone, id)
-		}
-	}
-	for id := range slow {
-		if s := f.state(id).State; s != posthaste.StateRunning {
-			t.Errorf("a slow message is %s, want running", s)
-		}
-	}
-	close(release)
-	f.untilState(posthaste.StateDone, ids...)
-	f.eachOnce(ids)
 }
 
 // TestQueuesShareThePool: a queue with endless work leaves its turn to another.
 func TestQueuesShareThePool(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	f.create("other", posthaste.QueueOptions{})
-	var stop atomic.Bool
-	var busy atomic.Int64
-	f.send(queue, 2000)
-	f.run(f.memory, worker.Config{Concurrency: 2}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
-			busy.Add(1)
-			if !stop.Load() {
-				time.Sleep(time.Millisecond)
-				_, err := f.memory.Send(ctx, posthaste.Message{Queue: queue}) // as many come as go
-				return err
-			}
-			return nil
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		f.create("other", posthaste.QueueOptions{})
+		var stop atomic.Bool
+		var busy atomic.Int64
+		f.send(queue, 2000)
+		f.run(f.memory, worker.Config{Concurrency: 2}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				busy.Add(1)
+				if !stop.Load() {
+					time.Sleep(time.Millisecond)
+					_, err := f.memory.Send(ctx, posthaste.Message{Queue: queue}) // as many come as go
+					return err
+				}
+				return nil
+			})
+			worker.HandleRaw(w, "other", f.seen.handle)
 		})
-		worker.HandleRaw(w, "other", f.seen.handle)
+		f.until("the pool is busy", func() bool { return busy.Load() > 10 })
+		ids := f.send("other", 50)
+		f.untilState(posthaste.StateDone, ids...)
+		stop.Store(true)
 	})
-	f.until("the pool is busy", func() bool { return busy.Load() > 10 })
-	ids := f.send("other", 50)
-	f.untilState(posthaste.StateDone, ids...)
-	stop.Store(true)
 }
 
 func TestFailuresRetriesAndDeadLetters(t *testing.T) {
-	f := newFixture(t, quick())
-	f.create("later", posthaste.QueueOptions{})
-	var runs atomic.Int32
-	l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
-			runs.Add(1)
-			switch string(d.Payload) {
-			case "0":
-				return errors.New("")
-			case "1":
-				return posthaste.Permanent(errors.New("never"))
-			case "2":
-				panic("oh no")
-			default:
-				goruntime.Goexit()
-				return nil
-			}
-		}, worker.Concurrency(1))
-		worker.HandleRaw(w, "later", func(context.Context, posthaste.RawDelivery) error {
-			return posthaste.RetryAfter(errors.New("busy"), time.Hour)
+	inBubble(t, quick(), func(f *fixture) {
+		f.create("later", posthaste.QueueOptions{})
+		var runs atomic.Int32
+		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
+				runs.Add(1)
+				switch string(d.Payload) {
+				case "0":
+					return errors.New("")
+				case "1":
+					return posthaste.Permanent(errors.New("never"))
+				case "2":
+					panic("oh no")
+				default:
+					goruntime.Goexit()
+					return nil
+				}
+			}, worker.Concurrency(1))
+			worker.HandleRaw(w, "later", func(context.Context, posthaste.RawDelivery) error {
+				return posthaste.RetryAfter(errors.New("busy"), time.Hour)
+			})
 		})
-	})
-	ids := f.send(queue, 4)
-	later := f.send("later", 1)
-	f.untilState(posthaste.StateDead, ids...)
-	f.untilState(posthaste.StateRetrying, later...)
-	l.stop() // what happened is told after the store knows it
-	if n := runs.Load(); n != 3+1+3+3 {
-		t.Errorf("%d attempts, want 10", n)
-	}
-	for i, want := range []string{"without a text", "never", "oh no", "Goexit"} {
-		for _, a := range f.state(ids[i]).Attempts {
-			if !strings.Contains(a.Error, want) {
-				t.Errorf("message %d: error %q, want it to tell %q", i, a.Error, want)
+		ids := f.send(queue, 4)
+		later := f.send("later", 1)
+		f.untilState(posthaste.StateDead, ids...)
+		f.untilState(posthaste.StateRetrying, later...)
+		l.stop() // what happened is told after the store knows it
+		if n := runs.Load(); n != 3+1+3+3 {
+			f.Errorf("%d attempts, want 10", n)
+		}
+		for i, want := range []string{"without a text", "never", "oh no", "Goexit"} {
+			for _, a := range f.state(ids[i]).Attempts {
+				if !strings.Contains(a.Error, want) {
+					f.Errorf("message %d: error %q, want it to tell %q", i, a.Error, want)
+				}
 			}
 		}
-	}
-	if stack := f.seen.logged("stack"); !strings.Contains(stack, "TestFailuresRetriesAndDeadLetters") {
-		t.Errorf("the stack in the log is %q", stack)
-	}
-	if in := time.Until(f.state(later[0]).DueAt); in < 50*time.Minute {
-		t.Errorf("retried in %s, want an hour", in)
-	}
-	if dead, retried := f.seen.told(posthaste.EventSettled, posthaste.Dead), f.seen.told(posthaste.EventSettled, posthaste.Retried); dead != 4 || retried != 7 {
-		t.Errorf("%d dead and %d retried were told, want 4 and 7", dead, retried)
-	}
+		if stack := f.seen.logged("stack"); !strings.Contains(stack, "TestFailuresRetriesAndDeadLetters") {
+			f.Errorf("the stack in the log is %q", stack)
+		}
+		if in := time.Until(f.state(later[0]).DueAt); in < 50*time.Minute {
+			f.Errorf("retried in %s, want an hour", in)
+		}
+		if dead, retried := f.seen.told(posthaste.EventSettled, posthaste.Dead), f.seen.told(posthaste.EventSettled, posthaste.Retried); dead != 4 || retried != 7 {
+			f.Errorf("%d dead and %d retried were told, want 4 and 7", dead, retried)
+		}
+	})
 }
 
 func TestTimeouts(t *testing.T) {
@@ -196,157 +202,161 @@ func TestTimeouts(t *testing.T) {
 	// The timeout bounds those that do nothing too, and the overrun the one that
 	// obeys.
 	o.MaxAttempts, o.Timeout = 1, 200*time.Millisecond
-	f := newFixture(t, o)
-	release := make(chan struct{})
-	var stubborn atomic.Int32
-	l := f.run(f.memory, worker.Config{Overrun: 4 * time.Second, Grace: time.Second}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
-			switch string(d.Payload) {
-			case "0": // obeys
-				<-ctx.Done()
-				return fmt.Errorf("gave up: %w", ctx.Err())
-			case "1": // ignores its context
-				stubborn.Add(1)
-				<-release
-				stubborn.Add(1)
-				return nil
-			}
-			return f.seen.handle(ctx, d)
-		}, worker.Concurrency(1))
+	inBubble(t, o, func(f *fixture) {
+		release := make(chan struct{})
+		var stubborn atomic.Int32
+		l := f.run(f.memory, worker.Config{Overrun: 4 * time.Second, Grace: time.Second}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				switch string(d.Payload) {
+				case "0": // obeys
+					<-ctx.Done()
+					return fmt.Errorf("gave up: %w", ctx.Err())
+				case "1": // ignores its context
+					stubborn.Add(1)
+					<-release
+					stubborn.Add(1)
+					return nil
+				}
+				return f.seen.handle(ctx, d)
+			}, worker.Concurrency(1))
+		})
+		ids := f.send(queue, 5)
+		f.untilState(posthaste.StateDead, ids[:2]...)
+		f.untilState(posthaste.StateDone, ids[2:]...) // although the only place was taken
+		if text := f.state(ids[0]).Attempts[0].Error; !strings.Contains(text, "timed out after 200ms") {
+			f.Errorf("error %q", text)
+		}
+		if text := f.state(ids[1]).Attempts[0].Error; !strings.Contains(text, "did not return") {
+			f.Errorf("error %q", text)
+		}
+		close(release)
+		f.until("the stubborn handler returns", func() bool { return stubborn.Load() == 2 })
+		more := f.send(queue, 10)
+		f.untilState(posthaste.StateDone, more[2:]...)
+		l.stop()
+		if s := f.state(ids[1]).State; s != posthaste.StateDead {
+			f.Errorf("what the stubborn handler returned late made its message %s", s)
+		}
+		if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
+			f.Errorf("%d duplicates were told", n)
+		}
 	})
-	ids := f.send(queue, 5)
-	f.untilState(posthaste.StateDead, ids[:2]...)
-	f.untilState(posthaste.StateDone, ids[2:]...) // although the only place was taken
-	if text := f.state(ids[0]).Attempts[0].Error; !strings.Contains(text, "timed out after 200ms") {
-		t.Errorf("error %q", text)
-	}
-	if text := f.state(ids[1]).Attempts[0].Error; !strings.Contains(text, "did not return") {
-		t.Errorf("error %q", text)
-	}
-	close(release)
-	f.until("the stubborn handler returns", func() bool { return stubborn.Load() == 2 })
-	more := f.send(queue, 10)
-	f.untilState(posthaste.StateDone, more[2:]...)
-	l.stop()
-	if s := f.state(ids[1]).State; s != posthaste.StateDead {
-		t.Errorf("what the stubborn handler returned late made its message %s", s)
-	}
-	if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
-		t.Errorf("%d duplicates were told", n)
-	}
 }
 
 // TestDU2_GracefulStop: what runs is finished and settled, what was not started
 // is at once claimable and its attempt did not count, nothing is left behind.
 func TestDU2_GracefulStop(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 200)
-	release := make(chan struct{})
-	var running atomic.Int32
-	l := f.run(f.memory, worker.Config{Concurrency: 3}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
-			running.Add(1)
-			<-release
-			if ctx.Err() != nil {
-				t.Error("the context of a handler ended within the grace time")
-			}
-			return f.seen.handle(ctx, d)
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 200)
+		release := make(chan struct{})
+		var running atomic.Int32
+		l := f.run(f.memory, worker.Config{Concurrency: 3}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				running.Add(1)
+				<-release
+				if ctx.Err() != nil {
+					f.Error("the context of a handler ended within the grace time")
+				}
+				return f.seen.handle(ctx, d)
+			})
 		})
-	})
-	f.until("the pool is full", func() bool { return running.Load() == 3 })
-	l.cancel()
-	var rest []posthaste.RawDelivery
-	other, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Lease: time.Minute})
-	f.must(err)
-	number := int64(0)
-	f.until("what was not started is claimable while the others still run", func() bool {
-		number++
-		reply, err := f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: other, Number: number, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 500})
+		f.until("the pool is full", func() bool { return running.Load() == 3 })
+		l.cancel()
+		var rest []posthaste.RawDelivery
+		other, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Lease: time.Minute})
 		f.must(err)
-		rest = append(rest, reply.Deliveries...)
-		return len(rest) == 197
+		number := int64(0)
+		f.until("what was not started is claimable while the others still run", func() bool {
+			number++
+			reply, err := f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: other, Number: number, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 500})
+			f.must(err)
+			rest = append(rest, reply.Deliveries...)
+			return len(rest) == 197
+		})
+		for _, d := range rest {
+			if d.Attempt != 1 {
+				f.Errorf("message %d has attempt %d: handing back must not count", d.MessageID, d.Attempt)
+			}
+		}
+		close(release)
+		l.stop()
+		if f.seen.count() != 3 || running.Load() != 3 {
+			f.Errorf("%d handled, %d started, want 3", f.seen.count(), running.Load())
+		}
+		for _, id := range ids {
+			want := posthaste.StateRunning // by the other
+			if f.seen.handled[id] == 1 {
+				want = posthaste.StateDone
+			}
+			if s := f.state(id).State; s != want {
+				f.Errorf("message %d is %s, want %s", id, s, want)
+			}
+		}
+		workers, err := f.memory.Workers(f.ctx)
+		f.must(err)
+		for _, w := range workers {
+			if w.ID != other && w.LostAt.IsZero() {
+				f.Errorf("worker %d is still registered", w.ID)
+			}
+		}
 	})
-	for _, d := range rest {
-		if d.Attempt != 1 {
-			t.Errorf("message %d has attempt %d: handing back must not count", d.MessageID, d.Attempt)
-		}
-	}
-	close(release)
-	l.stop()
-	if f.seen.count() != 3 || running.Load() != 3 {
-		t.Errorf("%d handled, %d started, want 3", f.seen.count(), running.Load())
-	}
-	for _, id := range ids {
-		want := posthaste.StateRunning // by the other
-		if f.seen.handled[id] == 1 {
-			want = posthaste.StateDone
-		}
-		if s := f.state(id).State; s != want {
-			t.Errorf("message %d is %s, want %s", id, s, want)
-		}
-	}
-	workers, err := f.memory.Workers(f.ctx)
-	f.must(err)
-	for _, w := range workers {
-		if w.ID != other && w.LostAt.IsZero() {
-			t.Errorf("worker %d is still registered", w.ID)
-		}
-	}
 }
 
 func TestHA3_GraceEnds(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	ids := f.send(queue, 2)
-	var running atomic.Int32
-	release := make(chan struct{})
-	defer close(release)
-	l := f.run(f.memory, worker.Config{Grace: 10 * time.Millisecond}, func(w *worker.Worker) {
-		worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
-			running.Add(1)
-			if string(d.Payload) == "0" {
-				<-ctx.Done() // obeys
-				return ctx.Err()
-			}
-			<-release // does not
-			return nil
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		ids := f.send(queue, 2)
+		var running atomic.Int32
+		release := make(chan struct{})
+		defer close(release)
+		l := f.run(f.memory, worker.Config{Grace: 10 * time.Millisecond}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				running.Add(1)
+				if string(d.Payload) == "0" {
+					<-ctx.Done() // obeys
+					return ctx.Err()
+				}
+				<-release // does not
+				return nil
+			})
 		})
-	})
-	f.until("both run", func() bool { return running.Load() == 2 })
-	l.stop()
-	for _, id := range ids { // they run again elsewhere, told as lost
-		s := f.state(id)
-		if s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.Lost {
-			t.Errorf("message %d is %+v, want to run again", id, s)
+		f.until("both run", func() bool { return running.Load() == 2 })
+		l.stop()
+		for _, id := range ids { // they run again elsewhere, told as lost
+			s := f.state(id)
+			if s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.Lost {
+				f.Errorf("message %d is %+v, want to run again", id, s)
+			}
 		}
-	}
+	})
 }
 
 func TestSinkGetsBatches(t *testing.T) {
-	f := newFixture(t, quick())
-	sink := &testSink{}
-	ids := f.send(queue, 400)
-	f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
-		worker.HandleSink(w, queue, sink, worker.BatchSize(50), worker.Concurrency(2))
-	})
-	for i, id := range ids {
-		switch i {
-		case 7:
-			f.untilState(posthaste.StateDead, id)
-			// It too may have been in a batch that the sink broke over.
-			if a := f.state(id).Attempts; string(a[len(a)-1].Receipt) != `{"code":550}` {
-				t.Errorf("receipt %s", a[len(a)-1].Receipt)
+	inBubble(t, quick(), func(f *fixture) {
+		sink := &testSink{}
+		ids := f.send(queue, 400)
+		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleSink(w, queue, sink, worker.BatchSize(50), worker.Concurrency(2))
+		})
+		for i, id := range ids {
+			switch i {
+			case 7:
+				f.untilState(posthaste.StateDead, id)
+				// It too may have been in a batch that the sink broke over.
+				if a := f.state(id).Attempts; string(a[len(a)-1].Receipt) != `{"code":550}` {
+					f.Errorf("receipt %s", a[len(a)-1].Receipt)
+				}
+			default:
+				f.untilState(posthaste.StateDone, id)
 			}
-		default:
-			f.untilState(posthaste.StateDone, id)
 		}
-	}
-	// It may have been in the batch that the sink broke over, and come twice.
-	if a := f.state(ids[9]).Attempts; a[len(a)-1].Receipt != nil {
-		t.Errorf("a receipt that is no JSON: %+v, want done without it", a)
-	}
-	if most := sink.most.Load(); most < 2 || most > 50 {
-		t.Errorf("the largest batch had %d, want 2 to 50", most)
-	}
+		// It may have been in the batch that the sink broke over, and come twice.
+		if a := f.state(ids[9]).Attempts; a[len(a)-1].Receipt != nil {
+			f.Errorf("a receipt that is no JSON: %+v, want done without it", a)
+		}
+		if most := sink.most.Load(); most < 2 || most > 50 {
+			f.Errorf("the largest batch had %d, want 2 to 50", most)
+		}
+	})
 }
 
 type testSink struct{ most, calls atomic.Int64 }
@@ -374,46 +384,47 @@ func (s *testSink) Deliver(_ context.Context, batch []posthaste.RawDelivery) []p
 func (s *testSink) Close() error { return nil }
 
 func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
-	f := newFixture(t, posthaste.QueueOptions{})
-	w := worker.New(f.memory, worker.Config{Concurrency: -1, Batch: 5000, Lease: time.Millisecond})
-	worker.HandleRaw(w, "UPPER", nil)
-	worker.HandleRaw(w, queue, f.seen.handle, worker.Concurrency(-5))
-	err := w.Run(f.ctx)
-	for _, field := range []string{"Concurrency", "Batch", "Lease", "queue", "handler"} {
-		found := false
-		for _, e := range flatten(err) {
-			found = found || e.Field == field
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		w := worker.New(f.memory, worker.Config{Concurrency: -1, Batch: 5000, Lease: time.Millisecond})
+		worker.HandleRaw(w, "UPPER", nil)
+		worker.HandleRaw(w, queue, f.seen.handle, worker.Concurrency(-5))
+		err := w.Run(f.ctx)
+		for _, field := range []string{"Concurrency", "Batch", "Lease", "queue", "handler"} {
+			found := false
+			for _, e := range flatten(err) {
+				found = found || e.Field == field
+			}
+			if !found {
+				f.Errorf("error %v does not name %s", err, field)
+			}
 		}
-		if !found {
-			t.Errorf("error %v does not name %s", err, field)
+		w = worker.New(f.memory, worker.Config{})
+		worker.HandleRaw(w, queue, f.seen.handle, worker.BatchSize(10))
+		worker.HandleRaw(w, queue, f.seen.handle, worker.Middleware(nil))
+		worker.HandleSink(w, "sinks", &testSink{}, worker.Middleware(func(h posthaste.Handler) posthaste.Handler { return h }))
+		worker.HandleBatch[int](w, "batches", nil, worker.BatchSize(5000))
+		err = w.Run(f.ctx)
+		for _, fault := range []string{"BatchSize/no BatchSize", "Middleware/is nil", "Middleware/has a sink", "handler/is nil", "BatchSize/1 to 4096", "queue/two handlers"} {
+			field, text, _ := strings.Cut(fault, "/")
+			if !slices.ContainsFunc(flatten(err), func(e *posthaste.Error) bool { return e.Field == field && strings.Contains(e.Message, text) }) {
+				f.Errorf("error %v does not tell of %s", err, fault)
+			}
 		}
-	}
-	w = worker.New(f.memory, worker.Config{})
-	worker.HandleRaw(w, queue, f.seen.handle, worker.BatchSize(10))
-	worker.HandleRaw(w, queue, f.seen.handle, worker.Middleware(nil))
-	worker.HandleSink(w, "sinks", &testSink{}, worker.Middleware(func(h posthaste.Handler) posthaste.Handler { return h }))
-	worker.HandleBatch[int](w, "batches", nil, worker.BatchSize(5000))
-	err = w.Run(f.ctx)
-	for _, fault := range []string{"BatchSize/no BatchSize", "Middleware/is nil", "Middleware/has a sink", "handler/is nil", "BatchSize/1 to 4096", "queue/two handlers"} {
-		field, text, _ := strings.Cut(fault, "/")
-		if !slices.ContainsFunc(flatten(err), func(e *posthaste.Error) bool { return e.Field == field && strings.Contains(e.Message, text) }) {
-			t.Errorf("error %v does not tell of %s", err, fault)
+		w = worker.New(f.memory, worker.Config{})
+		worker.HandleRaw(w, queue, f.seen.handle, worker.Subscription("nobody"))
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.NotFound || !strings.Contains(err.Error(), "subscription") {
+			f.Errorf("unknown subscription: %v", err)
 		}
-	}
-	w = worker.New(f.memory, worker.Config{})
-	worker.HandleRaw(w, queue, f.seen.handle, worker.Subscription("nobody"))
-	if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.NotFound || !strings.Contains(err.Error(), "subscription") {
-		t.Errorf("unknown subscription: %v", err)
-	}
-	w = worker.New(f.memory, worker.Config{})
-	worker.HandleRaw(w, "nobody", f.seen.handle)
-	if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.NotFound {
-		t.Errorf("unknown queue: %v", err)
-	}
-	l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-	if err := l.worker.Run(f.ctx); posthaste.CodeOf(err) != posthaste.Conflict {
-		t.Errorf("a second Run: %v", err)
-	}
+		w = worker.New(f.memory, worker.Config{})
+		worker.HandleRaw(w, "nobody", f.seen.handle)
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.NotFound {
+			f.Errorf("unknown queue: %v", err)
+		}
+		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		if err := l.worker.Run(f.ctx); posthaste.CodeOf(err) != posthaste.Conflict {
+			f.Errorf("a second Run: %v", err)
+		}
+	})
 }
 
 // flatten lists the errors that were joined into err.
