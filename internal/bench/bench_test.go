@@ -65,7 +65,8 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 // Not in parallel, for the path is the process's.
 func TestNoBrokerIsUnavailable(t *testing.T) {
 	t.Setenv("PATH", "")
-	for broker, word := range map[string]string{"redis": "apt-get install redis-server", "kafka": "Java"} {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for broker, word := range map[string]string{"redis": "apt-get install redis-server", "kafka": "Java", "nats": "go install github.com/nats-io/nats-server/v2@v"} {
 		o := Options{Broker: broker, DatabaseURL: testpg.Superuser(t), Duration: time.Second}
 		_, err := Run(t.Context(), "relay", o)
 		if posthaste.CodeOf(err) != posthaste.Unavailable || !strings.Contains(err.Error(), word) {

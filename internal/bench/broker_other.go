@@ -10,7 +10,3 @@ import (
 func startBroker(context.Context, string, string) (url string, stop func(), err error) {
 	return "", nil, errors.New("the bench starts a broker of its own on Unix only")
 }
-
-func natsServer(context.Context, *orders) error {
-	return errors.New("the bench starts a broker of its own on Unix only")
-}

@@ -57,7 +57,7 @@ var redisBroker = &brokerKind{"Redis Streams", "redis", []string{"redis", "redis
 var brokerKinds = []*brokerKind{
 	rabbitmqBroker,
 	{"Kafka", "kafka", []string{"kafka", "kafkas"}, "Java, and its jars: make needs fetches them", openKafka},
-	{"NATS JetStream", "nats", []string{"nats", "tls"}, "it is part of this program on Unix", openNATS},
+	{"NATS JetStream", "nats", []string{"nats", "tls"}, "go install github.com/nats-io/nats-server/v2@latest", openNATS},
 	redisBroker,
 }
 

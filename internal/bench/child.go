@@ -24,7 +24,6 @@ var roles = map[string]func(context.Context, *orders) error{
 	"sender": latencySender,
 	"worker": latencyWorker,
 	"idler":  idler,
-	"nats":   natsServer,
 }
 
 func init() {
@@ -46,13 +45,11 @@ type order struct {
 	// Patience is how long what is expected may take to come.
 	Patience time.Duration `json:"patience,omitempty"`
 	Stop     bool          `json:"stop,omitempty"`
-	Dir      string        `json:"dir,omitempty"` // where a broker keeps its data
 }
 
 // report is one line that a child answers.
 type report struct {
 	Ready   bool            `json:"ready,omitempty"`
-	URL     string          `json:"url,omitempty"` // where a broker is reached
 	Sent    int             `json:"sent,omitempty"`
 	Samples []time.Duration `json:"samples,omitempty"`
 	CPU     time.Duration   `json:"cpu,omitempty"`
@@ -116,7 +113,6 @@ type child struct {
 	in    io.WriteCloser
 	out   *bufio.Reader
 	order *json.Encoder
-	ready report // what it said first
 }
 
 // startChild starts this program again and waits until it is ready.
@@ -148,7 +144,7 @@ func startChild(ctx context.Context, role string, first order) (*child, error) {
 	if err == nil {
 		r, err = c.hear()
 	}
-	if c.ready = r; err == nil && !r.Ready {
+	if err == nil && !r.Ready {
 		err = errors.New("it did not say that it was ready")
 	}
 	if err != nil {

@@ -290,7 +290,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 
 	// A relay and a source of NATS, in one process.
 	t.Run("through NATS", func(t *testing.T) {
-		server, err := devbroker.StartNATS(t.Context(), t.TempDir(), nil)
+		server, err := devbroker.StartNATS(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
@@ -36,7 +35,7 @@ func TestWrongAtTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(redis0.Stop)
-	nats0, err := devbroker.StartNATS(t.Context(), t.TempDir(), func(o *server.Options) { o.Username, o.Password = "me", "right" })
+	nats0, err := devbroker.StartNATS(t.Context(), t.TempDir(), "authorization: {user: me, password: right}")
 	if err != nil {
 		t.Fatal(err)
 	}

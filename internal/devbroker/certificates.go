@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -92,6 +93,12 @@ func (c *Certificates) RabbitMQ() []string {
 // Redis are arguments for [StartRedis].
 func (c *Certificates) Redis() []string {
 	return []string{"--tls-port", strconv.Itoa(c.port), "--tls-cert-file", c.server, "--tls-key-file", c.key(), "--tls-ca-cert-file", c.authority, "--tls-auth-clients", "no"}
+}
+
+// nats are lines for [StartNATS]. The long timeout lets a handshake finish on a loaded
+// machine.
+func (c *Certificates) nats() []string {
+	return []string{fmt.Sprintf("tls: {cert_file: %q, key_file: %q, timeout: 30}", c.server, c.key())}
 }
 
 // kafka are lines for server.properties that take the place of earlier ones. Clients

@@ -3,6 +3,8 @@
 package devbroker
 
 import (
+	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -54,21 +56,42 @@ func TestRedis(t *testing.T) {
 
 func TestNATS(t *testing.T) {
 	t.Parallel()
-	n, err := StartNATS(t.Context(), t.TempDir(), nil)
+	n, err := StartNATS(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := n.Address()
-	n.Stop()
-	if answers(t.Context(), address, "", "INFO") {
-		t.Error("it serves after its end")
-	}
-	if err := n.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	defer n.Stop()
-	if n.Address() != address || !answers(t.Context(), address, "", "INFO") {
-		t.Errorf("it is at %s, and was at %s", n.Address(), address)
+	for _, end := range []func(){n.Kill, n.Shutdown} {
+		end()
+		if answers(t.Context(), n.Address(), "", "INFO") {
+			t.Error("the server accepts connections after its end")
+		}
+		if err := n.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := StartNATS(t.Context(), t.TempDir(), "nonsense: 1"); err == nil || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("with an unknown setting: %v", err)
+	}
+}
+
+// scripts/needs builds the version in go.mod, and natsServer looks for NATSVersion.
+func TestNATSVersion(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "github.com/nats-io/nats-server/v2").CombinedOutput()
+	if version := strings.TrimSpace(string(out)); err != nil || version != NATSVersion {
+		t.Errorf("go.mod requires nats-server %s (%v), NATSVersion is %s", version, err, NATSVersion)
+	}
+}
+
+// The error for a missing nats-server says how to get it.
+func TestNATSNotInstalled(t *testing.T) { // not parallel: it changes the environment
+	t.Setenv("PATH", "")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	_, err := StartNATS(t.Context(), t.TempDir())
+	if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "scripts/needs") || !strings.Contains(err.Error(), NATSVersion) {
+		t.Errorf("without nats-server: %v", err)
 	}
 }
 

@@ -4,74 +4,109 @@ package devbroker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 )
 
-// NATS is a NATS server with JetStream on the loopback address, in this process.
-// Its methods are not for concurrent use.
+// NATSVersion is the version of nats-server that scripts/needs builds. It equals the
+// version in go.mod.
+const NATSVersion = "v2.15.2"
+
+// NATS is a NATS server with JetStream on the loopback address. Its methods are not
+// safe for concurrent use.
 type NATS struct {
-	options server.Options
-	server  *server.Server
+	path    string
+	dir     string
+	port    int
+	process *process
 }
 
-// StartNATS starts a server whose streams lie below dir, and waits until it takes
-// connections. change, if not nil, changes its options.
-func StartNATS(ctx context.Context, dir string, change func(*server.Options)) (*NATS, error) {
+// StartNATS starts a server that stores its streams below dir, and waits until it
+// accepts connections. further are lines for its configuration file; a later value
+// replaces an earlier one. StartNATS fails with [ErrNotInstalled] if there is no
+// nats-server in the cache directory or in PATH.
+func StartNATS(ctx context.Context, dir string, further ...string) (*NATS, error) {
 	port, err := TakePort()
 	if err != nil {
 		return nil, err
 	}
-	n := &NATS{options: server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true}}
-	if change != nil {
-		change(&n.options)
+	return startNATS(ctx, dir, port, further)
+}
+
+// StartNATSTLS starts a server that accepts only TLS connections, at the address of
+// the certificates.
+func StartNATSTLS(ctx context.Context, dir string, c *Certificates) (*NATS, error) {
+	return startNATS(ctx, dir, c.port, c.nats())
+}
+
+func startNATS(ctx context.Context, dir string, port int, further []string) (*NATS, error) {
+	path, err := natsServer()
+	if err != nil {
+		return nil, err
+	}
+	n := &NATS{path: path, dir: dir, port: port}
+	settings := append([]string{
+		"listen: " + strconv.Quote(n.Address()),
+		"jetstream: {store_dir: " + strconv.Quote(filepath.Join(dir, "streams")) + "}",
+	}, further...)
+	if err := os.WriteFile(n.configuration(), []byte(strings.Join(settings, "\n")+"\n"), 0o600); err != nil {
+		return nil, err
 	}
 	return n, n.Start(ctx)
 }
 
-// StartNATSTLS is StartNATS of a server that takes connections with TLS alone, at the
-// certificates' address.
-func StartNATSTLS(ctx context.Context, dir string, c *Certificates) (*NATS, error) {
-	pair, err := tls.LoadX509KeyPair(c.server, c.key())
+// natsServer finds the program: the one that scripts/needs built, or else the one in
+// PATH, which can be of another version.
+func natsServer() (string, error) {
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return StartNATS(ctx, dir, func(o *server.Options) {
-		o.Port, o.TLS, o.TLSTimeout = c.port, true, 30
-		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	})
-}
-
-// Start starts it again after Stop, with the streams that it had, on the same port.
-func (n *NATS) Start(ctx context.Context) error {
-	options := n.options // the server keeps and changes what it gets
-	s, err := server.NewServer(&options)
-	if err != nil {
-		return fmt.Errorf("NATS did not start: %w", err)
-	}
-	n.server = s
-	go s.Start()
-	for !s.ReadyForConnections(100 * time.Millisecond) {
-		if ctx.Err() != nil || !s.Running() && s.Addr() != nil {
-			n.Stop()
-			return errors.Join(errors.New("NATS did not start"), ctx.Err())
+	built := filepath.Join(cache, "posthaste", "nats-server-"+NATSVersion)
+	for _, name := range []string{built, "nats-server"} {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("cannot run nats-server: %w", err)
 		}
 	}
-	return nil
+	return "", fmt.Errorf("NATS %w (in the source tree scripts/needs builds it; elsewhere: go install github.com/nats-io/nats-server/v2@%s)", ErrNotInstalled, NATSVersion)
+}
+
+func (n *NATS) configuration() string { return filepath.Join(n.dir, "nats.conf") }
+
+// Start starts it again after Kill or Shutdown, on the same port and with the streams
+// that it had.
+func (n *NATS) Start(ctx context.Context) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), n.path, "--config", n.configuration())
+	// The server speaks first.
+	p, err := start(ctx, "NATS", cmd, func() bool { return answers(ctx, n.Address(), "", "INFO") })
+	if err == nil { // else the process before, which has ended, stays
+		n.process = p
+	}
+	return err
 }
 
 // URL is where it is reached.
 func (n *NATS) URL() string { return "nats://" + n.Address() }
 
 // Address is its host and port.
-func (n *NATS) Address() string { return fmt.Sprintf("127.0.0.1:%d", n.options.Port) }
+func (n *NATS) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
 
-// Stop ends it, with its data kept.
-func (n *NATS) Stop() {
-	n.server.Shutdown()
-	n.server.WaitForShutdown()
-}
+// Kill ends it with SIGKILL, as a crash of the machine would.
+func (n *NATS) Kill() { n.process.end(syscall.SIGKILL) }
+
+// Shutdown stops it in order and keeps its data.
+func (n *NATS) Shutdown() { n.process.end(syscall.SIGTERM) }
+
+// Stop ends it for good.
+func (n *NATS) Stop() { n.Kill() }

@@ -27,7 +27,7 @@ func ledger(t *testing.T) posthaste.Engine {
 
 func TestRelay(t *testing.T) {
 	t.Parallel()
-	own, err := devbroker.StartNATSProcess(t.Context(), t.TempDir())
+	own, err := devbroker.StartNATS(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -30,15 +29,12 @@ import (
 var broker *devbroker.NATS
 
 func TestMain(m *testing.M) {
-	devbroker.ServeNATS()
 	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.NATS, error) {
-		return devbroker.StartNATS(ctx, dir, func(o *server.Options) {
-			o.MaxPayload = 300_000
-			o.NoAuthUser = "all"
-			o.Users = []*server.User{{Username: "all", Password: "secret"}, {Username: "little", Password: "secret", Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Allow: []string{"*.allowed"}}}},
-				{Username: "deaf", Password: "secret", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"nothing"}}}}}
-		})
+		return devbroker.StartNATS(ctx, dir, "max_payload: 300000", "no_auth_user: all", `authorization: {users: [
+			{user: all, password: secret}
+			{user: little, password: secret, permissions: {publish: {allow: ["*.allowed"]}}}
+			{user: deaf, password: secret, permissions: {subscribe: {allow: ["nothing"]}}}
+		]}`)
 	})
 }
 
@@ -420,7 +416,7 @@ func TestTakenForRepetition(t *testing.T) {
 // A server that is away holds the messages in hand, and has them once it is back.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
-	away, err := devbroker.StartNATS(t.Context(), t.TempDir(), nil)
+	away, err := devbroker.StartNATS(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -510,7 +506,7 @@ func TestWriteHangs(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	o, other := newOutside(t, nil), newOutside(t, nil)
-	plain, err := devbroker.StartNATS(t.Context(), t.TempDir(), func(o *server.Options) { o.JetStream = false })
+	plain, err := devbroker.StartNATS(t.Context(), t.TempDir(), "jetstream: disabled")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -31,12 +30,8 @@ import (
 var broker1 *devbroker.NATS
 
 func TestMain(m *testing.M) {
-	devbroker.ServeNATS()
 	devbroker.Main(m, &broker1, func(ctx context.Context, dir string) (*devbroker.NATS, error) {
-		return devbroker.StartNATS(ctx, dir, func(o *server.Options) {
-			o.NoAuthUser = "all"
-			o.Users = []*server.User{{Username: "all", Password: "secret"}}
-		})
+		return devbroker.StartNATS(ctx, dir, "no_auth_user: all", "authorization: {users: [{user: all, password: secret}]}")
 	})
 }
 
@@ -355,7 +350,7 @@ func TestCameBeforeTheEnd(t *testing.T) {
 
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
-	own, err := devbroker.StartNATSProcess(t.Context(), t.TempDir())
+	own, err := devbroker.StartNATS(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
