@@ -16,6 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // A dump that was taken under load and restored elsewhere hands out nothing until
@@ -54,6 +55,9 @@ func TestBK1_ADumpIsRefusedAndRebased(t *testing.T) {
 		} {
 			t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 				t.Parallel()
+				if c.file != "" {
+					testrun.Nightly(t, "a broken twin of a restored dump")
+				}
 				b := restored(t, fmt.Sprint("copy", i))
 				if b.comparable(); c.file == "" {
 					b.refusedThenRebased(t)

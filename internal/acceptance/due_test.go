@@ -12,6 +12,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -95,6 +96,7 @@ func dueBesideBacklog(t *testing.T, k kind) {
 // than 100 ms from its commit, unless a bare NOTIFY of the same moment stalled
 // too. Not parallel, for it measures times.
 func TestLA3_SentAroundFallingAsleep(t *testing.T) {
+	testrun.Nightly(t, "it measures time; TestLA3SentWhileFallingAsleep in postgres runs on each change")
 	s := newStage(t)
 	messages := size(300, 10_000)
 	most := 100 * time.Millisecond

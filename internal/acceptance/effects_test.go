@@ -15,6 +15,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -131,6 +132,9 @@ func TestDS4_ExactlyOnceEffects(t *testing.T) {
 		{"effects", 6 * time.Second, "limited"}, {"effects by SQL", 3 * time.Second, "several"}} {
 		t.Run(c.role+" "+c.kind, func(t *testing.T) {
 			t.Parallel()
+			if c.kind != "plain" && c.kind != "ordered" || c.role == "effects" && c.kind == "ordered" {
+				testrun.Nightly(t, "the plain queue and an ordered one by SQL run on each change")
+			}
 			s := newStage(t)
 			messages, kills := size(1500, 10_000), size(4, 20)
 			k := allKinds[c.kind]

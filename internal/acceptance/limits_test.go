@@ -15,6 +15,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/sink/smtp"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -123,6 +124,7 @@ func TestEM3_MailsAtARate(t *testing.T) {
 // A rate of few in a second, whose burst is the default, is kept to from both sides:
 // what a worker is late for one message does not come off the next.
 func TestLowRatesHold(t *testing.T) {
+	testrun.Nightly(t, "it measures time")
 	t.Parallel()
 	for _, rate := range []int{3, 9} {
 		t.Run(fmt.Sprint(rate, " a second"), func(t *testing.T) {
@@ -236,6 +238,7 @@ func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 // The rate of each key holds from both sides, over several workers, for keys that have
 // as much to do as others have little.
 func TestKeyRatesHold(t *testing.T) {
+	testrun.Nightly(t, "it measures time")
 	t.Parallel()
 	s := newStage(t)
 	const rate, burst = 20, 4

@@ -9,6 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -119,6 +120,7 @@ func (s *stage) terminate() (n int) {
 // Connections that stay half open and are never cut: each call over them ends by
 // itself, and the worker goes on over others.
 func TestLP5_HalfOpenForGood(t *testing.T) {
+	testrun.Nightly(t, "it waits for TCP to give up; TestLP5_NetworkFaults cuts connections half open on each change")
 	t.Parallel()
 	s := newStage(t)
 	s.failing()

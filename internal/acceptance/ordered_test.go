@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -272,6 +273,7 @@ func TestOrderedQueue_ReceiversBySQLAndHTTP(t *testing.T) {
 // do, within 5 s; later by as long as the machine stood still. Not parallel, for it
 // measures times.
 func TestDS10_OrderedRetriesBesideBacklog(t *testing.T) {
+	testrun.Nightly(t, "it measures time beside a backlog; TestDS10_DueBesideBacklog/plain runs on each change")
 	s := newStage(t)
 	s.failing()
 	backlog, most := size(20_000, 300_000), size(5*time.Second, time.Second)

@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/redis"
 )
@@ -120,6 +122,7 @@ func TestRE1(t *testing.T) {
 // What surrounds the engine works with that on Redis: traces, metrics, relays and
 // sources, mails, processes that are killed and replaced, schedules.
 func TestOnRedis(t *testing.T) {
+	onEachChange := []string{"TR2", "TR3", "OR5", "NP3", "HA1", "EM1", "EM2_Each", "Concurrency", "Operators", "Woken", "Dead"}
 	for name, test := range map[string]func(*testing.T){
 		"TR1_Go":      TestTR1_OneTraceInGo,
 		"TR1_Rescue":  TestTR1_OneTraceThroughARescue,
@@ -149,6 +152,11 @@ func TestOnRedis(t *testing.T) {
 		"Dead":        TestOrderedQueue_DeadStopsItsKey,
 		"OneKey":      TestOrderedQueue_OneKeyWithManyMessages,
 	} {
-		t.Run(name, test)
+		t.Run(name, func(t *testing.T) {
+			if !slices.Contains(onEachChange, name) {
+				testrun.Nightly(t, "mails, traces, brokers and times do not depend on the engine")
+			}
+			test(t)
+		})
 	}
 }

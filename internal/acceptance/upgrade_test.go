@@ -16,12 +16,14 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // A cluster of an older release, the system's, is brought to 18 by pg_upgrade. Its identifier is
 // another one then, so it is refused until somebody confirms that its ids are the
 // same; nothing is appended anew for that.
 func TestBK3_PgUpgradeIsConfirmed(t *testing.T) {
+	testrun.Nightly(t, "it makes a cluster and upgrades it")
 	t.Parallel()
 	if testpg.Version(t) != "18" {
 		t.Skip("it is the same on every version this is run for: from the system's to 18")

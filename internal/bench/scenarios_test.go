@@ -20,6 +20,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // These tests look at shapes and rules. How fast it was, on a machine that runs
@@ -153,6 +154,7 @@ func TestBenchOrdered(t *testing.T) {
 }
 
 func TestOR7Relay(t *testing.T) {
+	testrun.Nightly(t, "it runs a bench on each broker")
 	t.Parallel()
 	for name, o := range map[string]Options{"RabbitMQ": {QueueType: "quorum"}, "Kafka": {Broker: "kafka"}, "NATS JetStream": {Broker: "nats"}, "Redis Streams": {Broker: "redis"}} {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +176,7 @@ func TestOR7Relay(t *testing.T) {
 }
 
 func TestNP6Pipeline(t *testing.T) {
+	testrun.Nightly(t, "it runs a bench on a broker")
 	t.Parallel()
 	r := smoke(t, "pipeline", Options{Handler: time.Millisecond, Consumers: 2})
 	onlyFsync(t, r)

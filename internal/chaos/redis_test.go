@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // shortOnRedis is [short] on a Redis.
@@ -81,6 +82,7 @@ func brokenOnRedis(t *testing.T, patches ...patch) (program string) {
 // Senders and workers whose scripts are broken are found within a minute, as
 // [TestBrokenBuildsAreFound] has it.
 func TestRE_BrokenBuildsAreFound(t *testing.T) {
+	testrun.Nightly(t, "broken twins of the whole product")
 	t.Parallel()
 	for name, build := range map[string]struct {
 		patches []patch

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -124,6 +125,7 @@ func broken(t *testing.T, patches ...patch) string {
 // build where they do not hide each other. One build after the other, for a rig is
 // all that a small machine can take beside that of TestShortRun.
 func TestBrokenBuildsAreFound(t *testing.T) {
+	testrun.Nightly(t, "broken twins of the whole product")
 	t.Parallel()
 	for name, build := range map[string]struct {
 		patches []patch

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 func TestRabbitMQ(t *testing.T) {
+	testrun.Nightly(t, "it starts brokers that the tests of the sinks start, too")
 	t.Parallel()
 	began := time.Now()
 	r, err := StartRabbitMQ(t.Context(), t.TempDir())
@@ -96,6 +99,7 @@ func TestNATSNotInstalled(t *testing.T) { // not parallel: it changes the enviro
 }
 
 func TestKafka(t *testing.T) {
+	testrun.Nightly(t, "it starts brokers that the tests of the sinks start, too")
 	t.Parallel()
 	k, err := StartKafka(t.Context(), t.TempDir())
 	if err != nil {

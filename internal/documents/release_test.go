@@ -16,6 +16,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // release builds a release for this machine's processor and returns its folder.
@@ -66,6 +68,7 @@ func unpack(t *testing.T, path string) map[string][]byte {
 // A release is what it says: static, of its version, whole, the same each time,
 // and its units and container start what the program knows.
 func TestRelease(t *testing.T) {
+	testrun.Nightly(t, "it builds releases")
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("releases are built on Linux")

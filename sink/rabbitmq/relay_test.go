@@ -10,6 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/sinktest"
@@ -28,7 +29,10 @@ func ledger(t *testing.T) posthaste.Engine {
 
 func TestRelay(t *testing.T) { testRelay(t, "classic") }
 
-func TestRelayIntoQuorumQueue(t *testing.T) { testRelay(t, "quorum") }
+func TestRelayIntoQuorumQueue(t *testing.T) {
+	testrun.Nightly(t, "TestRelay runs the same into a classic queue on each change")
+	testRelay(t, "quorum")
+}
 
 func testRelay(t *testing.T, queue string) {
 	t.Parallel()

@@ -21,6 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
@@ -471,6 +472,7 @@ func TestTooLarge(t *testing.T) {
 // While the broker is short of disk or memory nothing is accepted, which the sink says
 // with the broker's reason; then it goes on by itself.
 func TestAlarms(t *testing.T) {
+	testrun.Nightly(t, "it waits for alarms of a broker")
 	t.Parallel()
 	short, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
 	if err != nil {

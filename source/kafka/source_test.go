@@ -19,6 +19,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
 	sink "github.com/posthaste-mq/posthaste/sink/kafka"
@@ -427,6 +428,7 @@ func TestForeignRecord(t *testing.T) {
 }
 
 func TestBrokerKilled(t *testing.T) {
+	testrun.Nightly(t, "it kills and restarts a broker; the suite of sources takes the broker away on each change")
 	t.Parallel()
 	own, err := devbroker.StartKafka(t.Context(), t.TempDir(), "group.initial.rebalance.delay.ms=0")
 	if err != nil {
