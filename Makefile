@@ -32,7 +32,7 @@ CHAOS_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-page twins release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-page testing-page twins release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -110,10 +110,14 @@ nightly-list:
 nightly-page:
 	$(GO) run ./internal/testrun/run page
 
+# The table in docs/testing.md of what runs when.
+testing-page:
+	$(GO) run ./internal/testrun/run table
+
 # Every broken twin of the SQL, after a change of many of its files.
 twins: $(LAUNCH)
 	rm -f sql/testdata/twins.sum
-	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 POSTHASTE_TEST_RECORD_TWINS=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 -timeout 50m ./sql ./postgres -run '/without_|^TestContractNotices|FindsBrokenTwins'
+	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 POSTHASTE_TEST_RECORD_TWINS=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 -timeout 50m ./sql ./postgres -run 'TestRule/without_|TestArm/without_|TestContractNotices|FindsBrokenTwins'
 
 # Static programs for Linux with units, container file and checksums.
 release:

@@ -79,7 +79,7 @@ var rooms = []room{
 	{name: "internal/testrun/run", may: []string{"internal/testrun"}},
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
 	{name: "internal/testpg/testdb", may: []string{"internal/devpg"}}, // for the tests inside postgres: not postgres
-	{name: "internal/testpg/launch", may: []string{"internal/devpg", "internal/testpg/testdb"}},
+	{name: "internal/testpg/launch", may: []string{"internal/devpg", "internal/testpg/testdb", "internal/testrun"}},
 	{name: "internal/rabbit", may: []string{".", "internal/login"}},
 	{name: "internal/nats", may: []string{".", "internal/login"}},
 	{name: "internal/redis", may: []string{".", "internal/login"}},

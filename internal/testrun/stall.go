@@ -1,12 +1,13 @@
 package testrun
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -161,23 +162,23 @@ func longest(seen []Stall, from, to time.Time) time.Duration {
 	return most
 }
 
+// readStalls reads whole lines. The last one may just be being written.
 func readStalls(path string) ([]Stall, error) {
-	file, err := os.Open(filepath.Clean(path))
+	content, err := os.ReadFile(filepath.Clean(path))
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	var seen []Stall
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
+	whole := content[:bytes.LastIndexByte(content, '\n')+1]
+	for line := range strings.Lines(string(whole)) {
 		var what string
 		var from, to int64
-		if _, err := fmt.Sscan(lines.Text(), &what, &from, &to); err != nil {
-			return nil, fmt.Errorf("%s: %q: %w", path, lines.Text(), err)
+		if _, err := fmt.Sscan(line, &what, &from, &to); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", path, line, err)
 		}
 		seen = append(seen, Stall{what, time.Unix(0, from), time.Unix(0, to)})
 	}
-	return seen, lines.Err()
+	return seen, nil
 }
 
 // attempts is how often a measurement is made before its test is given up as

@@ -38,7 +38,7 @@ func TestStallsAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "stalls")
 	want := Stall{"fsync", at(3), at(44)}
-	if err := os.WriteFile(path, []byte(want.Line()+want.Line()), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(want.Line()+want.Line()+"notify 17"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readStalls(path)

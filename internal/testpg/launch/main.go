@@ -6,7 +6,8 @@
 //	go run ./internal/testpg/launch [-versions 14,18] -- go test ./...
 //
 // It starts one server for each version, tells their addresses by the
-// environment (see package testdb), runs the command, stops the servers and
+// environment (see packages testdb and testrun, for which it watches for stalls),
+// runs the command, stops the servers and
 // ends with the command's exit code. SIGINT and SIGTERM go on to the command.
 // If launch itself is killed, the guards of the servers stop them.
 package main
@@ -28,6 +29,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // Exit codes besides the command's own.
@@ -79,9 +81,15 @@ func launch(versions, command []string) int {
 		stopAll(servers)
 		return 128 + int(sig.(syscall.Signal))
 	}
+	stalls, stop, err := watchStalls(servers[0].URL())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "launch:", err)
+		return exitFailed
+	}
+	defer stop()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), testrun.StallsEnv+"="+stalls)
 	for i, v := range versions {
 		cmd.Env = append(cmd.Env, testdb.URLEnv(v)+"="+servers[i].URL())
 	}

@@ -92,6 +92,20 @@ func TestEndsWithItsServers(t *testing.T) {
 	}
 }
 
+// The command can read the stalls of the run for as long as it runs.
+func TestTellsWhereStallsAre(t *testing.T) {
+	t.Parallel()
+	cmd := launcher(t, "-versions", "18", "--", "sh", "-c", `test -r "$POSTHASTE_TEST_STALLS" && echo "$POSTHASTE_TEST_STALLS"; read line`)
+	files := started(t, cmd)
+	cmd.Stdin.(*os.File).Close()
+	if code := exitCode(cmd.Wait()); code != exitFailed || len(files) != 1 { // read found the end
+		t.Fatalf("exit code %d, files %q", code, files)
+	}
+	if _, err := os.Stat(files[0]); !os.IsNotExist(err) {
+		t.Errorf("the file outlived the launcher: %v", err)
+	}
+}
+
 func TestWrongUse(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"-versions", "9", "--", "true"}} {

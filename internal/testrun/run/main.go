@@ -6,6 +6,7 @@
 //	run nightly [-part 3/8] [-steps pattern]
 //	                            everything, or a part of it, and docs/nightly.md
 //	run page                    docs/nightly.md with a row for each step, without running any
+//	run table                   the table of docs/testing.md
 //	run list                    the steps of a night, with their minutes
 //
 // It must run in the root folder of the repository.
@@ -33,7 +34,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("one of change, nightly, page and list is missing")
+		return fmt.Errorf("one of change, nightly, page, table and list is missing")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	part := flags.String("part", "", "run part `k/n` of the night only")
@@ -56,13 +57,15 @@ func run(ctx context.Context, args []string) error {
 		return runAll(ctx, chosen, recordNight)
 	case "page":
 		return writePage()
+	case "table":
+		return writeTable()
 	case "list":
 		for _, s := range matching(nightly(), pattern) {
 			fmt.Printf("%4d min  %s\n", s.minutes, s.name)
 		}
 		return nil
 	}
-	return fmt.Errorf("unknown command %q; expected change, nightly, page or list", args[0])
+	return fmt.Errorf("unknown command %q; expected change, nightly, page, table or list", args[0])
 }
 
 func matching(steps []step, pattern *regexp.Regexp) []step {
