@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -28,13 +29,13 @@ type events struct {
 	output  map[name]*strings.Builder
 	builds  map[string]*strings.Builder
 	failed  map[name]bool
-	seen    map[name]bool // has ended
 	r       result
+	told    io.Writer // how the packages end
 }
 
 func newEvents(s step, version string) *events {
 	return &events{s: s, version: version, output: map[name]*strings.Builder{}, builds: map[string]*strings.Builder{},
-		failed: map[name]bool{}, seen: map[name]bool{}}
+		failed: map[name]bool{}, told: os.Stdout}
 }
 
 func (e *events) read(line []byte) {
@@ -43,7 +44,7 @@ func (e *events) read(line []byte) {
 	}
 	var v event
 	if json.Unmarshal(line, &v) != nil {
-		os.Stdout.Write(line)
+		fmt.Fprintf(e.told, "%s", line)
 		return
 	}
 	n := name{v.Package, v.Test}
@@ -65,7 +66,6 @@ func write[K comparable](texts map[K]*strings.Builder, key K, text string) {
 }
 
 func (e *events) ended(n name, v event) {
-	e.seen[n] = true
 	text := ""
 	if b := e.output[n]; b != nil {
 		text = b.String()
@@ -94,7 +94,7 @@ func (e *events) packageEnded(n name, v event, text string, took time.Duration) 
 	if v.Action == "skip" { // it has no tests
 		return
 	}
-	fmt.Printf("%s\t%s\t%.1fs\n", map[string]string{"pass": "ok  ", "fail": "FAIL"}[v.Action], short(n.pkg), took.Seconds())
+	fmt.Fprintf(e.told, "%s\t%s\t%.1fs\n", map[string]string{"pass": "ok  ", "fail": "FAIL"}[v.Action], short(n.pkg), took.Seconds())
 	if v.Action != "fail" {
 		return
 	}

@@ -3,12 +3,19 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+func quiet(s step, version string) *events {
+	e := newEvents(s, version)
+	e.told = io.Discard
+	return e
+}
 
 // read feeds events as `go test -json` writes them.
 func read(t *testing.T, e *events, all ...event) {
@@ -24,7 +31,7 @@ func read(t *testing.T, e *events, all ...event) {
 
 func TestFailuresAreToldWithHowToRepeatThem(t *testing.T) {
 	t.Parallel()
-	e := newEvents(step{name: "tests", env: night, command: []string{"-race"}}, "14")
+	e := quiet(step{name: "tests", env: night, command: []string{"-race"}}, "14")
 	read(t, e,
 		event{Action: "output", Package: module + "/sql", Test: "TestA/b c", Output: "    a_test.go:7: it broke\n"},
 		event{Action: "fail", Package: module + "/sql", Test: "TestA/b c", Elapsed: 2},
@@ -54,7 +61,7 @@ func TestWhatFailsWithoutATestIsAFailure(t *testing.T) {
 		"the launcher":   {nil, errors.New("exit status 1"), "no server", "no server"},
 		"no test at all": {nil, nil, "", ""},
 	} {
-		e := newEvents(step{name: "tests"}, "18")
+		e := quiet(step{name: "tests"}, "18")
 		read(t, e, c.events...)
 		r := e.result(c.err, c.said)
 		if len(r.failures) != 1 || !strings.Contains(r.failures[0].output, c.want) {
@@ -65,7 +72,7 @@ func TestWhatFailsWithoutATestIsAFailure(t *testing.T) {
 
 func TestSkipsAreToldByTheirReason(t *testing.T) {
 	t.Parallel()
-	e := newEvents(step{name: "tests"}, "18")
+	e := quiet(step{name: "tests"}, "18")
 	read(t, e, event{Action: "pass", Package: module, Test: "TestB"})
 	for _, reason := range []string{"runs at night only (X=1): it takes long", "inconclusive: late; the machine stood still"} {
 		read(t, e, event{Action: "output", Package: module, Test: "TestA", Output: "    a_test.go:7: " + reason + "\n"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -121,7 +122,9 @@ func table(tests []found) string {
 			ids = append(ids, t.id)
 		}
 	}
-	slices.Sort(ids)
+	slices.SortFunc(ids, func(a, b string) int { // DS9 before DS10
+		return cmp.Or(strings.Compare(a[:2], b[:2]), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	})
 	for _, id := range ids {
 		var change, night []string
 		for _, t := range tests {

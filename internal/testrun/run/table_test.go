@@ -26,6 +26,13 @@ func TestPageTellsWhatRunsWhen(t *testing.T) {
 	}
 }
 
+// nightOnly are the ids without a test on each change.
+var nightOnly = map[string]string{
+	"BK3": "pg_upgrade of a whole cluster",
+	"NP6": "speed through a broker",
+	"OR7": "speed through a broker",
+}
+
 // Each promise has a test on each change.
 func TestNoPromiseLosesItsTest(t *testing.T) {
 	t.Parallel()
@@ -43,8 +50,8 @@ func TestNoPromiseLosesItsTest(t *testing.T) {
 		t.Errorf("only %d ids were found", len(change))
 	}
 	for id, there := range change {
-		if !there {
-			t.Errorf("no test of %s runs on each change", id)
+		if there == (nightOnly[id] != "") {
+			t.Errorf("that a test of %s runs on each change is %t, and nightOnly says otherwise", id, there)
 		}
 	}
 }
