@@ -22,6 +22,7 @@ import (
 	"github.com/posthaste-mq/posthaste/inbox"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -288,6 +289,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 	})
 
 	t.Run("restart", func(t *testing.T) {
+		testrun.Nightly(t, "sinktest kills the broker of a relay on each change")
 		m := s.mailbox(broker, nil)
 		queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
 		n := size(3000, 100_000)
@@ -316,6 +318,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		"low on memory": {{"set_vm_memory_high_watermark", "0"}, {"set_vm_memory_high_watermark", "absolute", "2GB"}},
 	} {
 		t.Run(reason, func(t *testing.T) {
+			testrun.Nightly(t, "it waits for alarms of a broker")
 			m := s.mailbox(broker, nil)
 			queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
 			n := size(1000, 30_000)

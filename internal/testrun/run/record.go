@@ -107,10 +107,11 @@ func head() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// checkNight returns which results of the page are older than they may be. Without a
-// git repository, as in an archive of the source, none is.
+// checkNight returns which results of the page are older than they may be. Without the
+// history, as in an archive of the source or a shallow clone, none is.
 func checkNight() error {
-	if _, err := exec.Command("git", "rev-parse", "HEAD").Output(); err != nil {
+	shallow, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
+	if err != nil || strings.TrimSpace(string(shallow)) == "true" {
 		return nil
 	}
 	text, err := os.ReadFile(nightDoc)

@@ -30,7 +30,6 @@ func TestPageTellsWhatRunsWhen(t *testing.T) {
 var nightOnly = map[string]string{
 	"BK3": "pg_upgrade of a whole cluster",
 	"NP6": "speed through a broker",
-	"OR7": "speed through a broker",
 }
 
 // Each promise has a test on each change.
