@@ -20,6 +20,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // childEnv tells a process of this program that it is one to be killed. What
@@ -27,7 +28,7 @@ import (
 const childEnv = "POSTHASTE_ACCEPTANCE_CHILD"
 
 // full reports whether the full numbers are asked for.
-func full() bool { return os.Getenv("POSTHASTE_TEST_FULL") == "1" }
+func full() bool { return testrun.Full() }
 
 // size is small, or large where the full numbers are asked for.
 func size[T any](small, large T) T {
@@ -40,6 +41,10 @@ func size[T any](small, large T) T {
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(childMain())
+	}
+	if err := testrun.Parallel(6); err != nil { // they mostly wait for processes
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	code := m.Run()
 	stopBroker()

@@ -8,7 +8,10 @@
 package testrun
 
 import (
+	"errors"
+	"flag"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -39,4 +42,19 @@ func Nightly(t testing.TB, reason string) {
 	if !Night() {
 		t.Skipf("runs at night only (%s=1): %s", NightEnv, reason)
 	}
+}
+
+// Parallel lets at least n tests of this process run side by side. Tests that mostly
+// wait, for a lock or another process, need no processor of their own. TestMain calls
+// it before it runs the tests.
+func Parallel(n int) error {
+	flag.Parse()
+	parallel := flag.Lookup("test.parallel")
+	if parallel == nil {
+		return errors.New("testrun.Parallel is called outside a test's program")
+	}
+	if chosen, err := strconv.Atoi(parallel.Value.String()); err != nil || chosen >= n {
+		return err
+	}
+	return flag.Set("test.parallel", strconv.Itoa(n))
 }
