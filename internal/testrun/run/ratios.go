@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// bound is what a figure of a bench must not fall below, or rise above.
+// bound is what a figure of a bench must not fall below, or rise above. The field is a
+// path, such as ratio or variants.0.flow.ratio.
 type bound struct {
 	field       string // of the result's JSON
 	least, most float64
@@ -21,6 +23,7 @@ var benches = []struct {
 	bounds  []bound
 }{
 	{"flow", 1, []bound{{field: "ratio", least: 0.40}}},
+	{"flow --batch 100", 1, []bound{{field: "ratio", least: 0.25}}},
 	{"single", 1, []bound{{field: "ratio", least: 0.8}}},
 	{"pinned --duration 60s", 2, []bound{{field: "ratio", least: 0.9}}},
 	{"backlog --duration 30s", 2, []bound{{field: "ratio", least: 0.9}}},
@@ -28,9 +31,15 @@ var benches = []struct {
 	{"latency --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"latency --open-sender --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"ordered", 1, []bound{{field: "ratio", least: 0.5}}},
-	{"idle", 1, []bound{{field: "statements_per_second", most: 2}}},
-	{"telemetry --duration 60s", 2, []bound{{field: "ratio", least: 0.95}}},
-	{"relay", 1, []bound{{field: "ratio", least: 0.7}}},
+	{"idle", 1, []bound{{field: "statements_per_second", most: 2}, {field: "cpu_percent", most: 1}}},
+	// The first variant is metrics, the second metrics and one trace in a hundred.
+	{"telemetry --duration 60s", 2, []bound{{field: "variants.0.flow.ratio", least: 0.95}, {field: "variants.0.single.ratio", least: 0.95},
+		{field: "variants.1.flow.ratio", least: 0.85}, {field: "variants.1.single.ratio", least: 0.85}}},
+	{"relay", 1, []bound{{field: "ratio", least: 0.7}, {field: "confirm_p50_ms", most: 5}}},
+	{"relay --queue-type quorum", 1, []bound{{field: "ratio", least: 0.7}}},
+	{"relay --broker nats", 1, []bound{{field: "ratio", least: 0.6}}},
+	{"relay --broker redis", 1, []bound{{field: "ratio", least: 0.45}}},
+	{"relay --broker kafka", 1, []bound{{field: "ratio", least: 0.2}}},
 	{"pipeline", 1, []bound{{field: "per_minute", least: 200_000}}},
 	{"redis", 1, []bound{{field: "at_least_once_ratio", least: 3}, {field: "at_most_once_ratio", least: 3}}},
 	{"latency --engine redis --duration 8s", 1, []bound{{field: "p50_ms", most: 1}, {field: "p99_ms", most: 5}}},
@@ -53,14 +62,14 @@ func judge(output string, bounds []bound) (figures string, err error) {
 	if start < 0 {
 		return "", errors.New("the bench printed no result")
 	}
-	var fields map[string]any
+	var fields any
 	if err := json.NewDecoder(strings.NewReader(output[start:])).Decode(&fields); err != nil {
 		return "", fmt.Errorf("the bench's result cannot be read: %w", err)
 	}
 	var said []string
 	var broken []error
 	for _, b := range bounds {
-		value, ok := fields[b.field].(float64)
+		value, ok := at(fields, b.field).(float64)
 		if !ok {
 			broken = append(broken, fmt.Errorf("the result has no %q", b.field))
 			continue
@@ -71,6 +80,25 @@ func judge(output string, bounds []bound) (figures string, err error) {
 		}
 	}
 	return strings.Join(said, ", "), errors.Join(broken...)
+}
+
+// at is the value at a path such as "variants.0.flow", or nil.
+func at(value any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[name]
+		case []any:
+			n, err := strconv.Atoi(name)
+			if err != nil || n < 0 || n >= len(v) {
+				return nil
+			}
+			value = v[n]
+		default:
+			return nil
+		}
+	}
+	return value
 }
 
 func (b bound) String() string {

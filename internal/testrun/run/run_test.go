@@ -124,13 +124,14 @@ func TestPartsOfANightAreAllOfIt(t *testing.T) {
 
 func TestFiguresAreHeldToTheirBounds(t *testing.T) {
 	t.Parallel()
-	bounds := []bound{{field: "ratio", least: 0.4}, {field: "p50_ms", most: 3}}
+	bounds := []bound{{field: "ratio", least: 0.4}, {field: "v.1.p50_ms", most: 3}}
 	for output, want := range map[string]string{
-		`{"ratio": 0.4, "p50_ms": 3}`:  "",
-		`{"ratio": 0.39, "p50_ms": 3}`: "ratio is 0.39",
-		`{"ratio": 0.5, "p50_ms": 4}`:  "p50_ms is 4",
-		`{"ratio": null, "p50_ms": 4}`: `no "ratio"`,
-		`nothing`:                      "no result",
+		`{"ratio": 0.4, "v": [{}, {"p50_ms": 3}]}`:  "",
+		`{"ratio": 0.39, "v": [{}, {"p50_ms": 3}]}`: "ratio is 0.39",
+		`{"ratio": 0.5, "v": [{}, {"p50_ms": 4}]}`:  "v.1.p50_ms is 4",
+		`{"ratio": null, "v": [{}, {"p50_ms": 4}]}`: `no "ratio"`,
+		`{"ratio": 0.5, "v": []}`:                   `no "v.1.p50_ms"`,
+		`nothing`:                                   "no result",
 	} {
 		_, err := judge(output, bounds)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
