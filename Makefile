@@ -117,7 +117,7 @@ testing-page:
 # Every broken twin of the SQL, after a change of many of its files.
 twins: $(LAUNCH)
 	rm -f sql/testdata/twins.sum
-	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 POSTHASTE_TEST_RECORD_TWINS=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 -timeout 50m ./sql ./postgres -run 'TestRule/without_|TestArm/without_|TestContractNotices|FindsBrokenTwins'
+	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 POSTHASTE_TEST_RECORD_TWINS=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 -timeout 50m ./sql ./postgres -run 'Rule|Arm|PassingSend|Settlers|BrokenPromises|BrokenTwins'
 
 # Static programs for Linux with units, container file and checksums.
 release:
