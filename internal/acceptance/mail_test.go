@@ -227,7 +227,7 @@ func TestEM2_FailsTwiceThenAccepts(t *testing.T) {
 		t.Errorf("it is %s after %d attempts: %+v", f.Status, len(f.Attempts), f.Attempts)
 	}
 	for i, a := range f.Attempts[:min(2, len(f.Attempts))] {
-		if a.Outcome != posthaste.Retried || !strings.Contains(a.Error, "451") {
+		if a.Outcome != posthaste.Retried || !strings.Contains(a.Error, "451 ") || !strings.Contains(a.Error, "injected at end") {
 			t.Errorf("attempt %d ended as %s: %q", i+1, a.Outcome, a.Error)
 		}
 	}

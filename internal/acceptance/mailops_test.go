@@ -55,7 +55,7 @@ func TestEM4_MailsInError(t *testing.T) {
 	if got := list(""); !slices.Equal(got, newest) {
 		t.Errorf("in error are %v, want %v", got, newest)
 	}
-	for query, want := range map[string][]posthaste.MessageID{"&error=550": newest, "&term=ada2@example.com": newest[1:2], "&reference=order-0": newest[3:], "&error=421": nil} {
+	for query, want := range map[string][]posthaste.MessageID{"&error=injected+at+rcpt": newest, "&term=ada2@example.com": newest[1:2], "&reference=order-0": newest[3:], "&error=injected+at+mail": nil} {
 		if got := list(query); !slices.Equal(got, want) {
 			t.Errorf("by %s %v are found, want %v", query, got, want)
 		}

@@ -178,7 +178,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 				t.Fatal(err)
 			}
 		}
-		if _, stderr, code := run(t, dir, "relay", storeFlag, store, "--config", "no.yaml"); code != 2 || !strings.Contains(stderr, "no.yaml:4: ") || !strings.Contains(stderr, "404") {
+		if _, stderr, code := run(t, dir, "relay", storeFlag, store, "--config", "no.yaml"); code != 2 || !strings.Contains(stderr, "no.yaml:4: ") || !strings.Contains(stderr, "404 NOT_FOUND") {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
 		taken := 0

@@ -413,7 +413,7 @@ func TestTooLarge(t *testing.T) {
 	fits := delivery(4)
 	fits.Payload = bytes.Repeat([]byte("x"), 290_000)
 	r := deliver(t, s, delivery(1), big, delivery(3), fits)
-	if r[0].Err != nil || r[2].Err != nil || r[3].Err != nil || !posthaste.IsPermanent(r[1].Err) || !strings.Contains(r[1].Err.Error(), "406") {
+	if r[0].Err != nil || r[2].Err != nil || r[3].Err != nil || !posthaste.IsPermanent(r[1].Err) || !strings.Contains(r[1].Err.Error(), "406 PRECONDITION_FAILED") {
 		t.Errorf("got %v", r)
 	}
 	// Nor does it kill large ones of other batches, which are on their way meanwhile.
@@ -464,7 +464,7 @@ func TestTooLarge(t *testing.T) {
 	if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) {
 		t.Fatalf("in company: %v", r[0].Err)
 	}
-	if r := deliver(t, s, again(big, r[0]), delivery(5)); !posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), "406") || r[1].Err != nil {
+	if r := deliver(t, s, again(big, r[0]), delivery(5)); !posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), "406 PRECONDITION_FAILED") || r[1].Err != nil {
 		t.Errorf("alone: %v", r)
 	}
 }
