@@ -2,12 +2,12 @@ package ledger_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
@@ -40,7 +40,6 @@ func TestContract(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no contract: %v", err)
 	}
-	psql, psqlErr := exec.LookPath("psql")
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".sql")
 		t.Run(name, func(t *testing.T) {
@@ -59,13 +58,7 @@ func TestContract(t *testing.T) {
 		})
 		t.Run(name+"_by_psql", func(t *testing.T) {
 			t.Parallel()
-			if psqlErr != nil {
-				t.Skip("psql is not installed")
-			}
-			cmd := exec.CommandContext(t.Context(), psql, "-qXAt", "--set", "ON_ERROR_STOP=1", "--dbname", testpg.New(t), "--file", file)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			testdb.Run(t, "psql", "-qXAt", "--set", "ON_ERROR_STOP=1", "--dbname", testpg.New(t), "--file", file)
 		})
 	}
 }
