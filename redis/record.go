@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ugorji/go/codec"
@@ -147,13 +148,37 @@ var handle = func() *codec.MsgpackHandle {
 	return h
 }()
 
-// packed packs for a script. Values are built here alone, and of kinds that can be.
-func packed(v any) string {
-	var b []byte
-	codec.NewEncoderBytes(&b, handle).MustEncode(v)
-	return string(b)
+// packer is an encoder with its buffer. Encoders and decoders are pooled because making
+// one costs more than using it, and each keyed message needs one.
+type packer struct {
+	encoder *codec.Encoder
+	buffer  []byte
 }
 
-func unpack(s string, into any) error { return codec.NewDecoderBytes([]byte(s), handle).Decode(into) }
+var (
+	packers = sync.Pool{New: func() any {
+		return &packer{encoder: codec.NewEncoderBytes(new([]byte), handle), buffer: make([]byte, 0, 512)}
+	}}
+	unpackers = sync.Pool{New: func() any { return codec.NewDecoderBytes(nil, handle) }}
+)
+
+// packed packs for a script. Values are built here alone, and of kinds that can be.
+func packed(v any) string {
+	p := packers.Get().(*packer)
+	p.buffer = p.buffer[:0]
+	p.encoder.ResetBytes(&p.buffer)
+	p.encoder.MustEncode(v)
+	text := string(p.buffer)
+	packers.Put(p)
+	return text
+}
+
+func unpack(s string, into any) error {
+	decoder := unpackers.Get().(*codec.Decoder)
+	decoder.ResetBytes([]byte(s))
+	err := decoder.Decode(into)
+	unpackers.Put(decoder)
+	return err
+}
 
 func fromMicros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

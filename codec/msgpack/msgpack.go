@@ -10,6 +10,7 @@ package msgpack
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/ugorji/go/codec"
 
@@ -34,6 +35,13 @@ var handle = func() *codec.MsgpackHandle {
 	return h
 }()
 
+// Making an encoder or a decoder costs more than using it for a small payload. One that
+// a panic of a value's own method leaves behind is not used again.
+var (
+	encoders = sync.Pool{New: func() any { return codec.NewEncoderBytes(new([]byte), handle) }}
+	decoders = sync.Pool{New: func() any { return codec.NewDecoderBytes(nil, handle) }}
+)
+
 type messagePack struct{}
 
 func (messagePack) ContentTypes() []string {
@@ -41,7 +49,10 @@ func (messagePack) ContentTypes() []string {
 }
 
 func (messagePack) Encode(value any) (payload []byte, err error) {
-	err = codec.NewEncoderBytes(&payload, handle).Encode(value)
+	encoder := encoders.Get().(*codec.Encoder)
+	encoder.ResetBytes(&payload)
+	err = encoder.Encode(value)
+	encoders.Put(encoder)
 	return payload, err
 }
 
@@ -49,7 +60,11 @@ func (messagePack) Decode(payload []byte, into any) error {
 	if err := whole(payload); err != nil {
 		return err
 	}
-	return codec.NewDecoderBytes(payload, handle).Decode(into)
+	decoder := decoders.Get().(*codec.Decoder)
+	decoder.ResetBytes(payload)
+	err := decoder.Decode(into)
+	decoders.Put(decoder)
+	return err
 }
 
 // whole reports whether payload is one value whose parts are all there. The

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,6 +54,44 @@ type refuses struct{}
 
 func (refuses) MarshalBinary() ([]byte, error) { return nil, errors.New("no") }
 func (refuses) UnmarshalBinary([]byte) error   { return nil }
+
+// Encoders and decoders are reused: an error, a panic or another goroutine must not
+// change what the next payload becomes.
+func TestReuse(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for n := range 200 {
+				want := order{ID: int64(worker*1000 + n), Item: strings.Repeat("x", n), Notes: []string{"a"}, At: time.Unix(int64(n), 0).UTC()}
+				payload, err := Codec.Encode(want)
+				if err != nil {
+					t.Error(err)
+				}
+				if _, err := Codec.Encode([]any{n, refuses{}}); err == nil {
+					t.Error("a value that refuses was encoded")
+				}
+				if err := Codec.Decode([]byte{0x92, 1, 0xa1, 'x'}, new([]int)); err == nil {
+					t.Error("a string was decoded into a number")
+				}
+				func() {
+					defer func() { _ = recover() }()
+					_, _ = Codec.Encode([]any{n, panics{}})
+				}()
+				var got order
+				if err := Codec.Decode(payload, &got); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("%+v (%v), want %+v", got, err, want)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+type panics struct{}
+
+func (panics) MarshalBinary() ([]byte, error) { panic("no") }
+func (panics) UnmarshalBinary([]byte) error   { return nil }
 
 // Every sort of value is walked over as long as it is.
 func TestEverySortIsWhole(t *testing.T) {
