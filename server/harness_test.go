@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +114,7 @@ type api struct {
 	server *Server
 	url    string
 	client *http.Client
+	dial   func(context.Context) (net.Conn, error)
 	token  string
 	log    *logBuffer
 }
@@ -160,13 +161,11 @@ func newAPI(t *testing.T, change ...func(*Config, *hooked)) *api {
 		t.Fatal(err)
 	}
 	a.server = server
-	listening := httptest.NewServer(server)
-	a.url, a.client = listening.URL, listening.Client()
-	t.Cleanup(func() {
-		server.gatherer.drain()
-		listening.Close()
-		server.Close()
-	})
+	listening := newPipes()
+	a.url, a.client, a.dial = "http://"+loopback.String(), listening.client(), listening.dial
+	t.Cleanup(server.Close)
+	listening.handle(t, server, a.client)
+	t.Cleanup(server.gatherer.drain)
 	return a
 }
 

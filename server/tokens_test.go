@@ -36,73 +36,79 @@ func (a *api) as(token string) *api {
 // was dropped, and each change is known without a restart.
 func TestStoredTokensOpenAndCloseTheDoor(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t)
-	a.queue("orders")
-	status := func(secret, method, path, body string) int { return a.as(secret).call(method, path, body).status }
-	if got := status("", "GET", "/v1/queues", ""); got != 200 {
-		t.Fatalf("before there was a token: %d", got)
-	}
-	secret := a.makeToken(posthaste.Token{Name: "shop", Scopes: []Scope{ScopeSend}})
-	eventually(t, "tokens are asked for", func() bool { return status("", "GET", "/v1/queues", "") == 401 })
-	eventually(t, "the token is known", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{}`) == 201 })
-	a.as(secret).call("GET", "/v1/queues", "").wantProblem(t, 403, posthaste.Denied, "Authorization")
-
-	second := a.makeToken(posthaste.Token{Name: "shop-2", Scopes: []Scope{ScopeSend}})
-	eventually(t, "the second token is known", func() bool { return status(second, "POST", "/v1/queues/orders/messages", `{}`) == 201 })
-	for _, name := range []string{"shop", "shop-2"} {
-		if err := a.engine.TokenDrop(t.Context(), "test", name); err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.queue("orders")
+		status := func(secret, method, path, body string) int { return a.as(secret).call(method, path, body).status }
+		if got := status("", "GET", "/v1/queues", ""); got != 200 {
+			t.Fatalf("before there was a token: %d", got)
 		}
-	}
-	eventually(t, "the dropped token is refused", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{}`) == 401 })
-	if got := status("", "GET", "/v1/queues", ""); got != 401 {
-		t.Errorf("after the last token was dropped, without one: %d", got)
-	}
-	if strings.Contains(a.log.String(), secret) {
-		t.Error("the log has a secret")
-	}
+		secret := a.makeToken(posthaste.Token{Name: "shop", Scopes: []Scope{ScopeSend}})
+		eventually(t, "tokens are asked for", func() bool { return status("", "GET", "/v1/queues", "") == 401 })
+		eventually(t, "the token is known", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{}`) == 201 })
+		a.as(secret).call("GET", "/v1/queues", "").wantProblem(t, 403, posthaste.Denied, "Authorization")
+
+		second := a.makeToken(posthaste.Token{Name: "shop-2", Scopes: []Scope{ScopeSend}})
+		eventually(t, "the second token is known", func() bool { return status(second, "POST", "/v1/queues/orders/messages", `{}`) == 201 })
+		for _, name := range []string{"shop", "shop-2"} {
+			if err := a.engine.TokenDrop(t.Context(), "test", name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "the dropped token is refused", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{}`) == 401 })
+		if got := status("", "GET", "/v1/queues", ""); got != 401 {
+			t.Errorf("after the last token was dropped, without one: %d", got)
+		}
+		if strings.Contains(a.log.String(), secret) {
+			t.Error("the log has a secret")
+		}
+	})
 }
 
 // A server that must not be open is closed while there is no token.
 func TestRequireTokenWithoutAny(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, func(c *Config, _ *hooked) { c.RequireToken = true })
-	a.call("GET", "/v1/queues", "").wantProblem(t, 401, posthaste.Denied, "Authorization")
-	a.call("GET", "/metrics", "").wantProblem(t, 401, posthaste.Denied, "Authorization")
-	a.call("GET", "/healthz", "").want(t, 200)
-	secret := a.makeToken(posthaste.Token{Name: "ops", Scopes: []Scope{ScopeAdmin}})
-	eventually(t, "the token is known", func() bool { return a.as(secret).call("GET", "/v1/queues", "").status == 200 })
+	inBubble(t, func(t *testing.T) {
+		a := newAPI(t, func(c *Config, _ *hooked) { c.RequireToken = true })
+		a.call("GET", "/v1/queues", "").wantProblem(t, 401, posthaste.Denied, "Authorization")
+		a.call("GET", "/metrics", "").wantProblem(t, 401, posthaste.Denied, "Authorization")
+		a.call("GET", "/healthz", "").want(t, 200)
+		secret := a.makeToken(posthaste.Token{Name: "ops", Scopes: []Scope{ScopeAdmin}})
+		eventually(t, "the token is known", func() bool { return a.as(secret).call("GET", "/v1/queues", "").status == 200 })
+	})
 }
 
 // A token for one queue reaches no other, on whatever way.
 func TestTokensLimitedToQueues(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, withTokens(t))
-	admin := a.as("admin-secret")
-	for _, q := range []string{"mine", "theirs", "emails"} {
-		a.queue(q)
-		admin.call("POST", "/v1/queues/"+q+"/messages", `{}`).want(t, 201)
-	}
-	limited := a.as(a.makeToken(posthaste.Token{Name: "limited", Scopes: []Scope{ScopeSend, ScopeReceive}, Queues: []string{"mine"}}))
-	eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/messages", `{}`).status == 201 })
-	for path, body := range map[string]string{"/v1/queues/theirs/messages": `{}`, "/v1/queues/theirs/receive": "", "/v1/emails": someEmail, "/v1/queues/theirs%2F..%2Fmine/receive": ""} {
-		limited.call("POST", path, body).wantProblem(t, 403, posthaste.Denied, "queue")
-	}
-	limited.call("GET", "/metrics", "").wantProblem(t, 403, posthaste.Denied, "queue")
+	inBubble(t, func(t *testing.T) {
+		a := newAPI(t, withTokens(t))
+		admin := a.as("admin-secret")
+		for _, q := range []string{"mine", "theirs", "emails"} {
+			a.queue(q)
+			admin.call("POST", "/v1/queues/"+q+"/messages", `{}`).want(t, 201)
+		}
+		limited := a.as(a.makeToken(posthaste.Token{Name: "limited", Scopes: []Scope{ScopeSend, ScopeReceive}, Queues: []string{"mine"}}))
+		eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/messages", `{}`).status == 201 })
+		for path, body := range map[string]string{"/v1/queues/theirs/messages": `{}`, "/v1/queues/theirs/receive": "", "/v1/emails": someEmail, "/v1/queues/theirs%2F..%2Fmine/receive": ""} {
+			limited.call("POST", path, body).wantProblem(t, 403, posthaste.Denied, "queue")
+		}
+		limited.call("GET", "/metrics", "").wantProblem(t, 403, posthaste.Denied, "queue")
 
-	var mine, theirs []wire.Delivery
-	limited.call("POST", "/v1/queues/mine/receive?max=10", "").want(t, 200).into(t, &mine)
-	admin.call("POST", "/v1/queues/theirs/receive", "").want(t, 200).into(t, &theirs)
-	both := `{"deliveries":[{"id":"` + mine[0].ID.String() + `"%},{"id":"` + theirs[0].ID.String() + `"%}]}`
-	for action, more := range map[string]string{"ack": "", "fail": `,"error":"x"`, "release": "", "extend": `,"lease":"1m"`} {
-		limited.call("POST", "/v1/deliveries/"+action, strings.ReplaceAll(both, "%", more)).wantProblem(t, 403, posthaste.Denied, "queue")
-	}
-	limited.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+mine[0].ID.String()+`"}]}`).want(t, 200)
-	admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs[0].ID.String()+`"}]}`).want(t, 200) // nobody touched it
+		var mine, theirs []wire.Delivery
+		limited.call("POST", "/v1/queues/mine/receive?max=10", "").want(t, 200).into(t, &mine)
+		admin.call("POST", "/v1/queues/theirs/receive", "").want(t, 200).into(t, &theirs)
+		both := `{"deliveries":[{"id":"` + mine[0].ID.String() + `"%},{"id":"` + theirs[0].ID.String() + `"%}]}`
+		for action, more := range map[string]string{"ack": "", "fail": `,"error":"x"`, "release": "", "extend": `,"lease":"1m"`} {
+			limited.call("POST", "/v1/deliveries/"+action, strings.ReplaceAll(both, "%", more)).wantProblem(t, 403, posthaste.Denied, "queue")
+		}
+		limited.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+mine[0].ID.String()+`"}]}`).want(t, 200)
+		admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs[0].ID.String()+`"}]}`).want(t, 200) // nobody touched it
 
-	mailer := a.as(a.makeToken(posthaste.Token{Name: "mailer", Scopes: []Scope{ScopeSend}, Queues: []string{"emails"}}))
-	eventually(t, "the token is known", func() bool { return mailer.call("GET", "/metrics", "").status == 403 })
-	mailer.call("POST", "/v1/emails", someEmail).want(t, 201)
+		mailer := a.as(a.makeToken(posthaste.Token{Name: "mailer", Scopes: []Scope{ScopeSend}, Queues: []string{"emails"}}))
+		eventually(t, "the token is known", func() bool { return mailer.call("GET", "/metrics", "").status == 403 })
+		mailer.call("POST", "/v1/emails", someEmail).want(t, 201)
+	})
 }
 
 // settlingSeen keeps what tracing is told of settlements.
@@ -126,64 +132,66 @@ func (s *settlingSeen) Settling(_ context.Context, _ map[string]string, settleme
 // of a limited token's reach, and answered like what is no longer the caller's.
 func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 	t.Parallel()
-	seen := &settlingSeen{}
-	var passed []posthaste.DeliveryID
-	a := newAPI(t, withTokens(t), func(c *Config, h *hooked) {
-		c.Tracing = seen
-		h.of = func(ctx context.Context, ids ...posthaste.DeliveryID) ([]string, error) {
-			queues, err := h.Engine.DeliveryQueues(ctx, ids...)
-			for i := range queues {
-				if queues[i] == "theirs" {
-					queues[i] = "" // it is claimed only after this look
+	inBubble(t, func(t *testing.T) {
+		seen := &settlingSeen{}
+		var passed []posthaste.DeliveryID
+		a := newAPI(t, withTokens(t), func(c *Config, h *hooked) {
+			c.Tracing = seen
+			h.of = func(ctx context.Context, ids ...posthaste.DeliveryID) ([]string, error) {
+				queues, err := h.Engine.DeliveryQueues(ctx, ids...)
+				for i := range queues {
+					if queues[i] == "theirs" {
+						queues[i] = "" // it is claimed only after this look
+					}
 				}
+				return queues, err
 			}
-			return queues, err
+			h.settle = func(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+				for _, one := range settlements {
+					passed = append(passed, one.Delivery)
+				}
+				return h.Engine.Settle(ctx, settlements)
+			}
+			h.extend = func(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+				if len(ids) == 0 {
+					t.Error("the engine is called to extend nothing")
+				}
+				passed = append(passed, ids...)
+				return h.Engine.Extend(ctx, ids, lease)
+			}
+		})
+		admin := a.as("admin-secret")
+		receive := func(queue string) posthaste.DeliveryID {
+			var got []wire.Delivery
+			admin.call("POST", "/v1/queues/"+queue+"/messages", `{}`).want(t, 201)
+			admin.call("POST", "/v1/queues/"+queue+"/receive", "").want(t, 200).into(t, &got)
+			return got[0].ID
 		}
-		h.settle = func(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
-			for _, one := range settlements {
-				passed = append(passed, one.Delivery)
+		a.queue("mine")
+		a.queue("theirs")
+		limited := a.as(a.makeToken(posthaste.Token{Name: "limited", Scopes: []Scope{ScopeReceive}, Queues: []string{"mine"}}))
+		eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/receive", "").status == 200 })
+		for action, more := range map[string]string{"ack": "", "fail": `,"error":"x"`, "release": "", "extend": `,"lease":"1m"`} {
+			mine, theirs := receive("mine"), receive("theirs")
+			passed, seen.ids = nil, nil
+			of := func(id posthaste.DeliveryID) string { return `{"id":"` + id.String() + `"` + more + `}` }
+			p := limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`,`+of(mine)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+			if d := p.Deliveries; !slices.Equal(p.IDs, []string{theirs.String()}) || len(d) != 2 || d[0] != (settled{ID: theirs}) || d[1].ID != mine || !d[1].Settled {
+				t.Errorf("%s: %+v", action, p)
 			}
-			return h.Engine.Settle(ctx, settlements)
-		}
-		h.extend = func(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
-			if len(ids) == 0 {
-				t.Error("the engine is called to extend nothing")
+			p = limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+			if len(p.Deliveries) != 1 || p.Deliveries[0] != (settled{ID: theirs}) {
+				t.Errorf("%s of theirs alone: %+v", action, p)
 			}
-			passed = append(passed, ids...)
-			return h.Engine.Extend(ctx, ids, lease)
+			if !slices.Equal(passed, []posthaste.DeliveryID{mine}) {
+				t.Errorf("%s: the engine got %v, where mine is %s", action, passed, mine)
+			}
+			if action != "extend" && !slices.Equal(seen.ids, passed) {
+				t.Errorf("%s: tracing saw %v, and the engine %v", action, seen.ids, passed)
+			}
+			admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs.String()+`"}]}`).want(t, 200) // nobody touched it
 		}
 	})
-	admin := a.as("admin-secret")
-	receive := func(queue string) posthaste.DeliveryID {
-		var got []wire.Delivery
-		admin.call("POST", "/v1/queues/"+queue+"/messages", `{}`).want(t, 201)
-		admin.call("POST", "/v1/queues/"+queue+"/receive", "").want(t, 200).into(t, &got)
-		return got[0].ID
-	}
-	a.queue("mine")
-	a.queue("theirs")
-	limited := a.as(a.makeToken(posthaste.Token{Name: "limited", Scopes: []Scope{ScopeReceive}, Queues: []string{"mine"}}))
-	eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/receive", "").status == 200 })
-	for action, more := range map[string]string{"ack": "", "fail": `,"error":"x"`, "release": "", "extend": `,"lease":"1m"`} {
-		mine, theirs := receive("mine"), receive("theirs")
-		passed, seen.ids = nil, nil
-		of := func(id posthaste.DeliveryID) string { return `{"id":"` + id.String() + `"` + more + `}` }
-		p := limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`,`+of(mine)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
-		if d := p.Deliveries; !slices.Equal(p.IDs, []string{theirs.String()}) || len(d) != 2 || d[0] != (settled{ID: theirs}) || d[1].ID != mine || !d[1].Settled {
-			t.Errorf("%s: %+v", action, p)
-		}
-		p = limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
-		if len(p.Deliveries) != 1 || p.Deliveries[0] != (settled{ID: theirs}) {
-			t.Errorf("%s of theirs alone: %+v", action, p)
-		}
-		if !slices.Equal(passed, []posthaste.DeliveryID{mine}) {
-			t.Errorf("%s: the engine got %v, where mine is %s", action, passed, mine)
-		}
-		if action != "extend" && !slices.Equal(seen.ids, passed) {
-			t.Errorf("%s: tracing saw %v, and the engine %v", action, seen.ids, passed)
-		}
-		admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs.String()+`"}]}`).want(t, 200) // nobody touched it
-	}
 }
 
 // Routes that need not an admin and have no queue in their path are closed to
@@ -219,30 +227,32 @@ func TestLimitedTokensAndEveryRoute(t *testing.T) {
 // Who waits for messages with a token that is dropped meanwhile gets none.
 func TestWaitingEndsWithTheToken(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, withTokens(t))
-	a.queue("orders")
-	secret := a.makeToken(posthaste.Token{Name: "reader", Scopes: []Scope{ScopeReceive}})
-	waits := make(chan reply, 1)
-	go func() {
-		got, err := a.as(secret).try(t.Context(), "POST", "/v1/queues/orders/receive?wait=5m", "")
-		if err != nil {
-			t.Error(err)
+	inBubble(t, func(t *testing.T) {
+		a := newAPI(t, withTokens(t))
+		a.queue("orders")
+		secret := a.makeToken(posthaste.Token{Name: "reader", Scopes: []Scope{ScopeReceive}})
+		waits := make(chan reply, 1)
+		go func() {
+			got, err := a.as(secret).try(t.Context(), "POST", "/v1/queues/orders/receive?wait=5m", "")
+			if err != nil {
+				t.Error(err)
+			}
+			waits <- got
+		}()
+		eventually(t, "it waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
+		if err := a.engine.TokenDrop(t.Context(), "test", "reader"); err != nil {
+			t.Fatal(err)
 		}
-		waits <- got
-	}()
-	eventually(t, "it waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
-	if err := a.engine.TokenDrop(t.Context(), "test", "reader"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the drop is known", func() bool { return a.as(secret).call("GET", "/metrics", "").status == 401 })
-	a.as("send-secret").call("POST", "/v1/queues/orders/messages", `{}`).want(t, 201)
-	got := <-waits
-	got.want(t, 401)
-	var again []wire.Delivery
-	a.as("receive-secret").call("POST", "/v1/queues/orders/receive?wait=1m", "").want(t, 200).into(t, &again)
-	if len(again) != 1 {
-		t.Errorf("the message it was not given: %d deliveries", len(again))
-	}
+		eventually(t, "the drop is known", func() bool { return a.as(secret).call("GET", "/metrics", "").status == 401 })
+		a.as("send-secret").call("POST", "/v1/queues/orders/messages", `{}`).want(t, 201)
+		got := <-waits
+		got.want(t, 401)
+		var again []wire.Delivery
+		a.as("receive-secret").call("POST", "/v1/queues/orders/receive?wait=1m", "").want(t, 200).into(t, &again)
+		if len(again) != 1 {
+			t.Errorf("the message it was not given: %d deliveries", len(again))
+		}
+	})
 }
 
 // tokenAdmin is the rest of the interface, which is not called.
