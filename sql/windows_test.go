@@ -44,6 +44,10 @@ func seed(t testing.TB) uint64 {
 	return rand.Uint64()
 }
 
+// quiet is how long a run goes on although nothing ends any more, before it is
+// drained. Leases of 2 s end within it. How long it is decides nothing.
+const quiet = 3 * time.Second
+
 // Each committed message ends exactly once for each subscription, none is handed
 // out twice as the same attempt, none early, none that was rolled back, cancelled
 // or purged, none with a dedupe key in use; and at the end nothing is held: with
@@ -56,7 +60,7 @@ func TestInterleaving(t *testing.T) {
 		t.Run(shape.name, func(t *testing.T) {
 			x := &interleaving{shape: shape, crew: crew{t: t, url: testpg.New(t), seed: seed(t)}}
 			x.features = drawn(rand.New(rand.NewPCG(x.seed, uint64(i)<<32)))
-			x.run(seconds(t, 6), patience)
+			x.run(seconds(t, 6), quiet)
 			for _, f := range x.faults {
 				t.Error(f)
 			}
@@ -109,7 +113,7 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 				breakFunction(t, url, twin.file, twin.old, twin.new)
 				x := &interleaving{shape: shapes[n%len(shapes)], features: twin.features, crew: crew{t: t, url: url, seed: seed(t)}}
 				// Short at first: what is lost is noticed only when all else has ended.
-				x.run(min(time.Duration(3+n)*time.Second, left), 5*time.Second)
+				x.run(min(time.Duration(3+n)*time.Second, left), quiet)
 				return x.faults
 			})
 		})
@@ -117,8 +121,8 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 }
 
 // findsBroken runs interleavings on a broken twin until one of them has a fault with
-// one of the words. That must be within a minute: by itself, as with
-// POSTHASTE_TEST_FULL. Beside other tests it may take longer, and what it took is told.
+// one of the words. That must be within a minute at full size, where each twin has the
+// machine for itself. Beside other tests it may take longer, and the log says how long.
 func findsBroken(t *testing.T, words []string, run func(n int, left time.Duration) (faults []string)) {
 	t.Helper()
 	most := time.Minute
