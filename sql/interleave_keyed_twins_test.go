@@ -3,12 +3,12 @@ package ledger_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // drawnLimits is a run whose queue has options and limits by chance.
@@ -78,8 +78,8 @@ func TestInterleavingLimits(t *testing.T) {
 }
 
 // Of each key one message after the other, in the order in which they were sent,
-// each done exactly once, however often it is tried, and nothing left behind. With
-// POSTHASTE_TEST_FULL subscriptions come and go in each of the queues.
+// each done exactly once, however often it is tried, and nothing left behind. At
+// full size subscriptions come and go in each of the queues.
 func TestInterleavingKeyed(t *testing.T) {
 	for _, x := range []*keyedRun{
 		{options: `{"ordered": true, "lanes": 2, "max_attempts": 1000}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, dedupe: true, guests: true}},
@@ -93,7 +93,7 @@ func TestInterleavingKeyed(t *testing.T) {
 		t.Run(x.options, func(t *testing.T) {
 			t.Parallel()
 			x.t, x.url, x.seed = t, testpg.New(t), seed(t)
-			x.guests = x.guests || os.Getenv("POSTHASTE_TEST_FULL") == "1"
+			x.guests = x.guests || testrun.Full()
 			x.run(seconds(t, 3), patience)
 			for _, f := range x.faults {
 				t.Error(f)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -125,9 +126,8 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 // machine for itself. Beside other tests it may take longer, and the log says how long.
 func findsBroken(t *testing.T, words []string, run func(n int, left time.Duration) (faults []string)) {
 	t.Helper()
-	most := time.Minute
-	if os.Getenv("POSTHASTE_TEST_FULL") != "1" {
-		most = 5 * time.Minute
+	most := testrun.Size(5*time.Minute, time.Minute)
+	if !testrun.Full() {
 		t.Parallel()
 	}
 	begun := time.Now()
