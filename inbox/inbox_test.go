@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,15 +18,8 @@ import (
 
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
-
-// size is small, or large where the full numbers are asked for.
-func size(small, large int) int {
-	if os.Getenv("POSTHASTE_TEST_FULL") == "1" {
-		return large
-	}
-	return small
-}
 
 // database is one with an inbox and a table of effects, and its URL.
 func database(t *testing.T) (*pgxpool.Pool, string) {
@@ -95,7 +87,7 @@ func again(t *testing.T, h posthaste.Handler, d posthaste.RawDelivery) {
 // TestNP2: redelivered messages have one effect, also where two consumers have the
 // same id in the same instant.
 func testOnce(t *testing.T, s store) {
-	n := size(300, 10_000)
+	n := testrun.Size(300, 10_000)
 	var all []int
 	for i := range n {
 		if all = append(all, i+1); i%10 == 0 {
@@ -120,7 +112,7 @@ func testOnce(t *testing.T, s store) {
 	if all, distinct := s.effects(); all != n || distinct != n {
 		t.Fatalf("%d effects of %d ids, want %d", all, distinct, n)
 	}
-	instants := size(200, 1000)
+	instants := testrun.Size(200, 1000)
 	for i := range instants {
 		start := make(chan struct{})
 		var wg sync.WaitGroup
@@ -336,8 +328,14 @@ func TestOnceWhileRotating(t *testing.T) {
 				return one[int](t, pool, "select count(*) - count(distinct id) from effects")
 			}
 			h := Handler(pool.Begin, "c", effect)
-			deadline := time.Now().Add(30 * time.Second)
-			for round := 0; round < size(40, 1000) && (broken == "" || twice() == 0) && time.Now().Before(deadline); round++ {
+			rounds, begun := testrun.Size(40, 1000), time.Now()
+			more := func(round int) bool {
+				if broken == "" {
+					return round < rounds
+				}
+				return twice() == 0 && time.Since(begun) < 3*time.Minute
+			}
+			for round := 0; more(round); round++ {
 				if _, err := pool.Exec(t.Context(), "truncate effects, posthaste_inbox.seen"); err != nil {
 					t.Fatal(err)
 				}

@@ -79,7 +79,7 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 		b.work(ctx, bell, "q0", func(int) { took <- time.Now() })
 	})
 	var waits, unexplained []time.Duration
-	for range full(600, 10000) {
+	for range testrun.Size(600, 10000) {
 		// The worker looks, falls asleep and is fast asleep within the first
 		// few milliseconds after it took the last one.
 		time.Sleep(rand.N([]time.Duration{200 * time.Microsecond, time.Millisecond, 4 * time.Millisecond, 15 * time.Millisecond}[rand.N(4)]))
@@ -102,7 +102,7 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 	}
 	// Beside other tests, this process may be kept from the processor while the probe
 	// happens to rest. A wake-up that is lost waits until the next look, and is not alone.
-	if len(unexplained) > full(1, 0) || len(unexplained) > 0 && slices.Max(unexplained) > time.Second {
+	if len(unexplained) > testrun.Size(1, 0) || len(unexplained) > 0 && slices.Max(unexplained) > time.Second {
 		t.Errorf("waited %v from their commits, and nothing else stalled", unexplained)
 	}
 	slices.Sort(waits)
@@ -125,7 +125,7 @@ func TestNoWakeUpLostAmongProcesses(t *testing.T) {
 	var senders sync.WaitGroup
 	for range 3 {
 		senders.Go(func() {
-			for range full(120, 3000) {
+			for range testrun.Size(120, 3000) {
 				tx, err := b.pool.Begin(testContext(t))
 				if err != nil {
 					t.Error(err)
@@ -216,7 +216,7 @@ func TestDozeProbeLeaksNothingUnderCancels(t *testing.T) {
 	for _, ring := range []string{"posthaste.ring", "public.split_ring"} {
 		mustExec(t, setup, `create or replace procedure public.ring_often() language plpgsql as $$
 			begin for i in 1..1000000000 loop perform `+ring+`(1); end loop; end $$`)
-		leaked := b.leaks(full(250, 1500))
+		leaked := b.leaks(testrun.Size(250, 1500))
 		t.Logf("%s: %d locks leaked", ring, leaked)
 		if ring == "posthaste.ring" && leaked > 0 {
 			t.Errorf("%d doze keys leaked", leaked)
@@ -407,7 +407,7 @@ func TestOpenSenderDelaysNobody(t *testing.T) {
 	var longest time.Duration
 	var sent time.Time
 	calm := 0 // rounds in a row in which the worker slept again before its doze key was let go of
-	for round := 0; round < full(40, 1000) || longest < slowestLook/4 && calm < 20; round++ {
+	for round := 0; round < testrun.Size(40, 1000) || longest < slowestLook/4 && calm < 20; round++ {
 		eventually(t, "the worker dozes", dozes)
 		if calm++; time.Since(sent) >= awakeDoze {
 			calm = 0
@@ -535,7 +535,7 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 		b.work(ctx, bell, "q0", func(n int) { taken.Add(int64(n)) })
 	})
 	operator := b.session()
-	for i := range full(20, 300) {
+	for i := range testrun.Size(20, 300) {
 		eventually(t, "the bell is taken", func() bool { return b.holder("bell") != 0 })
 		mustExec(t, operator, `select pg_terminate_backend($1)`, b.holder("bell"))
 		time.Sleep(rand.N(3 * time.Millisecond))

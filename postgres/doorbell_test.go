@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -305,7 +306,7 @@ func TestInterruptedWaitsKeepTheConnection(t *testing.T) {
 			time.Sleep(rand.N(300 * time.Microsecond))
 		}
 	})
-	sent := full(1500, 20000)
+	sent := testrun.Size(1500, 20000)
 	for i := range sent {
 		b.sendNow(b.queues[1+i%5])
 	}

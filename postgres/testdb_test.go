@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"net/url"
-	"os"
 	"testing"
 	"time"
 
@@ -102,11 +101,4 @@ func happens(most time.Duration, ok func() bool) bool {
 		}
 	}
 	return true
-}
-
-func full(small, all int) int {
-	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
-		return all
-	}
-	return small
 }

@@ -161,18 +161,17 @@ func (x *crew) sendFor(duration time.Duration, sent func() int) {
 	x.writers.Wait()
 }
 
-// finish waits until all have ended, or none for so long that the rest are lost,
-// and ends the run. progress says how many have, and whether those are all.
-func (x *crew) finish(still time.Duration, progress func() (ended int, all bool)) {
-	for before, since := -1, time.Now(); time.Since(since) < still && !x.faulty(); time.Sleep(20 * time.Millisecond) {
-		ended, all := progress()
-		if all {
-			break
-		}
-		if ended != before {
+// finish waits until all have ended, or none for so long, or a fault is found, and
+// ends the run. progress says how many have, and whether those are all. finish
+// reports whether all have.
+func (x *crew) finish(still time.Duration, progress func() (ended int, all bool)) (all bool) {
+	for before, since := -1, time.Now(); time.Since(since) < still && !x.faulty() && !all; time.Sleep(20 * time.Millisecond) {
+		var ended int
+		if ended, all = progress(); ended != before {
 			before, since = ended, time.Now()
 		}
 	}
 	x.end()
 	x.others.Wait()
+	return all
 }

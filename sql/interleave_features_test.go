@@ -217,9 +217,18 @@ func (x *crew) checkKeys() {
 	}
 }
 
+// heldRounds is through how many rounds of upkeep something stays held before that is
+// a fault, and heldFor how long that takes at least: upkeep counts once a second.
+const (
+	heldRounds = 500
+	heldFor    = 5 * time.Second
+)
+
 // letsGo turns the ring once all has ended: nothing may be held any more, nothing
-// be counted as waiting, and what is to be remembered is.
-func (x *interleaving) letsGo(conn *pgx.Conn, still time.Duration) {
+// be counted as waiting, and what is to be remembered is. Only rounds of upkeep count
+// that run when no transaction is older than the turn of the ring, because those of
+// other databases hold slots as well.
+func (x *interleaving) letsGo(conn *pgx.Conn) {
 	exec := func(sql string, args ...any) {
 		if _, err := conn.Exec(context.Background(), sql, args...); err != nil {
 			x.fault("error: %s: %v", sql, err)
@@ -233,43 +242,59 @@ func (x *interleaving) letsGo(conn *pgx.Conn, still time.Duration) {
 	// Once, or each cursor that is carried on would turn the ring again.
 	exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
 	var before, epoch int64
-	var held string
-	for end := time.Now().Add(still); ; time.Sleep(5 * time.Millisecond) {
+	var turned time.Time
+	for rounds := 0; ; time.Sleep(5 * time.Millisecond) {
 		if err := conn.QueryRow(context.Background(), `select last_value >> 22 from posthaste.positions`).Scan(&epoch); err != nil {
 			x.fault("error: %v", err)
 		}
 		if before == 0 {
 			before = epoch
-		} else if epoch != before {
+		} else if epoch != before && turned.IsZero() {
 			exec(`update posthaste.settings set slot_rows = $1`, never)
+			turned = time.Now()
 		}
 		exec(`select posthaste.maintain()`)
 		// Transactions of other databases count as possible writers, too.
 		exec(`update posthaste.slots set left_before = pg_current_xact_id() where live and left_before is null and slot <> (select (last_value >> 22) & 15 from posthaste.positions)`)
-		err := conn.QueryRow(context.Background(), `
-			select coalesce(
-				case when $1 then 'the ring does not turn' end,
-				(select format('slot %s: %s', s.slot, coalesce(posthaste.slot_blocker(s.slot::int), 'not truncated yet')) from posthaste.slots s, posthaste.positions p
-				  where s.live and s.slot <> (p.last_value >> 22) & 15 order by s.epoch limit 1),
-				(select format('%s withdrawn entries are kept', count(*)) from posthaste.cancelled, posthaste.positions where (pos >> 22) & 15 <> (last_value >> 22) & 15 having count(*) > 0),
-				(select format('%s claims are held', count(*)) from posthaste.held_claims having count(*) > 0),
-				(select format('subscription %s: %s wait and %s run, it is said, and the log has %s entries', subscription, depth, in_flight, (select count(*) from posthaste.entries)) from posthaste.queues q
-				  where in_flight > 0 or depth > 0 and not exists (select from posthaste.subscriptions s where s.name = q.subscription and s.filter is not null) limit 1),
-				'')`, epoch == before).Scan(&held)
-		if err != nil {
-			held = err.Error()
-		}
+		held, older := x.stillHeld(conn, epoch == before)
 		if held == "" || x.faulty() {
 			break
 		}
-		if time.Now().After(end) {
+		if !older {
+			rounds++
+		}
+		if rounds >= heldRounds && !turned.IsZero() && time.Since(turned) > heldFor {
 			x.fault("held, though all has ended: %s", held)
+			return
+		}
+		if epoch == before && rounds >= 10*heldRounds {
+			x.fault("the ring does not turn")
 			return
 		}
 	}
 	if x.retention {
 		x.remembers(conn)
 	}
+}
+
+// stillHeld says what is held though all has ended, "" if nothing is, and whether a
+// transaction is older than a slot that the sequence has left.
+func (x *interleaving) stillHeld(conn *pgx.Conn, turning bool) (held string, older bool) {
+	err := conn.QueryRow(context.Background(), `
+		select coalesce(
+			case when $1 then 'the ring does not turn' end,
+			(select format('slot %s: %s', s.slot, coalesce(posthaste.slot_blocker(s.slot::int), 'not truncated yet')) from posthaste.slots s, posthaste.positions p
+			  where s.live and s.slot <> (p.last_value >> 22) & 15 order by s.epoch limit 1),
+			(select format('%s withdrawn entries are kept', count(*)) from posthaste.cancelled, posthaste.positions where (pos >> 22) & 15 <> (last_value >> 22) & 15 having count(*) > 0),
+			(select format('%s claims are held', count(*)) from posthaste.held_claims having count(*) > 0),
+			(select format('subscription %s: %s wait and %s run, it is said, and the log has %s entries', subscription, depth, in_flight, (select count(*) from posthaste.entries)) from posthaste.queues q
+			  where in_flight > 0 or depth > 0 and not exists (select from posthaste.subscriptions s where s.name = q.subscription and s.filter is not null) limit 1),
+			''),
+			exists (select from posthaste.slots where live and left_before >= pg_snapshot_xmin(pg_current_snapshot()))`, turning).Scan(&held, &older)
+	if err != nil {
+		x.fault("error: %v", err)
+	}
+	return held, older
 }
 
 // remembers: what ended is told as it was, though its slot is gone.

@@ -2,11 +2,11 @@ package ledger_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // sendKeys puts n messages of so many keys, in turn, into the log of a queue with one
@@ -18,13 +18,10 @@ func (s *session) sendKeys(keys, n int) {
 }
 
 // Who has little is handed out within a few claims, however many others have much
-// waiting. With POSTHASTE_TEST_FULL 1,000 keys have 1,000 each.
+// waiting. At full size 1,000 keys have 1,000 each.
 func TestRuleFairNewcomerBehindManyKeys(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
-		keys, each := 300, 40
-		if os.Getenv("POSTHASTE_TEST_FULL") == "1" {
-			keys, each = 1000, 1000
-		}
+		keys, each := testrun.Size(300, 1000), testrun.Size(40, 1000)
 		s := keyed(t, url, `{"fair": true}`)
 		s.sendKeys(keys, keys*each)
 		claims := func(key string) int {
@@ -128,14 +125,11 @@ func TestRuleKeysInLineAreSeen(t *testing.T) {
 
 // A claim costs no more with very many keys in line than with few: it reads and writes
 // those that it serves. So also while an old snapshot keeps what died at the front of
-// the line from being cleaned up. With POSTHASTE_TEST_FULL 10,000 keys wait.
+// the line from being cleaned up. At full size 10,000 keys wait.
 func TestClaimBesideManyKeysInLine(t *testing.T) {
 	t.Parallel()
 	const few = 100
-	many := 1_000
-	if os.Getenv("POSTHASTE_TEST_FULL") == "1" {
-		many = 10_000
-	}
+	many := testrun.Size(1_000, 10_000)
 	pages := func(keys int) (fresh, old int) {
 		url := testpg.New(t)
 		s, reader := keyed(t, url, `{"fair": true}`), connect(t, url)

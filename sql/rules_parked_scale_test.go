@@ -2,24 +2,21 @@ package ledger_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // A claim costs no more with very many parked messages than with few: when it finds
 // nothing, a message of another key, or the next one of a key with most of them, and
-// while an old snapshot keeps what was let go from being cleaned up. With
-// POSTHASTE_TEST_FULL a million are parked.
+// while an old snapshot keeps what was let go from being cleaned up. At
+// full size a million are parked.
 func TestClaimBesideManyParked(t *testing.T) {
 	t.Parallel()
 	const few = 2_000
-	many := 20_000
-	if os.Getenv("POSTHASTE_TEST_FULL") == "1" {
-		many = 1_000_000
-	}
+	many := testrun.Size(20_000, 1_000_000)
 	what := []string{"nothing", "a message of another key", "the next of a key", "the next of a key, above what died"}
 	pages := func(n int) (out [4]int) {
 		url := testpg.New(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -44,6 +45,10 @@ func seed(t testing.TB) uint64 {
 	return rand.Uint64()
 }
 
+// quiet is how long a run goes on although nothing ends any more, before it is
+// drained. Leases of 2 s end within it. How long it is decides nothing.
+const quiet = 3 * time.Second
+
 // Each committed message ends exactly once for each subscription, none is handed
 // out twice as the same attempt, none early, none that was rolled back, cancelled
 // or purged, none with a dedupe key in use; and at the end nothing is held: with
@@ -56,7 +61,7 @@ func TestInterleaving(t *testing.T) {
 		t.Run(shape.name, func(t *testing.T) {
 			x := &interleaving{shape: shape, crew: crew{t: t, url: testpg.New(t), seed: seed(t)}}
 			x.features = drawn(rand.New(rand.NewPCG(x.seed, uint64(i)<<32)))
-			x.run(seconds(t, 6), patience)
+			x.run(seconds(t, 6), quiet)
 			for _, f := range x.faults {
 				t.Error(f)
 			}
@@ -77,18 +82,8 @@ var twins = []struct {
 	features
 	found []string // what the finding says, one of these
 }{
-	{"late transaction ignored", "window_ranges.sql",
-		"where pg_visible_in_snapshot(x, s1)", "where false", runaway, features{}, []string{"lost:"}},
-	{"own transaction id not recorded", "snapshot_now.sql",
-		"if own is null or own >= pg_snapshot_xmax(s) then", "if true then", runaway, features{}, []string{"lost:"}},
 	{"edge of the due time", "due_slice.sql",
 		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and ", runaway, features{}, []string{"lost:"}},
-	{"slot checked only before its lock", "truncate_slot.sql",
-		"if posthaste.slot_entered(p_slot) is not null or n.readers is distinct from p_readers then", "if false then", hurried, features{}, []string{"lost:", "twice:"}},
-	{"cancelling outside the lock", "hold_message.sql",
-		"    perform posthaste.lock_reader(v_reader, true);\n", "    null;\n", runaway, features{}, []string{"was cancelled for subscription", "twice:"}},
-	{"withdrawn ones not sifted", "withdraw.sql",
-		"  if h.due_at is null and not v_keyed then\n    perform", "  if false then\n    perform", runaway, features{}, []string{"was cancelled for subscription", "twice:"}},
 	{"a filter that is not asked for due ones", "due_is_for.sql",
 		"if s.filter is not null then", "if false then", runaway, features{}, []string{"lost:"}},
 	{"rescue racing a settle", "settle_claim.sql",
@@ -105,17 +100,11 @@ var twins = []struct {
 		"  perform posthaste.lock_lanes(v_queue);\n", "  null;\n", runaway, features{purging: true}, []string{"waited when the queue was purged", "never came to subscription", "duplicate key", "twice: reader"}},
 	{"purging without what is due later", "purge.sql",
 		"pg_visible_in_snapshot(e.xid, v_purge) and", "false and", runaway, features{purging: true}, []string{"waited when the queue was purged", "never came to subscription"}},
-	{"handed out once and known by its number", "claim.sql",
-		"      p_worker, case when not at_most_once then p_number end,", "      p_worker, p_number,", crowd, features{once: true}, []string{"twice:"}},
-	{"a number that is used again", "claim.sql",
-		"  if p_again then\n", "  if false then\n", crowd, features{}, []string{"by the same number"}},
-	{"a dedupe key taken in its window", "insert_once.sql",
-		"where d.until <= v_now\n      returning", "\n      returning", runaway, features{dedupe: true}, []string{"within the window"}},
 }
 
-// Twins that meet only in a moment that few runs come to are not among these: those
-// have deterministic tests, such as TestRuleOpenClaimsAreCopiedWhenTheyAreClosed. So has
-// the slot that is checked only before its lock, TestRuleTruncationChecksUnderItsLock.
+// A condition whose patch a deterministic rule has in rules_*_test.go or
+// ranges_test.go is not repeated here. So it is with twins that fail only in a moment
+// that few runs come to, such as that of TestRuleOpenClaimsAreCopiedWhenTheyAreClosed.
 func TestInterleavingFindsBrokenTwins(t *testing.T) {
 	for _, twin := range twins {
 		t.Run(strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
@@ -126,7 +115,7 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 				breakFunction(t, url, twin.file, twin.old, twin.new)
 				x := &interleaving{shape: shapes[n%len(shapes)], features: twin.features, crew: crew{t: t, url: url, seed: seed(t)}}
 				// Short at first: what is lost is noticed only when all else has ended.
-				x.run(min(time.Duration(3+n)*time.Second, left), 5*time.Second)
+				x.run(min(time.Duration(3+n)*time.Second, left), quiet)
 				return x.faults
 			})
 		})
@@ -134,13 +123,13 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 }
 
 // findsBroken runs interleavings on a broken twin until one of them has a fault with
-// one of the words, and then calls found. That must be within a minute: by itself, as with
-// POSTHASTE_TEST_FULL. Beside other tests it may take longer, and what it took is told.
+// one of the words, and then calls found. That must be within a minute at full size,
+// where each twin has the machine for itself. Beside other tests it may take longer, and
+// the log says how long.
 func findsBroken(t *testing.T, words []string, found func(), run func(n int, left time.Duration) (faults []string)) {
 	t.Helper()
-	most := time.Minute
-	if os.Getenv("POSTHASTE_TEST_FULL") != "1" {
-		most = 5 * time.Minute
+	most := testrun.Size(5*time.Minute, time.Minute)
+	if !testrun.Full() {
 		t.Parallel()
 	}
 	begun := time.Now()

@@ -2,13 +2,13 @@ package cron
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cron/crontest"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 func parse(t *testing.T, spec string) Spec {
@@ -26,11 +26,7 @@ func TestTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	cases := 300
-	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
-		cases = 5000
-	}
-	for range cases {
+	for range testrun.Size(300, 5000) {
 		c := crontest.Random(r)
 		zone, err := Zone(c.Zone)
 		if err != nil {
