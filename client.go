@@ -72,6 +72,9 @@ type Client struct {
 	engine Engine
 	config ClientConfig
 	small  gatherer
+	// groups has a group for each call that gathers. Clients share none, because a
+	// channel that was made in a bubble of testing/synctest cannot be used outside it.
+	groups sync.Pool
 
 	mu    sync.Mutex
 	large map[string]*gatherer // those of queues that large calls are sent to just now
@@ -93,8 +96,10 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	return &Client{engine: engine, config: config, large: map[string]*gatherer{},
-		small: gatherer{engine: engine, flushes: config.Flushes, messages: config.BatchMessages, bytes: config.BatchBytes}}, nil
+	c := &Client{engine: engine, config: config, large: map[string]*gatherer{}}
+	c.groups.New = func() any { return &group{done: make(chan struct{}, 1)} }
+	c.small = gatherer{engine: engine, flushes: config.Flushes, messages: config.BatchMessages, bytes: config.BatchBytes, groups: &c.groups}
+	return c, nil
 }
 
 // Send stores the messages in one transaction and returns their ids in order
@@ -131,7 +136,7 @@ func (c *Client) sendLarge(ctx context.Context, messages []Message) ([]MessageID
 	c.mu.Lock()
 	g := c.large[queue]
 	if g == nil {
-		g = &gatherer{engine: c.engine, flushes: c.config.LargeFlushes, messages: c.config.BatchMessages, bytes: c.config.BatchBytes}
+		g = &gatherer{engine: c.engine, flushes: c.config.LargeFlushes, messages: c.config.BatchMessages, bytes: c.config.BatchBytes, groups: &c.groups}
 		c.large[queue] = g
 	}
 	g.users++

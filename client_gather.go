@@ -38,8 +38,6 @@ type batch struct {
 	live int
 }
 
-var groups = sync.Pool{New: func() any { return &group{done: make(chan struct{}, 1)} }}
-
 // gatherer sends calls at once while few are on their way, and those that come
 // meanwhile together.
 type gatherer struct {
@@ -47,6 +45,7 @@ type gatherer struct {
 	flushes  int // how many may be on their way
 	messages int // bound of what one carries
 	bytes    int // likewise
+	groups   *sync.Pool
 	users    int // of a large one: calls that are in it, guarded by the client's mutex
 
 	mu     sync.Mutex
@@ -84,9 +83,9 @@ func (c *gatherer) landed() {
 
 // gather joins what waits for the next flush and waits for the commit.
 func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID, error) {
-	g := groups.Get().(*group)
+	g := c.groups.Get().(*group)
 	if err := g.fill(messages); err != nil {
-		g.recycle()
+		c.recycle(g)
 		return nil, err
 	}
 	c.mu.Lock()
@@ -111,7 +110,7 @@ func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID,
 		<-g.done // it ended at the same moment: the true answer is better
 	}
 	ids, err := g.ids, g.err
-	g.recycle()
+	c.recycle(g)
 	return ids, err
 }
 
@@ -141,11 +140,11 @@ func (g *group) fill(messages []Message) error {
 	return nil
 }
 
-func (g *group) recycle() {
+func (c *gatherer) recycle(g *group) {
 	g.messages, g.one[0] = nil, Message{}
 	g.ids, g.err, g.next, g.batch = nil, nil, nil, nil
 	g.state, g.left = groupWaiting, false
-	groups.Put(g)
+	c.groups.Put(g)
 }
 
 // leave takes a caller whose context ended out of its group. It returns nil if

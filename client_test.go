@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -70,12 +71,12 @@ func (c *gatherer) waiting() (n int) {
 	return n
 }
 
-func waitFor(t *testing.T, what string, ok func() bool) {
+// atRest checks that something holds once every goroutine of the bubble waits.
+func atRest(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
+	synctest.Wait()
+	if !ok() {
+		t.Fatalf("every goroutine waits, and it does not hold that %s", what)
 	}
 }
 
@@ -106,207 +107,244 @@ func gathering(t *testing.T, c *Client, e *sendEngine, ctxs []context.Context, m
 			ids, err := c.Send(ctx, m)
 			answers <- sent{m.Key, ids, err}
 		}()
-		waitFor(t, "the message gathers", func() bool { return c.small.waiting() == i+1 })
+		atRest(t, "the message gathers", func() bool { return c.small.waiting() == i+1 })
 	}
 	return answers
 }
 
 func TestClientGathersWhileAFlushIsOnItsWay(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c := NewClient(e)
-	answers := gathering(t, c, e, nil, message("a"), message("b"), message("c"))
-	close(e.hold)
-	seen := map[MessageID]string{}
-	for range 4 {
-		a := <-answers
-		if a.err != nil || len(a.ids) != 1 {
-			t.Fatalf("%s: ids %v, error %v", a.key, a.ids, a.err)
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c := NewClient(e)
+		answers := gathering(t, c, e, nil, message("a"), message("b"), message("c"))
+		close(e.hold)
+		seen := map[MessageID]string{}
+		for range 4 {
+			a := <-answers
+			if a.err != nil || len(a.ids) != 1 {
+				t.Fatalf("%s: ids %v, error %v", a.key, a.ids, a.err)
+			}
+			seen[a.ids[0]] = a.key
 		}
-		seen[a.ids[0]] = a.key
-	}
-	if want := [][]string{{"first"}, {"a", "b", "c"}}; !equalCalls(e.calls, want) {
-		t.Errorf("calls %v, want %v", e.calls, want)
-	}
-	if want := map[MessageID]string{1: "first", 2: "a", 3: "b", 4: "c"}; fmt.Sprint(seen) != fmt.Sprint(want) {
-		t.Errorf("ids went to %v, want %v", seen, want)
-	}
+		if want := [][]string{{"first"}, {"a", "b", "c"}}; !equalCalls(e.calls, want) {
+			t.Errorf("calls %v, want %v", e.calls, want)
+		}
+		if want := map[MessageID]string{1: "first", 2: "a", 3: "b", 4: "c"}; fmt.Sprint(seen) != fmt.Sprint(want) {
+			t.Errorf("ids went to %v, want %v", seen, want)
+		}
+	})
 }
 
 func equalCalls(a, b [][]string) bool {
 	return slices.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(x, y) })
 }
 
+// A client of one bubble of testing/synctest leaves nothing to the client of another.
+// The runtime ends the process where a channel of one is used in another.
+func TestClientsShareNoBubble(t *testing.T) {
+	t.Parallel()
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			e := newSendEngine()
+			e.hold = make(chan struct{})
+			answers := gathering(t, NewClient(e), e, nil, message("a"))
+			close(e.hold)
+			for range 2 {
+				if a := <-answers; a.err != nil {
+					t.Error(a.err)
+				}
+			}
+		})
+	}
+}
+
 func TestClientBoundsBatches(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c, err := NewClientWith(e, ClientConfig{BatchMessages: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := gathering(t, c, e, nil, message("a"), message("b"), message("c"))
-	close(e.hold)
-	for range 4 {
-		<-answers
-	}
-	if want := [][]string{{"first"}, {"a", "b"}, {"c"}}; !equalCalls(e.calls, want) {
-		t.Errorf("calls %v, want %v", e.calls, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c, err := NewClientWith(e, ClientConfig{BatchMessages: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := gathering(t, c, e, nil, message("a"), message("b"), message("c"))
+		close(e.hold)
+		for range 4 {
+			<-answers
+		}
+		if want := [][]string{{"first"}, {"a", "b"}, {"c"}}; !equalCalls(e.calls, want) {
+			t.Errorf("calls %v, want %v", e.calls, want)
+		}
+	})
 }
 
 func TestClientRefusalReachesOnlyItsSender(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	stored := map[string]bool{}
-	e.answer = func(_ context.Context, messages []Message) error {
-		for _, m := range messages {
-			if m.Key == "bad" {
-				return &Error{Code: NotFound, Field: "queue", Message: "no such queue"}
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		stored := map[string]bool{}
+		e.answer = func(_ context.Context, messages []Message) error {
+			for _, m := range messages {
+				if m.Key == "bad" {
+					return &Error{Code: NotFound, Field: "queue", Message: "no such queue"}
+				}
+			}
+			for _, m := range messages {
+				stored[m.Key] = true
+			}
+			return nil
+		}
+		c := NewClient(e)
+		answers := gathering(t, c, e, nil, message("a"), message("b"), message("bad"), message("c"), message("d"))
+		close(e.hold)
+		var all []sent
+		for range 6 {
+			all = append(all, <-answers)
+		}
+		for _, a := range all {
+			if bad := a.key == "bad"; bad != (CodeOf(a.err) == NotFound) || bad == stored[a.key] || bad == (len(a.ids) == 1) {
+				t.Errorf("%s: ids %v, error %v, stored %v", a.key, a.ids, a.err, stored[a.key])
 			}
 		}
-		for _, m := range messages {
-			stored[m.Key] = true
-		}
-		return nil
-	}
-	c := NewClient(e)
-	answers := gathering(t, c, e, nil, message("a"), message("b"), message("bad"), message("c"), message("d"))
-	close(e.hold)
-	var all []sent
-	for range 6 {
-		all = append(all, <-answers)
-	}
-	for _, a := range all {
-		if bad := a.key == "bad"; bad != (CodeOf(a.err) == NotFound) || bad == stored[a.key] || bad == (len(a.ids) == 1) {
-			t.Errorf("%s: ids %v, error %v, stored %v", a.key, a.ids, a.err, stored[a.key])
-		}
-	}
+	})
 }
 
 func TestClientLostAnswerIsToldToAllAndNotRepeated(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	e.answer = func(_ context.Context, messages []Message) error {
-		if len(messages) > 1 {
-			return &Error{Code: OutcomeUnsure, Message: "lost"}
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		e.answer = func(_ context.Context, messages []Message) error {
+			if len(messages) > 1 {
+				return &Error{Code: OutcomeUnsure, Message: "lost"}
+			}
+			return nil
 		}
-		return nil
-	}
-	c := NewClient(e)
-	answers := gathering(t, c, e, nil, message("a"), message("b"))
-	close(e.hold)
-	for range 3 {
-		if a := <-answers; (a.key != "first") != (CodeOf(a.err) == OutcomeUnsure) {
-			t.Errorf("%s: error %v", a.key, a.err)
+		c := NewClient(e)
+		answers := gathering(t, c, e, nil, message("a"), message("b"))
+		close(e.hold)
+		for range 3 {
+			if a := <-answers; (a.key != "first") != (CodeOf(a.err) == OutcomeUnsure) {
+				t.Errorf("%s: error %v", a.key, a.err)
+			}
 		}
-	}
-	if len(e.calls) != 2 {
-		t.Errorf("calls %v: what may be stored must not be sent again", e.calls)
-	}
+		if len(e.calls) != 2 {
+			t.Errorf("calls %v: what may be stored must not be sent again", e.calls)
+		}
+	})
 }
 
 func TestClientWithdrawsWhatIsNotOnItsWay(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c := NewClient(e)
-	ctx, cancel := context.WithCancel(context.Background())
-	answers := gathering(t, c, e, []context.Context{context.Background(), ctx}, message("a"), message("b"))
-	cancel()
-	b := <-answers
-	if b.key != "b" || !errors.Is(b.err, context.Canceled) || CodeOf(b.err) != "" {
-		t.Errorf("%s: error %v, want a plain cancellation of b", b.key, b.err)
-	}
-	close(e.hold)
-	for range 2 {
-		if a := <-answers; a.err != nil {
-			t.Errorf("%s: %v", a.key, a.err)
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c := NewClient(e)
+		ctx, cancel := context.WithCancel(context.Background())
+		answers := gathering(t, c, e, []context.Context{context.Background(), ctx}, message("a"), message("b"))
+		cancel()
+		b := <-answers
+		if b.key != "b" || !errors.Is(b.err, context.Canceled) || CodeOf(b.err) != "" {
+			t.Errorf("%s: error %v, want a plain cancellation of b", b.key, b.err)
 		}
-	}
-	if want := [][]string{{"first"}, {"a"}}; !equalCalls(e.calls, want) {
-		t.Errorf("calls %v, want %v: b was withdrawn", e.calls, want)
-	}
+		close(e.hold)
+		for range 2 {
+			if a := <-answers; a.err != nil {
+				t.Errorf("%s: %v", a.key, a.err)
+			}
+		}
+		if want := [][]string{{"first"}, {"a"}}; !equalCalls(e.calls, want) {
+			t.Errorf("calls %v, want %v: b was withdrawn", e.calls, want)
+		}
+	})
 }
 
 func TestClientContextEndsOnTheWay(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c := NewClient(e)
-	ctx, cancel := context.WithCancel(context.Background())
-	answers := gathering(t, c, e, []context.Context{ctx, context.Background()}, message("a"), message("b"))
-	e.hold <- struct{}{} // first lands
-	if a := <-answers; a.key != "first" || a.err != nil {
-		t.Fatalf("%s: %v", a.key, a.err)
-	}
-	<-e.entered // a and b are on their way
-	cancel()
-	if a := <-answers; a.key != "a" || CodeOf(a.err) != OutcomeUnsure || !errors.Is(a.err, context.Canceled) {
-		t.Errorf("%s: error %v, want outcome_unknown caused by the cancellation", a.key, a.err)
-	}
-	close(e.hold)
-	if a := <-answers; a.key != "b" || a.err != nil {
-		t.Errorf("%s: error %v: the others of the batch must not notice", a.key, a.err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c := NewClient(e)
+		ctx, cancel := context.WithCancel(context.Background())
+		answers := gathering(t, c, e, []context.Context{ctx, context.Background()}, message("a"), message("b"))
+		e.hold <- struct{}{} // first lands
+		if a := <-answers; a.key != "first" || a.err != nil {
+			t.Fatalf("%s: %v", a.key, a.err)
+		}
+		<-e.entered // a and b are on their way
+		cancel()
+		if a := <-answers; a.key != "a" || CodeOf(a.err) != OutcomeUnsure || !errors.Is(a.err, context.Canceled) {
+			t.Errorf("%s: error %v, want outcome_unknown caused by the cancellation", a.key, a.err)
+		}
+		close(e.hold)
+		if a := <-answers; a.key != "b" || a.err != nil {
+			t.Errorf("%s: error %v: the others of the batch must not notice", a.key, a.err)
+		}
+	})
 }
 
 func TestClientLoneCallerContextEndsOnTheWay(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { <-e.entered; cancel() }()
-	if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != OutcomeUnsure || !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want outcome_unknown caused by the cancellation", err)
-	}
-	if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != "" || !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want a plain cancellation: nothing was sent", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { <-e.entered; cancel() }()
+		if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != OutcomeUnsure || !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want outcome_unknown caused by the cancellation", err)
+		}
+		if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != "" || !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want a plain cancellation: nothing was sent", err)
+		}
+	})
 }
 
 func TestClientAllLeavingCancelsTheBatch(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c := NewClient(e)
-	ctx, cancel := context.WithCancel(context.Background())
-	answers := gathering(t, c, e, []context.Context{ctx, ctx}, message("a"), message("b"))
-	e.hold <- struct{}{}
-	<-answers
-	<-e.entered
-	cancel()
-	<-answers
-	<-answers
-	waitFor(t, "the flush ends without an answer", func() bool {
-		c.small.mu.Lock()
-		defer c.small.mu.Unlock()
-		return c.small.flying == 0
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c := NewClient(e)
+		ctx, cancel := context.WithCancel(context.Background())
+		answers := gathering(t, c, e, []context.Context{ctx, ctx}, message("a"), message("b"))
+		e.hold <- struct{}{}
+		<-answers
+		<-e.entered
+		cancel()
+		<-answers
+		<-answers
+		atRest(t, "the flush ends without an answer", func() bool {
+			c.small.mu.Lock()
+			defer c.small.mu.Unlock()
+			return c.small.flying == 0
+		})
 	})
 }
 
 func TestClientLargeCallsBypass(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c := NewClient(e)
-	answers := gathering(t, c, e, nil, message("a"))
-	large := slices.Repeat([]Message{message("x")}, 300)
-	done := make(chan int)
-	go func() {
-		ids, _ := c.Send(context.Background(), large...)
-		done <- len(ids)
-	}()
-	<-e.entered // although the first is still on its way
-	close(e.hold)
-	if n := <-done; n != 300 {
-		t.Errorf("%d ids, want 300", n)
-	}
-	<-answers
-	<-answers
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c := NewClient(e)
+		answers := gathering(t, c, e, nil, message("a"))
+		large := slices.Repeat([]Message{message("x")}, 300)
+		done := make(chan int)
+		go func() {
+			ids, _ := c.Send(context.Background(), large...)
+			done <- len(ids)
+		}()
+		<-e.entered // although the first is still on its way
+		close(e.hold)
+		if n := <-done; n != 300 {
+			t.Errorf("%d ids, want 300", n)
+		}
+		<-answers
+		<-answers
+	})
 }
 
 // gatheringLarge starts large sends of which one alone is on its way, and the others
@@ -323,7 +361,7 @@ func gatheringLarge(t *testing.T, c *Client, e *sendEngine, queue string, large 
 			<-e.entered
 			continue
 		}
-		waitFor(t, "the large call gathers", func() bool { return c.gathererOf(queue).waiting() == i })
+		atRest(t, "the large call gathers", func() bool { return c.gathererOf(queue).waiting() == i })
 	}
 	return answers
 }
@@ -332,122 +370,128 @@ func times(n int, m Message) []Message { return slices.Repeat([]Message{m}, n) }
 
 func TestClientLargeCallsOfAQueueGather(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1, BatchMessages: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := gatheringLarge(t, c, e, "q", times(300, message("a")), times(400, message("b")), times(600, message("c")), times(300, message("d")))
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1, BatchMessages: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := gatheringLarge(t, c, e, "q", times(300, message("a")), times(400, message("b")), times(600, message("c")), times(300, message("d")))
 
-	// Those of another queue, of several queues, delayed ones, and those above the
-	// bound wait for none of them.
-	others := make(chan error)
-	other := message("other")
-	other.Queue = "r"
-	delayed := message("delayed")
-	delayed.Delay = time.Second
-	for _, messages := range [][]Message{times(300, other), append(times(300, message("x")), other), times(300, delayed), times(1001, message("y"))} {
-		go func() {
-			_, err := c.Send(context.Background(), messages...)
-			others <- err
-		}()
-		<-e.entered
-	}
-	close(e.hold)
-	for range 4 {
-		if err := <-others; err != nil {
-			t.Error(err)
+		// Those of another queue, of several queues, delayed ones, and those above the
+		// bound wait for none of them.
+		others := make(chan error)
+		other := message("other")
+		other.Queue = "r"
+		delayed := message("delayed")
+		delayed.Delay = time.Second
+		for _, messages := range [][]Message{times(300, other), append(times(300, message("x")), other), times(300, delayed), times(1001, message("y"))} {
+			go func() {
+				_, err := c.Send(context.Background(), messages...)
+				others <- err
+			}()
+			<-e.entered
 		}
-	}
-	want := map[string]int{"a": 300, "b": 400, "c": 600, "d": 300}
-	for range want {
-		if a := <-answers; a.err != nil || len(a.ids) != want[a.key] {
-			t.Errorf("%s: %d ids and %v, want %d ids", a.key, len(a.ids), a.err, want[a.key])
+		close(e.hold)
+		for range 4 {
+			if err := <-others; err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	var sizes []string
-	for _, keys := range e.calls {
-		switch keys[0] {
-		case "a", "b", "c", "d":
-			sizes = append(sizes, fmt.Sprint(keys[0], len(keys)))
+		want := map[string]int{"a": 300, "b": 400, "c": 600, "d": 300}
+		for range want {
+			if a := <-answers; a.err != nil || len(a.ids) != want[a.key] {
+				t.Errorf("%s: %d ids and %v, want %d ids", a.key, len(a.ids), a.err, want[a.key])
+			}
 		}
-	}
-	if slices.Sort(sizes); !slices.Equal(sizes, []string{"a300", "b1000", "d300"}) {
-		t.Errorf("sent as %v, want b and c together, and d for itself", sizes)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.large) > 0 {
-		t.Errorf("the client keeps %d queues that nothing is sent to", len(c.large))
-	}
+		var sizes []string
+		for _, keys := range e.calls {
+			switch keys[0] {
+			case "a", "b", "c", "d":
+				sizes = append(sizes, fmt.Sprint(keys[0], len(keys)))
+			}
+		}
+		if slices.Sort(sizes); !slices.Equal(sizes, []string{"a300", "b1000", "d300"}) {
+			t.Errorf("sent as %v, want b and c together, and d for itself", sizes)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.large) > 0 {
+			t.Errorf("the client keeps %d queues that nothing is sent to", len(c.large))
+		}
+	})
 }
 
 func TestClientLargeRefusalReachesOnlyItsSender(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	e.answer = func(_ context.Context, messages []Message) error {
-		if slices.ContainsFunc(messages, func(m Message) bool { return m.Key == "bad" }) {
-			return Invalidf("payload", "too large")
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		e.answer = func(_ context.Context, messages []Message) error {
+			if slices.ContainsFunc(messages, func(m Message) bool { return m.Key == "bad" }) {
+				return Invalidf("payload", "too large")
+			}
+			return nil
 		}
-		return nil
-	}
-	c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := gatheringLarge(t, c, e, "q", times(300, message("a")), times(300, message("b")), times(300, message("bad")), times(300, message("c")))
-	close(e.hold)
-	for range 4 {
-		if a := <-answers; (a.err != nil) != (a.key == "bad") || a.err == nil && len(a.ids) != 300 {
-			t.Errorf("%s: %d ids and %v", a.key, len(a.ids), a.err)
+		c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		answers := gatheringLarge(t, c, e, "q", times(300, message("a")), times(300, message("b")), times(300, message("bad")), times(300, message("c")))
+		close(e.hold)
+		for range 4 {
+			if a := <-answers; (a.err != nil) != (a.key == "bad") || a.err == nil && len(a.ids) != 300 {
+				t.Errorf("%s: %d ids and %v", a.key, len(a.ids), a.err)
+			}
+		}
+	})
 }
 
 // What a caller sent is his again as soon as Send returned, also where it returned
 // because his context ended.
 func TestClientLargeCallerMayChangeMessagesAfterwards(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := gatheringLarge(t, c, e, "q", times(300, message("a")))
-	ctx, leave := context.WithCancel(context.Background())
-	mine := times(300, message("mine"))
-	left := make(chan error)
-	go func() {
-		_, err := c.Send(ctx, mine...)
-		left <- err
-	}()
-	other := make(chan error)
-	waitFor(t, "mine gathers", func() bool { return c.gathererOf("q").waiting() == 1 })
-	go func() {
-		_, err := c.Send(context.Background(), times(300, message("other"))...)
-		other <- err
-	}()
-	waitFor(t, "the other gathers", func() bool { return c.gathererOf("q").waiting() == 2 })
-	e.hold <- struct{}{}
-	<-answers
-	<-e.entered // mine and the other are on their way
-	leave()
-	if err := <-left; CodeOf(err) != OutcomeUnsure {
-		t.Errorf("got %v, want an unknown outcome", err)
-	}
-	for i := range mine {
-		mine[i] = message("changed")
-	}
-	e.hold <- struct{}{}
-	if err := <-other; err != nil {
-		t.Error(err)
-	}
-	if keys := e.calls[1]; len(keys) != 600 || slices.Contains(keys, "changed") {
-		t.Errorf("%d messages were sent, some as they were changed later: %v", len(keys), slices.Contains(keys, "changed"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := gatheringLarge(t, c, e, "q", times(300, message("a")))
+		ctx, leave := context.WithCancel(context.Background())
+		mine := times(300, message("mine"))
+		left := make(chan error)
+		go func() {
+			_, err := c.Send(ctx, mine...)
+			left <- err
+		}()
+		other := make(chan error)
+		atRest(t, "mine gathers", func() bool { return c.gathererOf("q").waiting() == 1 })
+		go func() {
+			_, err := c.Send(context.Background(), times(300, message("other"))...)
+			other <- err
+		}()
+		atRest(t, "the other gathers", func() bool { return c.gathererOf("q").waiting() == 2 })
+		e.hold <- struct{}{}
+		<-answers
+		<-e.entered // mine and the other are on their way
+		leave()
+		if err := <-left; CodeOf(err) != OutcomeUnsure {
+			t.Errorf("got %v, want an unknown outcome", err)
+		}
+		for i := range mine {
+			mine[i] = message("changed")
+		}
+		e.hold <- struct{}{}
+		if err := <-other; err != nil {
+			t.Error(err)
+		}
+		if keys := e.calls[1]; len(keys) != 600 || slices.Contains(keys, "changed") {
+			t.Errorf("%d messages were sent, some as they were changed later: %v", len(keys), slices.Contains(keys, "changed"))
+		}
+	})
 }
 
 func (c *Client) gathererOf(queue string) *gatherer {
@@ -458,16 +502,18 @@ func (c *Client) gathererOf(queue string) *gatherer {
 
 func TestClientEncodesInTheCaller(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c := NewClient(e)
-	gathering(t, c, e, nil)
-	_, err := c.Send(context.Background(), Message{Queue: "q", Payload: make(chan int)})
-	var refusal *Error
-	if !errors.As(err, &refusal) || refusal.Field != "payload" {
-		t.Errorf("error %v, want one of field payload", err)
-	}
-	close(e.hold)
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c := NewClient(e)
+		gathering(t, c, e, nil)
+		_, err := c.Send(context.Background(), Message{Queue: "q", Payload: make(chan int)})
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Field != "payload" {
+			t.Errorf("error %v, want one of field payload", err)
+		}
+		close(e.hold)
+	})
 }
 
 func TestMessageCheck(t *testing.T) {
@@ -555,35 +601,37 @@ func BenchmarkClientSend(b *testing.B) {
 // Those who send again as soon as they are answered share each flush, and do
 // not split into one that goes first and all the others after it.
 func TestClientDenseSendersStayTogether(t *testing.T) {
-	const senders, calls = 16, 400
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	c := NewClient(e)
-	ctx, stop := context.WithCancel(context.Background())
-	var out sync.WaitGroup
-	for range senders {
-		out.Go(func() {
-			for ctx.Err() == nil {
-				_, _ = c.Send(ctx, message("m"))
-			}
-		})
-	}
-	carried := 0
-	for call := range calls {
-		<-e.entered
-		e.mu.Lock()
-		riding := e.riding
-		e.mu.Unlock()
-		// The store is slow: whoever does not ride has time to come.
-		waitFor(t, "everybody rides or waits", func() bool { return riding+c.small.waiting() == senders })
-		if call >= calls/2 {
-			carried += riding
+	synctest.Test(t, func(t *testing.T) {
+		const senders, calls = 16, 400
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		c := NewClient(e)
+		ctx, stop := context.WithCancel(context.Background())
+		var out sync.WaitGroup
+		for range senders {
+			out.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = c.Send(ctx, message("m"))
+				}
+			})
 		}
-		e.hold <- struct{}{}
-	}
-	stop()
-	out.Wait()
-	if mean := float64(carried) / (calls / 2); mean < 0.6*senders {
-		t.Errorf("a call carried %.1f of %d senders' messages on average", mean, senders)
-	}
+		carried := 0
+		for call := range calls {
+			<-e.entered
+			e.mu.Lock()
+			riding := e.riding
+			e.mu.Unlock()
+			// The store is slow: whoever does not ride has time to come.
+			atRest(t, "everybody rides or waits", func() bool { return riding+c.small.waiting() == senders })
+			if call >= calls/2 {
+				carried += riding
+			}
+			e.hold <- struct{}{}
+		}
+		stop()
+		out.Wait()
+		if mean := float64(carried) / (calls / 2); mean < 0.6*senders {
+			t.Errorf("a call carried %.1f of %d senders' messages on average", mean, senders)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // hexCodec encodes integers as hexadecimal digits.
@@ -138,30 +139,32 @@ func FuzzDecodeJSON(f *testing.F) {
 // fails alone, and reaches no batch.
 func TestClientEncodesByCodec(t *testing.T) {
 	t.Parallel()
-	e := newSendEngine()
-	e.hold = make(chan struct{})
-	var bodies []string
-	e.answer = func(_ context.Context, messages []Message) error {
-		for i := range messages {
-			body, contentType, err := messages[i].Body()
-			bodies = append(bodies, fmt.Sprintf("%s %s %v", body, contentType, err))
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		var bodies []string
+		e.answer = func(_ context.Context, messages []Message) error {
+			for i := range messages {
+				body, contentType, err := messages[i].Body()
+				bodies = append(bodies, fmt.Sprintf("%s %s %v", body, contentType, err))
+			}
+			return nil
 		}
-		return nil
-	}
-	c := NewClient(e)
-	answers := gathering(t, c, e, nil, Message{Queue: "q", Key: "a", Payload: 255, Codec: hex})
-	for _, payload := range []any{"x", nil} {
-		if _, err := c.Send(context.Background(), Message{Queue: "q", Payload: payload, Codec: hex}); CodeOf(err) != Invalid {
-			t.Errorf("%v: error %v, want it refused at once", payload, err)
+		c := NewClient(e)
+		answers := gathering(t, c, e, nil, Message{Queue: "q", Key: "a", Payload: 255, Codec: hex})
+		for _, payload := range []any{"x", nil} {
+			if _, err := c.Send(context.Background(), Message{Queue: "q", Payload: payload, Codec: hex}); CodeOf(err) != Invalid {
+				t.Errorf("%v: error %v, want it refused at once", payload, err)
+			}
 		}
-	}
-	close(e.hold)
-	for range 2 {
-		if a := <-answers; a.err != nil {
-			t.Error(a.err)
+		close(e.hold)
+		for range 2 {
+			if a := <-answers; a.err != nil {
+				t.Error(a.err)
+			}
 		}
-	}
-	if want := []string{"first application/octet-stream <nil>", "ff text/hex <nil>"}; !slices.Equal(bodies, want) {
-		t.Errorf("sent were %q, want %q", bodies, want)
-	}
+		if want := []string{"first application/octet-stream <nil>", "ff text/hex <nil>"}; !slices.Equal(bodies, want) {
+			t.Errorf("sent were %q, want %q", bodies, want)
+		}
+	})
 }

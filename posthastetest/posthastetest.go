@@ -27,7 +27,8 @@ const page = 1000
 
 // Memory makes an engine that lives in this process, keeps every message that
 // was sent, and behaves as the one on PostgreSQL does but for transactions. What it
-// does not have it refuses: ordered queues, limits, further subscriptions.
+// does not have it refuses: ordered queues, limits, further subscriptions. It works in
+// a bubble of testing/synctest, together with a client and a worker that are made there.
 func Memory() posthaste.Engine { return memory.Open() }
 
 // Database makes a database with the schema, on the server that serverURL leads
@@ -113,16 +114,11 @@ func list(t testing.TB, engine posthaste.Engine, queue string) (all []posthaste.
 // a queue whose handler is to fail a short backoff.
 func Drain(t testing.TB, engine posthaste.Engine, w *worker.Worker) {
 	t.Helper()
-	drain(t, engine, w, patience)
-}
-
-func drain(t testing.TB, engine posthaste.Engine, w *worker.Worker, patience time.Duration) {
-	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	ran := wait(t, engine, w, ended, patience)
+	ran := wait(t, engine, w, ended)
 	stop()
 	if ran {
 		if err := <-ended; err != nil {
@@ -132,7 +128,7 @@ func drain(t testing.TB, engine posthaste.Engine, w *worker.Worker, patience tim
 }
 
 // wait waits until nothing is left, and reports whether the worker still runs.
-func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan error, patience time.Duration) (runs bool) {
+func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan error) (runs bool) {
 	t.Helper()
 	last, changed := "", time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -19,22 +20,10 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// onEach runs a test on the engine in memory and on a database of its own.
-func onEach(t *testing.T, test func(t *testing.T, engine posthaste.Engine)) {
+// onMemory runs a test on the engine in memory, in virtual time.
+func onMemory(t *testing.T, test func(t *testing.T, engine posthaste.Engine)) {
 	t.Parallel()
-	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
-		test(t, Memory())
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		engine, err := postgres.Open(t.Context(), Database(t, testpg.Superuser(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer engine.Close()
-		test(t, engine)
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, Memory()) })
 }
 
 func must(t *testing.T, err error) {
@@ -46,81 +35,100 @@ func must(t *testing.T, err error) {
 
 func quiet() worker.Config { return worker.Config{Logger: slog.New(slog.DiscardHandler)} }
 
-// Drained is what waited, what follows from it and what fails, and nothing that
-// is for later.
 func TestDrain(t *testing.T) {
-	onEach(t, func(t *testing.T, engine posthaste.Engine) {
-		ctx := t.Context()
-		quick := posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}
-		for _, q := range []string{"first", "second"} {
-			must(t, engine.QueueCreate(ctx, q, quick))
-		}
-		messages := make([]posthaste.Message, 1200) // more than one page
-		for i := range messages {
-			messages[i] = posthaste.Message{Queue: "first", Payload: i}
-		}
-		messages[7].Delay = time.Hour
-		_, err := engine.Send(ctx, messages...)
-		must(t, err)
-		var follow, failed atomic.Int32
-		w := worker.New(engine, quiet())
-		worker.Handle(w, "first", func(ctx context.Context, d posthaste.Delivery[int]) error {
-			switch d.Payload {
-			case 3:
-				failed.Add(1)
-				return errors.New("always")
-			case 5:
-				return posthaste.Snooze(time.Hour)
-			case 1199:
-				time.Sleep(20 * time.Millisecond) // the others have ended
-				_, err := engine.Send(ctx, posthaste.Message{Queue: "second", Payload: 3})
-				return err
+	onMemory(t, func(t *testing.T, engine posthaste.Engine) {
+		drained(t, engine)
+		for i, payload := range Payloads[int](t, engine, "first") {
+			if payload != i {
+				t.Fatalf("message %d of more than one page has the payload %d", i, payload)
 			}
-			return nil
-		})
-		worker.Handle(w, "second", func(ctx context.Context, d posthaste.Delivery[int]) error {
-			follow.Add(1)
-			if d.Payload == 0 {
-				return nil
-			}
-			_, err := engine.Send(ctx, posthaste.Message{Queue: "second", Payload: d.Payload - 1})
-			return err
-		})
-		Drain(t, engine, w)
-		if failed.Load() != 3 || follow.Load() != 4 {
-			t.Errorf("%d attempts at what fails, %d messages that follow, want 3 and 4", failed.Load(), follow.Load())
-		}
-		states := map[posthaste.State]int{}
-		for _, m := range Sent(t, engine, "first") {
-			states[m.Subscriptions[0].State]++
-		}
-		if want := (map[posthaste.State]int{posthaste.StateDone: 1197, posthaste.StateDead: 1, posthaste.StateScheduled: 2}); fmt.Sprint(states) != fmt.Sprint(want) {
-			t.Errorf("the messages are %v, want %v", states, want)
-		}
-		if got := Payloads[int](t, engine, "second"); !slices.Equal(got, []int{3, 2, 1, 0}) {
-			t.Errorf("what followed is %v", got)
 		}
 	})
 }
 
-func TestSentTellsEverything(t *testing.T) {
-	onEach(t, func(t *testing.T, engine posthaste.Engine) {
-		must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
-		if sent := Sent(t, engine, "q"); len(sent) != 0 {
-			t.Errorf("sent are %v", sent)
+// drained checks that Drain handles the messages that wait, those that follow from them
+// and those that fail, but none that is for later.
+func drained(t *testing.T, engine posthaste.Engine) {
+	ctx := t.Context()
+	quick := posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}
+	for _, q := range []string{"first", "second"} {
+		must(t, engine.QueueCreate(ctx, q, quick))
+	}
+	messages := make([]posthaste.Message, 1200) // more than one page
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: "first", Payload: i}
+	}
+	messages[7].Delay = time.Hour
+	_, err := engine.Send(ctx, messages...)
+	must(t, err)
+	var follow, failed, others atomic.Int32
+	ended := make(chan struct{})
+	end := func() {
+		if others.Add(1) == 1198 { // all but the delayed one and the last one
+			close(ended)
 		}
-		_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Key: "k", Kind: "x", Reference: "r", Headers: map[string]string{"a": "b"}, Payload: []byte("one")},
-			posthaste.Message{Queue: "q", Payload: "two", ContentType: "text/plain"})
-		must(t, err)
-		sent := Sent(t, engine, "q")
-		if len(sent) != 2 || sent[0].Key != "k" || sent[0].Kind != "x" || sent[0].Reference != "r" || sent[0].Headers["a"] != "b" || string(sent[0].Payload) != "one" ||
-			sent[1].ContentType != "text/plain" {
-			t.Errorf("sent are %+v", sent)
+	}
+	w := worker.New(engine, quiet())
+	worker.Handle(w, "first", func(ctx context.Context, d posthaste.Delivery[int]) error {
+		switch d.Payload {
+		case 3:
+			if failed.Add(1) == 3 {
+				end()
+			}
+			return errors.New("always")
+		case 5:
+			end()
+			return posthaste.Snooze(time.Hour)
+		case 1199:
+			<-ended
+			_, err := engine.Send(ctx, posthaste.Message{Queue: "second", Payload: 3})
+			return err
 		}
-		if got := Payloads[string](t, engine, "q"); !slices.Equal(got, []string{"one", "two"}) {
-			t.Errorf("the payloads are %q", got)
-		}
+		end()
+		return nil
 	})
+	worker.Handle(w, "second", func(ctx context.Context, d posthaste.Delivery[int]) error {
+		follow.Add(1)
+		if d.Payload == 0 {
+			return nil
+		}
+		_, err := engine.Send(ctx, posthaste.Message{Queue: "second", Payload: d.Payload - 1})
+		return err
+	})
+	Drain(t, engine, w)
+	if failed.Load() != 3 || follow.Load() != 4 {
+		t.Errorf("%d attempts at what fails, %d messages that follow, want 3 and 4", failed.Load(), follow.Load())
+	}
+	states := map[posthaste.State]int{}
+	for _, m := range list(t, engine, "first") {
+		states[m.Subscriptions[0].State]++
+	}
+	if want := (map[posthaste.State]int{posthaste.StateDone: 1197, posthaste.StateDead: 1, posthaste.StateScheduled: 2}); fmt.Sprint(states) != fmt.Sprint(want) {
+		t.Errorf("the messages are %v, want %v", states, want)
+	}
+	if got := Payloads[int](t, engine, "second"); !slices.Equal(got, []int{3, 2, 1, 0}) {
+		t.Errorf("what followed is %v", got)
+	}
+}
+
+func TestSentTellsEverything(t *testing.T) { onMemory(t, sentTold) }
+
+func sentTold(t *testing.T, engine posthaste.Engine) {
+	must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+	if sent := Sent(t, engine, "q"); len(sent) != 0 {
+		t.Errorf("sent are %v", sent)
+	}
+	_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Key: "k", Kind: "x", Reference: "r", Headers: map[string]string{"a": "b"}, Payload: []byte("one")},
+		posthaste.Message{Queue: "q", Payload: "two", ContentType: "text/plain"})
+	must(t, err)
+	sent := Sent(t, engine, "q")
+	if len(sent) != 2 || sent[0].Key != "k" || sent[0].Kind != "x" || sent[0].Reference != "r" || sent[0].Headers["a"] != "b" || string(sent[0].Payload) != "one" ||
+		sent[1].ContentType != "text/plain" {
+		t.Errorf("sent are %+v", sent)
+	}
+	if got := Payloads[string](t, engine, "q"); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("the payloads are %q", got)
+	}
 }
 
 // listener is a test that fails without failing this one.
@@ -161,7 +169,7 @@ func fails(t *testing.T, f func(t testing.TB)) string {
 }
 
 func TestDrainTellsWhatIsLeft(t *testing.T) {
-	onEach(t, func(t *testing.T, engine posthaste.Engine) {
+	onMemory(t, func(t *testing.T, engine posthaste.Engine) {
 		must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
 		_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Payload: 1})
 		must(t, err)
@@ -169,7 +177,11 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 		worker.Handle(w, "q", func(context.Context, posthaste.Delivery[int]) error {
 			return posthaste.RetryAfter(errors.New("not today"), time.Hour)
 		})
-		said := fails(t, func(l testing.TB) { drain(l, engine, w, 5*time.Second) })
+		began := time.Now()
+		said := fails(t, func(l testing.TB) { Drain(l, engine, w) })
+		if took := time.Since(began); took <= 30*time.Second || took > 30*time.Second+100*time.Millisecond {
+			t.Errorf("it gave up after %s, want 30 s and the time between two looks", took)
+		}
 		for _, want := range []string{"queue q (default) is retrying until ", "after attempt 1: not today"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it said %q, want it to tell %q", said, want)
@@ -199,8 +211,8 @@ func TestWhatCannotRunIsTold(t *testing.T) {
 	}
 }
 
-// What was made for a test is gone with it.
-func TestDatabaseIsDropped(t *testing.T) {
+// The helpers work on a database, which is dropped with the test that it was made for.
+func TestDatabase(t *testing.T) {
 	t.Parallel()
 	server := testpg.Superuser(t)
 	var url string
@@ -208,7 +220,8 @@ func TestDatabaseIsDropped(t *testing.T) {
 		url = Database(t, server)
 		engine, err := postgres.Open(t.Context(), url) // and is never closed
 		must(t, err)
-		must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+		t.Run("Drain", func(t *testing.T) { drained(t, engine) })
+		t.Run("Sent", func(t *testing.T) { sentTold(t, engine) })
 	})
 	if engine, err := postgres.Open(t.Context(), url); err == nil {
 		engine.Close()

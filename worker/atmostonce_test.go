@@ -37,12 +37,12 @@ func TestAtMostOnceIsNotSettled(t *testing.T) {
 				return nil
 			})
 		})
-		f.until("all were handled", func() bool {
+		f.now("all are handled", func() bool {
 			return f.seen.told(posthaste.EventSettled, posthaste.Done) == 15 && f.seen.told(posthaste.EventSettled, posthaste.Failed) == 45
 		})
 		l.stop()
 		f.eachOnce(ids)
-		f.untilState(posthaste.StateHandedOut, ids...)
+		f.nowState(posthaste.StateHandedOut, ids...)
 	})
 }
 
@@ -71,16 +71,25 @@ func TestAtMostOnceAtTheEnd(t *testing.T) {
 					}, worker.Concurrency(1))
 				})
 				<-entered
-				f.untilState(posthaste.StateHandedOut, ids...)
-				time.AfterFunc(20*time.Millisecond, func() { close(leave) }) // while it stops, or before
-				l.stop()
+				f.nowState(posthaste.StateHandedOut, ids...)
+				l.cancel()
 				if !stuck {
+					f.after(20 * time.Millisecond)
+					if !l.runs() {
+						f.Error("the worker ended before its handler")
+					}
+					close(leave)
+					l.stop()
 					f.eachOnce(ids)
 					return
 				}
+				l.stop()
+				if t := f.elapsed(); t != config.Grace {
+					f.Errorf("it stopped after %s, want the grace time", t)
+				}
 				lost, failed := f.seen.told(posthaste.EventSettled, posthaste.Lost), f.seen.told(posthaste.EventSettled, posthaste.Failed)
-				if lost == 0 || lost+failed != 10 {
-					f.Errorf("told of %d lost and %d failed ones, want 10 together", lost, failed)
+				if lost != 9 || failed != 1 {
+					f.Errorf("told of %d lost and %d failed messages, want 9 and the one that ran", lost, failed)
 				}
 			})
 		})
@@ -102,13 +111,14 @@ func TestAtMostOnceOfALostWorker(t *testing.T) {
 			}, worker.Concurrency(1))
 		})
 		<-entered
-		f.untilState(posthaste.StateHandedOut, ids...)
+		f.nowState(posthaste.StateHandedOut, ids...)
 		workers, err := f.memory.Workers(f.ctx)
 		f.must(err)
 		f.must(f.memory.Unregister(f.ctx, workers[0].ID))
-		f.until("it is known to be lost", func() bool { return f.seen.told(posthaste.EventLost, "") > 0 })
+		f.after(3 * time.Second) // until its next heartbeat
+		f.now("the worker knows that it is lost", func() bool { return f.seen.told(posthaste.EventLost, "") > 0 })
 		close(leave)
-		f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
+		f.now("all are handled", func() bool { return f.seen.count() == len(ids) })
 		f.eachOnce(ids)
 	})
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -29,7 +30,6 @@ func TestAnswersThatGetLost(t *testing.T) {
 		f.faults.set(sometimes(errAway, 4, "claim", "settle", "unsettled"), sometimes(errLost, 3, "claim", "settle", "register"))
 		ids := f.send(queue, 300)
 		l := f.run(f.faults, worker.Config{Batch: 40}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
 		f.untilState(posthaste.StateDone, ids...)
 		l.stop()
 		f.eachOnce(ids)
@@ -45,9 +45,15 @@ func TestAnswersThatGetLost(t *testing.T) {
 	})
 }
 
-// What was handled is settled as long as the worker may take to stop, also when the
-// store is away for longer than a call may take: it does not run again elsewhere.
+// A worker that stops while the store is away goes on settling what was handled until
+// its grace time is over, so that it does not run again elsewhere.
 func TestStopWaitsForTheStoreWithinItsGrace(t *testing.T) {
+	for name, comes := range map[string]bool{"the store comes back": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) { stopWhileAway(t, comes) })
+	}
+}
+
+func stopWhileAway(t *testing.T, comes bool) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		var away atomic.Bool
 		f.faults.set(func(call string) error {
@@ -64,21 +70,26 @@ func TestStopWaitsForTheStoreWithinItsGrace(t *testing.T) {
 			})
 		})
 		ids := f.send(queue, 3)
-		f.untilState(posthaste.StateRunning, ids...)
+		f.nowState(posthaste.StateRunning, ids...)
 		away.Store(true)
 		l.cancel()
 		close(held)
-		f.until("all are handled", func() bool { return f.seen.count() == len(ids) })
-		time.Sleep(6 * time.Second) // a call at the end may take 5 s
-		select {
-		case err := <-l.ended:
-			l.ended <- err
+		f.now("all are handled", func() bool { return f.seen.count() == len(ids) })
+		if !comes {
+			l.stop()
+			if t := f.elapsed(); t != 30*time.Second {
+				f.Errorf("the worker ended after %s, want its grace time", t)
+			}
+			f.nowState(posthaste.StateRunning, ids...)
+			return
+		}
+		f.after(26 * time.Second)
+		if !l.runs() {
 			f.Fatal("the worker gave up, though it could wait for longer")
-		default:
 		}
 		away.Store(false)
-		l.stop()
-		f.untilState(posthaste.StateDone, ids...)
+		l.stop() // after the wait between two tries, which is shorter than 3 s
+		f.nowState(posthaste.StateDone, ids...)
 		f.eachOnce(ids)
 	})
 }
@@ -97,7 +108,7 @@ func TestStoreAway(t *testing.T) {
 			return nil
 		}, nil)
 		away.Store(true)
-		w := worker.New(f.faults, worker.Config{Logger: nil, Telemetry: f.seen, Lease: 10 * time.Second})
+		w := worker.New(f.faults, worker.Config{Logger: slog.New(f.seen), Telemetry: f.seen, Lease: 10 * time.Second})
 		worker.HandleRaw(w, queue, f.seen.handle)
 		ctx, cancel := context.WithCancel(f.ctx)
 		ended := make(chan error, 1)
@@ -137,7 +148,10 @@ func TestSwallowedClaim(t *testing.T) {
 			return nil
 		})
 		f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.untilState(posthaste.StateDone, ids...)
+		f.after(500*time.Millisecond - 1) // the worker compares half a second after an error
+		f.nowState(posthaste.StateRunning, ids...)
+		f.after(1)
+		f.nowState(posthaste.StateDone, ids...)
 		f.eachOnce(ids)
 		for _, id := range ids {
 			if a := f.state(id).Attempts; a[len(a)-1].Attempt != 1 {
@@ -161,8 +175,11 @@ func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
 			return nil
 		})
 		l := f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.until("a claim's answer was lost", func() bool { return claims.Load() > 0 })
+		f.now("a claim's answer was lost", func() bool { return claims.Load() > 0 })
 		l.stop()
+		if t := f.elapsed(); t != 0 {
+			f.Errorf("it stopped after %s, and nothing runs that it should wait for", t)
+		}
 		for _, id := range ids {
 			if s := f.state(id); s.State != posthaste.StateReady {
 				f.Errorf("message %d is %+v, want ready", id, s)
@@ -204,26 +221,38 @@ func TestSecondWorkerTakesOver(t *testing.T) {
 				return nil
 			})
 		})
-		f.until("the first worker is full", func() bool { return stuck.Load() == 4 })
+		f.now("the first worker is full", func() bool { return stuck.Load() == 4 })
 		cut.Store(true)
-		// Which must not be lost itself, however slow the machine is.
 		alive := worker.Config{Lease: 30 * time.Second, Heartbeat: 200 * time.Millisecond, Concurrency: 4, Telemetry: f.seen}
 		second := f.run(f.memory, alive, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.untilState(posthaste.StateDone, ids...) // all by the second
+		f.nowState(posthaste.StateRunning, ids[:4]...)
+		f.rescued(time.Second, ids) // all by the second
 		f.eachOnce(ids)
-		f.until("the rescue is told", func() bool { return f.seen.told(posthaste.EventRescued, "") > 0 })
+		f.now("the rescue is told", func() bool { return f.seen.told(posthaste.EventRescued, "") > 0 })
 		second.stop()
 		cut.Store(false)
 		f.until("the first learns that it was lost", func() bool { return told.told(posthaste.EventLost, "") > 0 })
 		close(release)
-		f.until("what ran twice is told", func() bool { return told.told(posthaste.EventDuplicate, "") == 4 })
+		f.now("what ran twice is told", func() bool { return told.told(posthaste.EventDuplicate, "") == 4 })
 		more := f.send(queue, 20)
-		f.untilState(posthaste.StateDone, more...)
+		f.nowState(posthaste.StateDone, more...)
 		if n := after.Load(); n != 20 {
 			f.Errorf("the first worker started %d messages after it was back, want only the 20 new ones", n)
 		}
 		first.stop()
 	})
+}
+
+// rescued checks that messages of a worker that has sent no heartbeat since the test
+// began run elsewhere 100 to 200 ms after its lease has ended.
+func (f *fixture) rescued(lease time.Duration, ids []posthaste.MessageID) {
+	f.Helper()
+	f.after(lease + 100*time.Millisecond - 1 - f.elapsed())
+	if f.seen.told(posthaste.EventRescued, "") > 0 {
+		f.Errorf("what a worker held ran elsewhere %s after its last heartbeat, with a lease of %s", f.elapsed(), lease)
+	}
+	f.after(100*time.Millisecond + 1)
+	f.nowState(posthaste.StateDone, ids...)
 }
 
 // TestRescuesWhenALeaseEnds: what a worker held that is gone runs again when its lease
@@ -236,7 +265,7 @@ func TestRescuesWhenALeaseEnds(t *testing.T) {
 		_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
 		f.must(err)
 		f.run(f.memory, worker.Config{Lease: 10 * time.Minute, Heartbeat: 3 * time.Minute}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.untilState(posthaste.StateDone, ids...)
+		f.rescued(time.Second, ids)
 		f.eachOnce(ids)
 	})
 }
@@ -267,10 +296,17 @@ func TestBlindHeartbeatsForgetNothing(t *testing.T) {
 		f.schedule("every 2 seconds")
 		e := &blind{Engine: f.memory}
 		f.run(e, worker.Config{Lease: 10 * time.Minute, Heartbeat: 100 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.untilState(posthaste.StateDone, ids...)
-		f.until("the schedule has ticked", func() bool { return f.seen.told(posthaste.EventTicked, "") > 0 })
-		if e.beats.Load() < 2 {
-			f.Error("no heartbeat was blind")
+		f.after(2*time.Second - 1)
+		if n := f.seen.told(posthaste.EventTicked, ""); n != 0 {
+			f.Errorf("%d ticks were sent before they were due", n)
+		}
+		f.after(1)
+		if n := f.seen.told(posthaste.EventTicked, ""); n != 1 {
+			f.Errorf("%d ticks were sent after 2 s, want 1", n)
+		}
+		f.rescued(2*time.Second, ids)
+		if n := e.beats.Load(); n < 22 {
+			f.Errorf("%d heartbeats were sent in 2.2 s", n)
 		}
 	})
 }
@@ -297,19 +333,25 @@ func TestLateHeartbeatStartsNothing(t *testing.T) {
 				return nil
 			}, worker.Concurrency(1))
 		})
-		f.until("one runs", func() bool { return started.Load() == 1 })
+		f.now("one runs", func() bool { return started.Load() == 1 })
 		cut.Store(true)
-		f.until("the lease is over", func() bool { return f.seen.logged("lease") != "" })
+		f.after(lease - 1)
 		step <- struct{}{}
-		f.untilState(posthaste.StateDone, ids[0])
-		if n := started.Load(); n != 1 {
-			f.Errorf("%d were started after the lease was over", n-1)
+		f.now("another one starts while the lease lasts", func() bool { return started.Load() == 2 })
+		f.after(1)
+		if f.seen.logged("lease") == "" {
+			f.Error("the end of the lease is not logged")
+		}
+		step <- struct{}{}
+		f.nowState(posthaste.StateDone, ids[:2]...)
+		if n := started.Load(); n != 2 {
+			f.Errorf("%d were started after the lease was over", n-2)
 		}
 		cut.Store(false)
-		for range 9 {
+		for range 8 {
 			step <- struct{}{}
 		}
-		f.untilState(posthaste.StateDone, ids...)
+		f.nowState(posthaste.StateDone, ids...)
 	})
 }
 
@@ -396,16 +438,11 @@ func TestEndsBeforeItRunsAlone(t *testing.T) {
 		engine := &claimedAlone{f.memory, make(chan struct{})}
 		l := f.run(engine, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		<-engine.claimed
-		ended := make(chan struct{})
-		go func() { l.stop(); close(ended) }()
-		select {
-		case <-ended:
-		case <-time.After(time.Minute):
-			panic("the worker does not end")
+		l.stop()
+		if t := f.elapsed(); t != time.Second {
+			f.Errorf("it ended after %s, want the second that a claim on its way has", t)
 		}
-		if s := f.state(ids[0]); s.State != posthaste.StateRetrying {
-			f.Errorf("the message is %s", s.State)
-		}
+		f.nowState(posthaste.StateRetrying, ids...)
 		f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.untilState(posthaste.StateDone, ids...)
 		f.eachOnce(ids)

@@ -18,7 +18,7 @@ import (
 const queue = "q"
 
 // patience bounds the virtual time that [fixture.until] waits.
-const patience = time.Minute
+const patience = 10 * time.Minute
 
 // fixture is the engine of one test and a record of what happened on it.
 type fixture struct {
@@ -99,13 +99,25 @@ func (f *fixture) run(engine posthaste.Engine, c worker.Config, register func(w 
 	return l
 }
 
-// stop is safe to call twice.
+// stop is safe to call twice. It panics if the worker does not end, because its timers
+// would keep the bubble alive for ever.
 func (l *life) stop() {
 	l.cancel()
-	if err := <-l.ended; err != nil {
-		l.f.Errorf("Run returned %v", err)
+	select {
+	case err := <-l.ended:
+		if err != nil {
+			l.f.Errorf("Run returned %v", err)
+		}
+	case <-time.After(patience):
+		panic("the worker does not end")
 	}
 	l.ended <- nil
+}
+
+// runs reports whether Run has not returned once all goroutines wait.
+func (l *life) runs() bool {
+	synctest.Wait()
+	return len(l.ended) == 0
 }
 
 // elapsed is the virtual time since the test began.

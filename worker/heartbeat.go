@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -14,10 +15,14 @@ import (
 type heartbeat struct {
 	rt   *runtime
 	dead chan posthaste.WorkerID // registrations that others found lost
-	// late fires when no heartbeat got through for a whole lease.
-	late   *time.Timer
+	// late calls overdue when no heartbeat got through for a whole lease. It runs
+	// beside the calls, because one that fails or hangs, and the wait after it, must
+	// not delay it.
+	late  *time.Timer
+	retry backoff
+
+	mu     sync.Mutex
 	paused bool
-	retry  backoff
 }
 
 func newHeartbeat(rt *runtime) *heartbeat {
@@ -36,7 +41,7 @@ func (h *heartbeat) run(ctx context.Context) {
 	c := h.rt.config
 	ticker := time.NewTicker(c.Heartbeat)
 	defer ticker.Stop()
-	h.late = time.NewTimer(c.Lease)
+	h.late = time.AfterFunc(c.Lease-time.Since(h.rt.beaten()), h.overdue)
 	defer h.late.Stop()
 	h.beat(ctx)
 	for {
@@ -45,8 +50,6 @@ func (h *heartbeat) run(ctx context.Context) {
 			h.beat(ctx)
 		case worker := <-h.dead:
 			h.renew(ctx, worker)
-		case <-h.late.C:
-			h.overdue()
 		case <-ctx.Done():
 			return
 		}
@@ -56,7 +59,10 @@ func (h *heartbeat) run(ctx context.Context) {
 // overdue keeps prefetched messages from starting: by now they may have been
 // handed out elsewhere.
 func (h *heartbeat) overdue() {
-	if !h.paused {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// A heartbeat may have got through since the timer fired.
+	if !h.paused && time.Since(h.rt.beaten()) >= h.rt.config.Lease {
 		h.paused = true
 		h.rt.pool.hold()
 		h.rt.log.Warn("no heartbeat got through for a whole lease; nothing new starts until one does",
@@ -87,9 +93,6 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	case posthaste.CodeOf(err) == posthaste.WorkerLost:
 		h.renew(ctx, worker)
 	case err != nil:
-		if time.Since(h.rt.beaten()) > h.rt.config.Lease {
-			h.overdue()
-		}
 		h.rt.reconcile.poke()
 		return !h.retry.failed(ctx, err)
 	default:
@@ -106,8 +109,10 @@ func (h *heartbeat) try(ctx context.Context) bool {
 
 // alive notes that the store has renewed the lease at sent or later.
 func (h *heartbeat) alive(sent time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.rt.lastBeat.Store(&sent)
-	h.late.Reset(h.rt.config.Lease)
+	h.late.Reset(h.rt.config.Lease - time.Since(sent))
 	if h.paused {
 		h.paused = false
 		h.rt.pool.resume()

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -18,45 +19,52 @@ func newRun(parent context.Context, timeout time.Duration) *run {
 
 func TestRunContext(t *testing.T) {
 	t.Parallel()
-	type key struct{}
-	parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
-	defer cancel()
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
+		defer cancel()
 
-	r := newRun(parent, time.Hour)
-	if d, ok := r.Deadline(); !ok || time.Until(d) < 59*time.Minute || r.Value(key{}) != "v" || r.Err() != nil {
-		t.Errorf("a new context: deadline %v %v, value %v, error %v", d, ok, r.Value(key{}), r.Err())
-	}
-	child, cancelChild := context.WithCancel(r)
-	defer cancelChild()
-	if !r.end(runReturned) || r.end(runAbandoned) {
-		t.Error("a run can end once")
-	}
-	<-child.Done()
-	if !errors.Is(r.Err(), context.Canceled) {
-		t.Errorf("after its handler returned: %v", r.Err())
-	}
+		r := newRun(parent, time.Hour)
+		if d, ok := r.Deadline(); !ok || time.Until(d) != time.Hour || r.Value(key{}) != "v" || r.Err() != nil {
+			t.Errorf("a new context: deadline %v %v, value %v, error %v", d, ok, r.Value(key{}), r.Err())
+		}
+		child, cancelChild := context.WithCancel(r)
+		defer cancelChild()
+		if !r.end(runReturned) || r.end(runAbandoned) {
+			t.Error("a run can end once")
+		}
+		<-child.Done()
+		if !errors.Is(r.Err(), context.Canceled) {
+			t.Errorf("after its handler returned: %v", r.Err())
+		}
 
-	r = newRun(parent, time.Nanosecond)
-	for !errors.Is(r.Err(), context.DeadlineExceeded) { // without anybody asking for Done
-		time.Sleep(time.Microsecond)
-	}
-	<-r.Done()
-	if !errors.Is(r.Err(), context.DeadlineExceeded) {
-		t.Errorf("after its deadline: %v", r.Err())
-	}
+		r = newRun(parent, time.Minute)
+		time.Sleep(time.Minute - 1)
+		if r.Err() != nil {
+			t.Errorf("before its deadline: %v", r.Err())
+		}
+		time.Sleep(time.Nanosecond)
+		if !errors.Is(r.Err(), context.DeadlineExceeded) {
+			t.Errorf("at its deadline, before anything asks for Done: %v", r.Err())
+		}
+		<-r.Done()
+		if !errors.Is(r.Err(), context.DeadlineExceeded) {
+			t.Errorf("after its deadline: %v", r.Err())
+		}
 
-	r = newRun(parent, time.Hour)
-	r.end(runReturned)
-	<-r.Done() // asked for only afterwards
+		r = newRun(parent, time.Hour)
+		r.end(runReturned)
+		<-r.Done() // asked for only afterwards
 
-	r = newRun(parent, time.Hour)
-	done := r.Done()
-	lazy := newRun(parent, time.Hour)
-	cancel()
-	<-done
-	if !errors.Is(r.Err(), context.Canceled) || !errors.Is(lazy.Err(), context.Canceled) {
-		t.Errorf("after the parent ended: %v, %v", r.Err(), lazy.Err())
-	}
+		r = newRun(parent, time.Hour)
+		done := r.Done()
+		lazy := newRun(parent, time.Hour)
+		cancel()
+		<-done
+		if !errors.Is(r.Err(), context.Canceled) || !errors.Is(lazy.Err(), context.Canceled) {
+			t.Errorf("after the parent ended: %v, %v", r.Err(), lazy.Err())
+		}
+	})
 }
 
 // Setting the system's clock must not end or extend the run of a handler.
@@ -92,119 +100,128 @@ func TestErrorTexts(t *testing.T) {
 
 func TestServiceIsSafeTwice(t *testing.T) {
 	t.Parallel()
-	var s service
-	runs := make(chan struct{}, 10)
-	f := func(ctx context.Context) { runs <- struct{}{}; <-ctx.Done() }
-	s.start(context.Background(), f)
-	s.start(context.Background(), f)
-	<-runs
-	s.stop()
-	s.stop()
-	s.start(context.Background(), f)
-	if len(runs) != 0 {
-		t.Error("it ran twice")
-	}
-	var never service
-	never.stop()
-	never.start(context.Background(), f)
-	if len(runs) != 0 {
-		t.Error("it ran after it was stopped")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var s service
+		runs := make(chan struct{}, 10)
+		f := func(ctx context.Context) { runs <- struct{}{}; <-ctx.Done() }
+		s.start(context.Background(), f)
+		s.start(context.Background(), f)
+		synctest.Wait()
+		s.stop()
+		s.stop()
+		s.start(context.Background(), f)
+		synctest.Wait()
+		if len(runs) != 1 {
+			t.Errorf("it ran %d times, want once", len(runs))
+		}
+		var never service
+		never.stop()
+		never.start(context.Background(), f)
+		synctest.Wait()
+		if len(runs) != 1 {
+			t.Error("it ran after it was stopped")
+		}
+	})
 }
 
 // TestFetcherAsksForWhatCanStartSoon: slow handlers get little ahead, fast ones
 // full batches.
 func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 	t.Parallel()
-	ready := func() *fetcher {
-		w := New(nil, Config{Concurrency: 10})
-		HandleRaw(w, "q", func(context.Context, posthaste.RawDelivery) error { return nil })
-		w.subs[0].ready()
-		f := newFetcher(newRuntime(w), w.subs[0])
-		f.payload = 200
-		f.limited = false // as an answer said
-		return f
-	}
-	// pass lets a time pass in which n messages were completed.
-	pass := func(f *fetcher, n int64, took time.Duration) {
-		f.sub.starved.Store(true)
-		f.sub.completed.Add(n)
-		f.at = now() - took
-		f.adapt()
-	}
-	slow := ready()
-	for range 20 {
-		pass(slow, 10, time.Second) // ten at a time, a second each
-	}
-	if want := slow.want(); want < 10 || want > 16 {
-		t.Errorf("with slow handlers it asks for %d, want the free places and little more", want)
-	}
-	fast := ready()
-	for range 20 {
-		pass(fast, 4_000, 100*time.Millisecond)
-	}
-	if want := fast.want(); want != 1000 {
-		t.Errorf("with fast handlers it asks for %d, want 1000", want)
-	}
-	for range 20 {
-		pass(fast, 20_000, 100*time.Millisecond)
-	}
-	if want := fast.want(); want < 3500 || want > 4000 {
-		t.Errorf("with handlers that do nothing it asks for %d, want a full batch", want)
-	}
-	fast.sub.inOrder.Store(true)
-	if want := fast.want(); want != 1000 {
-		t.Errorf("of an ordered queue it asks for %d, want 1000", want)
-	}
-	fast.sub.inOrder.Store(false)
-	fast.limited = true
-	if want := fast.want(); want != 10 {
-		t.Errorf("of a queue with limits it asks for %d, want what can start at once", want)
-	}
-	// Others have all goroutines: without one message waiting it would get none.
-	pool := fast.rt.pool
-	pool.active = pool.limit
-	if want := fast.want(); want != 1 {
-		t.Errorf("of a queue with limits that others crowd out it asks for %d, want 1", want)
-	}
-	fast.sub.active = 1
-	if want := fast.want(); want != 0 {
-		t.Errorf("of a queue with limits that has a goroutine it asks for %d beyond what can start", want)
-	}
-	pool.active, fast.sub.active = 0, 0
-	fast.limited = false
-	fast.payload = 8 << 20
-	if want := fast.want(); want != prefetchBytes/(8<<20) {
-		t.Errorf("with large payloads it asks for %d", want)
-	}
-	fast.payload = math.MaxInt32
-	if want := fast.want(); want != 1 {
-		t.Errorf("with the largest payloads it asks for %d, want 1", want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ready := func() *fetcher {
+			w := New(nil, Config{Concurrency: 10})
+			HandleRaw(w, "q", func(context.Context, posthaste.RawDelivery) error { return nil })
+			w.subs[0].ready()
+			f := newFetcher(newRuntime(w), w.subs[0])
+			f.payload = 200
+			f.limited = false // as an answer said
+			return f
+		}
+		// pass lets a time pass in which n messages were completed.
+		pass := func(f *fetcher, n int64, took time.Duration) {
+			f.sub.starved.Store(true)
+			f.sub.completed.Add(n)
+			f.at = now() - took
+			f.adapt()
+		}
+		slow := ready()
+		for range 20 {
+			pass(slow, 10, time.Second) // ten at a time, a second each
+		}
+		if want := slow.want(); want != 12 {
+			t.Errorf("with slow handlers it asks for %d, want the 10 free places and the 2 of the next quarter of a second", want)
+		}
+		fast := ready()
+		for range 20 {
+			pass(fast, 4_000, 100*time.Millisecond)
+		}
+		if want := fast.want(); want != 1000 {
+			t.Errorf("with fast handlers it asks for %d, want 1000", want)
+		}
+		for range 20 {
+			pass(fast, 20_000, 100*time.Millisecond)
+		}
+		if want := fast.want(); want < 3500 || want > 4000 {
+			t.Errorf("with handlers that do nothing it asks for %d, want a full batch", want)
+		}
+		fast.sub.inOrder.Store(true)
+		if want := fast.want(); want != 1000 {
+			t.Errorf("of an ordered queue it asks for %d, want 1000", want)
+		}
+		fast.sub.inOrder.Store(false)
+		fast.limited = true
+		if want := fast.want(); want != 10 {
+			t.Errorf("of a queue with limits it asks for %d, want what can start at once", want)
+		}
+		// Others have all goroutines: without one message waiting it would get none.
+		pool := fast.rt.pool
+		pool.active = pool.limit
+		if want := fast.want(); want != 1 {
+			t.Errorf("of a queue with limits that others crowd out it asks for %d, want 1", want)
+		}
+		fast.sub.active = 1
+		if want := fast.want(); want != 0 {
+			t.Errorf("of a queue with limits that has a goroutine it asks for %d beyond what can start", want)
+		}
+		pool.active, fast.sub.active = 0, 0
+		fast.limited = false
+		fast.payload = 8 << 20
+		if want := fast.want(); want != prefetchBytes/(8<<20) {
+			t.Errorf("with large payloads it asks for %d", want)
+		}
+		fast.payload = math.MaxInt32
+		if want := fast.want(); want != 1 {
+			t.Errorf("with the largest payloads it asks for %d, want 1", want)
+		}
+	})
 }
 
 // A queue of which so little comes that nothing is prefetched asks for a message
 // although others have the whole pool: nobody would tell it when they have ended.
 func TestQuietQueueIsNotCrowdedOut(t *testing.T) {
-	w := New(nil, Config{Concurrency: 2})
-	HandleRaw(w, "busy", func(context.Context, posthaste.RawDelivery) error { return nil })
-	HandleRaw(w, "quiet", func(context.Context, posthaste.RawDelivery) error { return nil })
-	rt := newRuntime(w)
-	for _, sub := range w.subs {
-		sub.concurrency, sub.batch = w.config.Concurrency, 1
-		sub.ready()
-	}
-	f := newFetcher(rt, w.subs[1])
-	f.limited, f.rate, f.target, f.at = false, 1, 0, now() // one message a second
-	if n := f.want(); n != 2 {
-		t.Errorf("with an idle pool it wants %d", n)
-	}
-	rt.pool.active, w.subs[0].active = 2, 2
-	if n := f.want(); n != 1 {
-		t.Errorf("while others have the whole pool it wants %d", n)
-	}
-	rt.pool.active, w.subs[0].active, w.subs[1].active = 2, 1, 1
-	if n := f.want(); n != 0 {
-		t.Errorf("with a handler at work, which tells of its end, it wants %d", n)
-	}
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := New(nil, Config{Concurrency: 2})
+		HandleRaw(w, "busy", func(context.Context, posthaste.RawDelivery) error { return nil })
+		HandleRaw(w, "quiet", func(context.Context, posthaste.RawDelivery) error { return nil })
+		rt := newRuntime(w)
+		for _, sub := range w.subs {
+			sub.concurrency, sub.batch = w.config.Concurrency, 1
+			sub.ready()
+		}
+		f := newFetcher(rt, w.subs[1])
+		f.limited, f.rate, f.target, f.at = false, 1, 0, now() // one message a second
+		if n := f.want(); n != 2 {
+			t.Errorf("with an idle pool it wants %d", n)
+		}
+		rt.pool.active, w.subs[0].active = 2, 2
+		if n := f.want(); n != 1 {
+			t.Errorf("while others have the whole pool it wants %d", n)
+		}
+		rt.pool.active, w.subs[0].active, w.subs[1].active = 2, 1, 1
+		if n := f.want(); n != 0 {
+			t.Errorf("with a handler at work, which tells of its end, it wants %d", n)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -58,23 +59,24 @@ func (f *fixture) schedule(spec string) {
 func TestWorkerWakesForTicks(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		e := &ticked{Engine: f.memory}
-		f.run(e, worker.Config{Heartbeat: 20 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.until("some heartbeats have been", func() bool { _, beats := e.calls(); return beats > 5 })
-		if ticks, _ := e.calls(); len(ticks) != 0 {
-			f.Fatalf("without a schedule it ticked %d times", len(ticks))
+		// No heartbeat is sent at the time of a tick.
+		f.run(e, worker.Config{Heartbeat: 70 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.after(500 * time.Millisecond)
+		if ticks, beats := e.calls(); len(ticks) != 0 || beats != 8 {
+			f.Fatalf("without a schedule it ticked %d times, and sent %d heartbeats, want 8", len(ticks), beats)
 		}
 		f.schedule("every 1 second")
-		f.until("three ticks are handled", func() bool { return f.seen.count() >= 3 })
-		f.must(f.memory.SchedulePause(f.ctx, "s"))
+		f.after(3500*time.Millisecond - f.elapsed())
+		var at []time.Duration
 		ticks, _ := e.calls()
-		infos, err := f.memory.Schedules(f.ctx)
-		f.must(err)
-		// A heartbeat that was answered before a tick may be heard after it.
-		if sent := int(infos[0].Sent); len(ticks) > 3*sent+3 {
-			f.Errorf("it asked %d times for %d ticks", len(ticks), sent)
+		for _, t := range ticks {
+			at = append(at, t.Sub(f.began))
 		}
-		if told := f.seen.told(posthaste.EventTicked, ""); told != int(infos[0].Sent) {
-			f.Errorf("%d ticks were told, %d were sent", told, infos[0].Sent)
+		if want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}; !slices.Equal(at, want) {
+			f.Errorf("it ticked after %v, want %v", at, want)
+		}
+		if handled, told := f.seen.count(), f.seen.told(posthaste.EventTicked, ""); handled != 3 || told != 3 {
+			f.Errorf("%d ticks were handled and %d told, want 3", handled, told)
 		}
 	})
 }
@@ -85,8 +87,13 @@ func TestTickThatFailsIsTriedAgain(t *testing.T) {
 		e := &ticked{Engine: f.memory, answer: func(call int) (posthaste.TickReply, error, bool) { return posthaste.TickReply{}, errAway, call <= 2 }}
 		f.schedule("every 1 second")
 		f.run(e, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.until("a tick is handled", func() bool { return f.seen.count() >= 1 })
-		if n := f.seen.told(posthaste.EventError, ""); n < 2 {
+		f.after(time.Second)
+		if n := f.seen.told(posthaste.EventError, ""); n != 1 || f.seen.count() != 0 {
+			f.Errorf("at the time of the tick %d failures were told and %d ticks handled, want 1 and none", n, f.seen.count())
+		}
+		f.after(225 * time.Millisecond) // the longest waits before two tries
+		f.now("the tick is handled", func() bool { return f.seen.count() == 1 })
+		if n := f.seen.told(posthaste.EventError, ""); n != 2 {
 			f.Errorf("%d failures were told, want 2", n)
 		}
 	})
@@ -102,8 +109,10 @@ func TestTickOfSomebodyElseIsNotAskedForAllTheTime(t *testing.T) {
 		f.run(e, worker.Config{Heartbeat: 30 * time.Second, Lease: 2 * time.Minute}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.until("a tick is handled", func() bool { return f.seen.count() >= 1 })
 		ticks, _ := e.calls()
-		if took := ticks[6].Sub(ticks[0]); took < (20+40+80+160+320+640)*time.Millisecond {
-			f.Errorf("it asked 7 times in %s", took)
+		for i, want := range []time.Duration{20, 40, 80, 160, 320, 640} {
+			if wait := ticks[i+1].Sub(ticks[i]); wait != want*time.Millisecond {
+				f.Errorf("it waited %s before it asked for the %d. time, want %d ms", wait, i+2, want)
+			}
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	goruntime "runtime"
 	"testing"
+	"testing/synctest"
 
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -83,45 +84,47 @@ func TestTelemetryCostsLittle(t *testing.T) {
 // their settling, each with what became of it, and the others are not.
 func TestOfABatchTheSampledAreFollowed(t *testing.T) {
 	t.Parallel()
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
-	defer func() { _ = provider.Shutdown(context.Background()) }()
-	e := newStubEngine(4)
-	for i := range e.batch[:4] {
-		// Of traces 1 to 4 the odd ones are sampled.
-		e.batch[i].Headers = map[string]string{posthaste.HeaderTraceParent: fmt.Sprintf("00-%032x-b7ad6b7169203331-%02x", i+1, (i+1)%2)}
-	}
-	w := New(e, Config{Tracing: tracing.New(provider), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	HandleBatch(w, "q", func(_ context.Context, batch []posthaste.Delivery[[]byte]) []error {
-		errs := make([]error, len(batch))
-		for i, d := range batch {
-			if d.ID == 3 {
-				errs[i] = errors.New("no such card")
-			}
+	synctest.Test(t, func(t *testing.T) {
+		spans := tracetest.NewInMemoryExporter()
+		provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
+		defer func() { _ = provider.Shutdown(context.Background()) }()
+		e := newStubEngine(4)
+		for i := range e.batch[:4] {
+			// Of traces 1 to 4 the odd ones are sampled.
+			e.batch[i].Headers = map[string]string{posthaste.HeaderTraceParent: fmt.Sprintf("00-%032x-b7ad6b7169203331-%02x", i+1, (i+1)%2)}
 		}
-		return errs
+		w := New(e, Config{Tracing: tracing.New(provider), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		HandleBatch(w, "q", func(_ context.Context, batch []posthaste.Delivery[[]byte]) []error {
+			errs := make([]error, len(batch))
+			for i, d := range batch {
+				if d.ID == 3 {
+					errs[i] = errors.New("no such card")
+				}
+			}
+			return errs
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		<-e.done
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]codes.Code{}
+		for _, s := range spans.GetSpans() {
+			id := s.SpanContext.TraceID().String()
+			if s.Name == "process q" && len(s.Links) > 0 {
+				if len(s.Links) != 2 {
+					t.Errorf("the call's span links to %v", s.Links)
+				}
+				id = "call"
+			}
+			seen[s.Name+" "+id[len(id)-4:]] = s.Status.Code
+		}
+		want := map[string]codes.Code{"process q 0001": codes.Unset, "settle q 0001": codes.Unset, "process q 0003": codes.Error, "settle q 0003": codes.Unset, "process q call": codes.Unset}
+		if !maps.Equal(seen, want) {
+			t.Errorf("there are spans %v, want %v", seen, want)
+		}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- w.Run(ctx) }()
-	<-e.done
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]codes.Code{}
-	for _, s := range spans.GetSpans() {
-		id := s.SpanContext.TraceID().String()
-		if s.Name == "process q" && len(s.Links) > 0 {
-			if len(s.Links) != 2 {
-				t.Errorf("the call's span links to %v", s.Links)
-			}
-			id = "call"
-		}
-		seen[s.Name+" "+id[len(id)-4:]] = s.Status.Code
-	}
-	want := map[string]codes.Code{"process q 0001": codes.Unset, "settle q 0001": codes.Unset, "process q 0003": codes.Error, "settle q 0003": codes.Unset, "process q call": codes.Unset}
-	if !maps.Equal(seen, want) {
-		t.Errorf("there are spans %v, want %v", seen, want)
-	}
 }

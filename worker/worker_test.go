@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -25,14 +26,17 @@ func TestHandlesWhatWaitsAndWhatComes(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		ids := f.send(queue, 3000)
 		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		f.until("what waited is handled", func() bool { return f.seen.count() == 3000 })
+		f.now("what waited is handled", func() bool { return f.seen.count() == 3000 })
 		for range 20 {
 			ids = append(ids, f.send(queue, 1)...)
-			f.until("what came is handled", func() bool { return f.seen.count() == len(ids) })
+			f.now("what came is handled", func() bool { return f.seen.count() == len(ids) })
 		}
 		l.stop()
 		f.eachOnce(ids)
-		f.untilState(posthaste.StateDone, ids...)
+		f.nowState(posthaste.StateDone, ids...)
+		if t := f.elapsed(); t != 0 {
+			f.Errorf("it took %s, and no message should wait for a timer", t)
+		}
 		if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
 			f.Errorf("%d successes were told, want %d", n, len(ids))
 		}
@@ -62,8 +66,8 @@ func TestTypedHandlersAndMiddleware(t *testing.T) {
 		})
 		ids, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: order{"pen"}}, posthaste.Message{Queue: queue, Payload: []byte("no JSON")})
 		f.must(err)
-		f.untilState(posthaste.StateDone, ids[0])
-		f.untilState(posthaste.StateDead, ids[1]) // undecodable: at once
+		f.nowState(posthaste.StateDone, ids[0])
+		f.nowState(posthaste.StateDead, ids[1]) // without another attempt
 		if got.Load() != "pen" || wrapped.Load() != 2 {
 			f.Errorf("payload %v, middleware called %d times", got.Load(), wrapped.Load())
 		}
@@ -83,7 +87,7 @@ func TestOneReaderKeepsOrder(t *testing.T) {
 				return nil
 			}, worker.Concurrency(1))
 		})
-		f.untilState(posthaste.StateDone, ids...)
+		f.nowState(posthaste.StateDone, ids...)
 		if fmt.Sprint(order) != fmt.Sprint(ids) {
 			f.Error("a single handler did not get the messages in order")
 		}
@@ -107,16 +111,14 @@ func TestTH5_SlowMessageDelaysOnlyItself(t *testing.T) {
 		})
 		for _, id := range ids {
 			if !slow[id] {
-				f.untilState(posthaste.StateDone, id)
+				f.nowState(posthaste.StateDone, id)
 			}
 		}
 		for id := range slow {
-			if s := f.state(id).State; s != posthaste.StateRunning {
-				f.Errorf("a slow message is %s, want running", s)
-			}
+			f.nowState(posthaste.StateRunning, id)
 		}
 		close(release)
-		f.untilState(posthaste.StateDone, ids...)
+		f.nowState(posthaste.StateDone, ids...)
 		f.eachOnce(ids)
 	})
 }
@@ -140,9 +142,16 @@ func TestQueuesShareThePool(t *testing.T) {
 			})
 			worker.HandleRaw(w, "other", f.seen.handle)
 		})
-		f.until("the pool is busy", func() bool { return busy.Load() > 10 })
+		f.after(10 * time.Millisecond)
+		if busy.Load() == 0 {
+			f.Fatal("the pool is idle")
+		}
+		sent := f.elapsed()
 		ids := f.send("other", 50)
 		f.untilState(posthaste.StateDone, ids...)
+		if t := f.elapsed() - sent; t > 5*time.Millisecond {
+			f.Errorf("they were handled after %s, which is more than five runs of the busy queue's handler", t)
+		}
 		stop.Store(true)
 	})
 }
@@ -172,9 +181,10 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 		})
 		ids := f.send(queue, 4)
 		later := f.send("later", 1)
-		f.untilState(posthaste.StateDead, ids...)
-		f.untilState(posthaste.StateRetrying, later...)
-		l.stop() // what happened is told after the store knows it
+		f.nowState(posthaste.StateRetrying, later...)
+		f.after(2 * time.Millisecond) // the longest backoffs of two retries
+		f.nowState(posthaste.StateDead, ids...)
+		l.stop() // events follow after the store has recorded an outcome
 		if n := runs.Load(); n != 3+1+3+3 {
 			f.Errorf("%d attempts, want 10", n)
 		}
@@ -188,7 +198,7 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 		if stack := f.seen.logged("stack"); !strings.Contains(stack, "TestFailuresRetriesAndDeadLetters") {
 			f.Errorf("the stack in the log is %q", stack)
 		}
-		if in := time.Until(f.state(later[0]).DueAt); in < 50*time.Minute {
+		if in := f.state(later[0]).DueAt.Sub(f.began); in != time.Hour {
 			f.Errorf("retried in %s, want an hour", in)
 		}
 		if dead, retried := f.seen.told(posthaste.EventSettled, posthaste.Dead), f.seen.told(posthaste.EventSettled, posthaste.Retried); dead != 4 || retried != 7 {
@@ -199,8 +209,6 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	o := quick()
-	// The timeout bounds those that do nothing too, and the overrun the one that
-	// obeys.
 	o.MaxAttempts, o.Timeout = 1, 200*time.Millisecond
 	inBubble(t, o, func(f *fixture) {
 		release := make(chan struct{})
@@ -221,8 +229,17 @@ func TestTimeouts(t *testing.T) {
 			}, worker.Concurrency(1))
 		})
 		ids := f.send(queue, 5)
-		f.untilState(posthaste.StateDead, ids[:2]...)
-		f.untilState(posthaste.StateDone, ids[2:]...) // although the only place was taken
+		f.after(200*time.Millisecond - 1)
+		f.nowState(posthaste.StateRunning, ids[0])
+		f.after(1)
+		f.nowState(posthaste.StateDead, ids[0])
+		// Message 1 starts now, and its overrun ends after 4.4 s. The pool looks for
+		// such handlers each 500 ms.
+		f.after(4500*time.Millisecond - 1 - f.elapsed())
+		f.nowState(posthaste.StateRunning, ids[1])
+		f.after(1)
+		f.nowState(posthaste.StateDead, ids[1])
+		f.nowState(posthaste.StateDone, ids[2:]...) // although the only place was taken
 		if text := f.state(ids[0]).Attempts[0].Error; !strings.Contains(text, "timed out after 200ms") {
 			f.Errorf("error %q", text)
 		}
@@ -230,7 +247,7 @@ func TestTimeouts(t *testing.T) {
 			f.Errorf("error %q", text)
 		}
 		close(release)
-		f.until("the stubborn handler returns", func() bool { return stubborn.Load() == 2 })
+		f.now("the stubborn handler returns", func() bool { return stubborn.Load() == 2 })
 		more := f.send(queue, 10)
 		f.untilState(posthaste.StateDone, more[2:]...)
 		l.stop()
@@ -260,20 +277,17 @@ func TestDU2_GracefulStop(t *testing.T) {
 				return f.seen.handle(ctx, d)
 			})
 		})
-		f.until("the pool is full", func() bool { return running.Load() == 3 })
+		f.now("the pool is full", func() bool { return running.Load() == 3 })
 		l.cancel()
-		var rest []posthaste.RawDelivery
 		other, err := f.memory.Register(f.ctx, posthaste.WorkerInfo{Lease: time.Minute})
 		f.must(err)
-		number := int64(0)
-		f.until("what was not started is claimable while the others still run", func() bool {
-			number++
-			reply, err := f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: other, Number: number, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 500})
-			f.must(err)
-			rest = append(rest, reply.Deliveries...)
-			return len(rest) == 197
-		})
-		for _, d := range rest {
+		synctest.Wait()
+		reply, err := f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: other, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 500})
+		f.must(err)
+		if n := len(reply.Deliveries); n != 197 || !l.runs() {
+			f.Errorf("%d of the 197 messages that had not started can be claimed while the others still run", n)
+		}
+		for _, d := range reply.Deliveries {
 			if d.Attempt != 1 {
 				f.Errorf("message %d has attempt %d: handing back must not count", d.MessageID, d.Attempt)
 			}
@@ -319,8 +333,11 @@ func TestHA3_GraceEnds(t *testing.T) {
 				return nil
 			})
 		})
-		f.until("both run", func() bool { return running.Load() == 2 })
+		f.now("both run", func() bool { return running.Load() == 2 })
 		l.stop()
+		if t := f.elapsed(); t != 10*time.Millisecond+time.Second {
+			f.Errorf("it stopped after %s, want the grace time and a second for handlers that obey", t)
+		}
 		for _, id := range ids { // they run again elsewhere, told as lost
 			s := f.state(id)
 			if s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.Lost {
@@ -337,16 +354,17 @@ func TestSinkGetsBatches(t *testing.T) {
 		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
 			worker.HandleSink(w, queue, sink, worker.BatchSize(50), worker.Concurrency(2))
 		})
+		f.after(2 * time.Millisecond) // the longest backoffs of two retries
 		for i, id := range ids {
 			switch i {
 			case 7:
-				f.untilState(posthaste.StateDead, id)
+				f.nowState(posthaste.StateDead, id)
 				// It too may have been in a batch that the sink broke over.
 				if a := f.state(id).Attempts; string(a[len(a)-1].Receipt) != `{"code":550}` {
 					f.Errorf("receipt %s", a[len(a)-1].Receipt)
 				}
 			default:
-				f.untilState(posthaste.StateDone, id)
+				f.nowState(posthaste.StateDone, id)
 			}
 		}
 		// It may have been in the batch that the sink broke over, and come twice.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -62,12 +63,17 @@ type bedFixture struct {
 	ctx    context.Context
 }
 
-func newBedFixture(t *testing.T) *bedFixture {
+// inBubble runs a test on a shared bell in a bubble of testing/synctest, which fails it
+// if anything is still asleep at its end.
+func inBubble(t *testing.T, test func(f *bedFixture)) {
+	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	inner := &oneBed{t: t, rings: make(chan struct{}, 1)}
-	return &bedFixture{T: t, inner: inner, bell: New(ctx, inner), cancel: cancel, ctx: ctx}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		inner := &oneBed{t: t, rings: make(chan struct{}, 1)}
+		test(&bedFixture{T: t, inner: inner, bell: New(ctx, inner), cancel: cancel, ctx: ctx})
+	})
 }
 
 // sleep lets one sleep whose looks are told and answered by the test.
@@ -87,94 +93,106 @@ func (f *bedFixture) sleep() (looks chan chan posthaste.LookReply, ended chan er
 	return looks, ended
 }
 
-// answer waits for a look and answers it.
+// answer answers a look that is made without any time passing.
 func (f *bedFixture) answer(looks chan chan posthaste.LookReply, found bool, due time.Duration) {
 	f.Helper()
+	synctest.Wait()
 	select {
 	case a := <-looks:
 		a <- posthaste.LookReply{Found: found, NextDue: due}
-	case <-time.After(10 * time.Second):
-		f.Fatal("nobody looks")
+	default:
+		f.Fatal("nothing looks")
 	}
 }
 
+// rises checks that a sleep has ended without any time passing.
 func (f *bedFixture) rises(ended chan error, want error) {
 	f.Helper()
+	synctest.Wait()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, want) {
 			f.Errorf("the sleep ended with %v, want %v", err, want)
 		}
-	case <-time.After(10 * time.Second):
+	default:
 		f.Fatal("the sleep does not end")
+	}
+}
+
+// sleepsOn checks that a sleep goes on.
+func (f *bedFixture) sleepsOn(ended chan error) {
+	f.Helper()
+	synctest.Wait()
+	if len(ended) > 0 {
+		f.Fatalf("the sleep ended with %v", <-ended)
 	}
 }
 
 // Who comes later looks after the bell was armed, who finds something gets up
 // alone, and a ring wakes all.
 func TestSharedSleep(t *testing.T) {
-	f := newBedFixture(t)
-	first, firstEnds := f.sleep()
-	f.answer(first, false, -1)
-	second, secondEnds := f.sleep()
-	f.answer(first, false, -1) // the bell is armed anew, for both
-	f.answer(second, true, -1)
-	f.rises(secondEnds, nil)
-	select {
-	case <-firstEnds:
-		t.Fatal("what the second one found woke the first one")
-	default:
-	}
-	second, secondEnds = f.sleep()
-	f.answer(first, false, -1)
-	f.answer(second, false, -1)
-	if n := f.inner.asleep.Load(); n != 1 {
-		t.Fatalf("%d sleep", n)
-	}
-	f.bell.Wake("q")
-	f.rises(firstEnds, nil)
-	f.rises(secondEnds, nil)
+	inBubble(t, func(f *bedFixture) {
+		first, firstEnds := f.sleep()
+		f.answer(first, false, -1)
+		second, secondEnds := f.sleep()
+		f.answer(first, false, -1) // the bell is armed anew, for both
+		f.answer(second, true, -1)
+		f.rises(secondEnds, nil)
+		f.sleepsOn(firstEnds) // what the second one found is not for the first one
+		second, secondEnds = f.sleep()
+		f.answer(first, false, -1)
+		f.answer(second, false, -1)
+		if n := f.inner.asleep.Load(); n != 1 {
+			f.Fatalf("%d sleep", n)
+		}
+		f.bell.Wake("q")
+		f.rises(firstEnds, nil)
+		f.rises(secondEnds, nil)
+	})
 }
 
 // All are woken when the first of them has something due.
 func TestSharedSleepEndsAtTheFirstDueTime(t *testing.T) {
-	f := newBedFixture(t)
-	first, firstEnds := f.sleep()
-	f.answer(first, false, time.Hour)
-	second, secondEnds := f.sleep()
-	f.answer(first, false, time.Hour)
-	f.answer(second, false, time.Millisecond)
-	f.rises(firstEnds, nil)
-	f.rises(secondEnds, nil)
+	inBubble(t, func(f *bedFixture) {
+		first, firstEnds := f.sleep()
+		f.answer(first, false, time.Hour)
+		second, secondEnds := f.sleep()
+		f.answer(first, false, time.Hour)
+		f.answer(second, false, time.Minute)
+		time.Sleep(time.Minute - 1)
+		f.sleepsOn(firstEnds)
+		f.sleepsOn(secondEnds)
+		time.Sleep(time.Nanosecond)
+		f.rises(firstEnds, nil)
+		f.rises(secondEnds, nil)
+	})
 }
 
 func TestSharedSleepEndsWithItsContext(t *testing.T) {
-	f := newBedFixture(t)
-	first, firstEnds := f.sleep()
-	f.answer(first, false, -1)
-	second, secondEnds := f.sleep()
-	f.answer(first, false, -1)
-	f.answer(second, false, -1)
-	f.cancel()
-	f.rises(firstEnds, context.Canceled)
-	f.rises(secondEnds, context.Canceled)
+	inBubble(t, func(f *bedFixture) {
+		first, firstEnds := f.sleep()
+		f.answer(first, false, -1)
+		second, secondEnds := f.sleep()
+		f.answer(first, false, -1)
+		f.answer(second, false, -1)
+		f.cancel()
+		f.rises(firstEnds, context.Canceled)
+		f.rises(secondEnds, context.Canceled)
+	})
 }
 
 // A look that fails ends one sleep.
 func TestSharedSleepLookFails(t *testing.T) {
-	f := newBedFixture(t)
-	first, firstEnds := f.sleep()
-	f.answer(first, false, -1)
-	broken := errors.New("the look failed")
-	ended := make(chan error, 1)
-	go func() {
-		ended <- f.bell.Sleep(f.ctx, "q", func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{}, broken })
-	}()
-	f.answer(first, false, -1)
-	f.rises(ended, broken)
-	select {
-	case <-firstEnds:
-		t.Fatal("another one's failure ended the sleep")
-	default:
-	}
+	inBubble(t, func(f *bedFixture) {
+		first, firstEnds := f.sleep()
+		f.answer(first, false, -1)
+		broken := errors.New("the look failed")
+		ended := make(chan error, 1)
+		go func() {
+			ended <- f.bell.Sleep(f.ctx, "q", func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{}, broken })
+		}()
+		f.answer(first, false, -1)
+		f.rises(ended, broken)
+		f.sleepsOn(firstEnds)
+	})
 }
