@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -69,6 +70,7 @@ func (p *probe) stalled(from, to time.Time, long time.Duration) bool {
 // LA3: sent just before, during and after a worker falls asleep, none waits
 // longer than 100 ms from its commit, unless a control probe stalled too.
 func TestLA3SentWhileFallingAsleep(t *testing.T) {
+	testrun.Nightly(t, "it measures times; on each change the engine suite and internal/acceptance show LA3")
 	b := newBellTest(t, 1)
 	bell := b.open()
 	p := b.probe()
