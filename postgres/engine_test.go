@@ -7,6 +7,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/enginetest"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -39,5 +40,6 @@ func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 }
 
 func TestEnginePolling(t *testing.T) {
+	testrun.Nightly(t, "behind pgbouncer the same engine polls, too, and is tested on each change")
 	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t, postgres.WithPollingOnly()) })
 }

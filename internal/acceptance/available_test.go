@@ -10,6 +10,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -108,6 +109,7 @@ func TestHA5_RolesGoWhenUnused(t *testing.T) {
 
 // Readiness turns 503 within 5 s of losing the database, and back.
 func TestHA5_Readiness(t *testing.T) {
+	testrun.Nightly(t, "on each change package server shows the 5 s, and internal/cli readiness of the whole program")
 	t.Parallel()
 	most := size(15*time.Second, 5*time.Second)
 	server := testpg.Server(t)
