@@ -320,7 +320,11 @@ func (a *acknowledger) mended(o *outcome, cause error) outcome {
 
 // duplicate tells of an outcome that came too late.
 func (a *acknowledger) duplicate(o *outcome) {
-	a.rt.log.Warn("a delivery was no longer ours when it ended: the message may have been handled twice", o.attrs()...)
+	attrs := o.attrs()
+	if o.Error != "" { // the store has refused it, so that the log is the only place for it
+		attrs = append(attrs, slog.String("error", o.Error))
+	}
+	a.rt.log.Warn("a delivery was no longer ours when it ended: the message may have been handled twice", attrs...)
 	a.rt.tell(posthaste.Event{Kind: posthaste.EventDuplicate, Queue: o.seg.sub.ref.Queue, Subscription: o.seg.sub.ref.Subscription,
 		Message: o.message, Delivery: o.Delivery, Attempt: o.attempt, Outcome: o.Outcome, Count: 1, Duration: o.Duration, Err: o.cause})
 }
