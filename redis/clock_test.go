@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -95,12 +96,10 @@ const offDelay = 2 * time.Second
 // another clock, an hour off.
 func TestClientsClocksDecideNothing(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "compiles everything with another clock")
 	for name, seconds := range map[string]int{"ahead": 3600, "behind": -3600} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if seconds < 0 && os.Getenv("POSTHASTE_TEST_FULL") == "" {
-				t.Skip("building it takes as long as all else: POSTHASTE_TEST_FULL=1")
-			}
 			e := open(t, server.URL())
 			create(t, e, posthaste.QueueOptions{})
 			for _, q := range []string{"ticks", "theirs"} {
@@ -189,7 +188,7 @@ func builtOff(t *testing.T, seconds int) string {
 	t.Helper()
 	source, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		t.Skip("there is no go to build it with")
+		t.Fatalf("there is no go to build the program with: %v", err)
 	}
 	dir, file := t.TempDir(), filepath.Join(strings.TrimSpace(string(source)), "src", "time", "time.go")
 	text, err := os.ReadFile(file)

@@ -14,6 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/enginetest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // node is a server of a cluster, with a client of its own.
@@ -381,6 +382,7 @@ func TestTicksWithoutAMaster(t *testing.T) {
 // are tried now and then, after all others.
 func TestTicksWithAMasterThatHangs(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "each call waits until its client gives up")
 	all := nodes(t, 3, parted...)
 	e := onCluster(t, all)
 	registry, queues := oneOnEach(t, e, all)

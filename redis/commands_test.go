@@ -298,11 +298,18 @@ func (f *fate) lose() {
 	}
 }
 
+// stuckRounds is how many rounds of upkeep and claims, after dueAfter, hand out nothing
+// before what is left counts as stuck. Retries are due long before dueAfter has passed.
+const (
+	stuckRounds = 50
+	dueAfter    = 3 * time.Second
+)
+
 // judge ends what is left, and says what of it was not as promised.
 func (f *fate) judge() {
 	t, e := f.t, f.sound
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for begun, stuck := time.Now(), 0; ; time.Sleep(time.Millisecond) {
 		f.lose() // what was received and never told
 		if _, err := e.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
@@ -312,6 +319,9 @@ func (f *fate) judge() {
 			t.Fatalf("%d queues: %v", len(infos), err)
 		}
 		left := 0
+		if time.Since(begun) > dueAfter {
+			stuck++
+		}
 		for _, s := range infos[0].Subscriptions {
 			ref := posthaste.QueueRef{Queue: jobs, Subscription: s.Name}
 			for {
@@ -322,6 +332,7 @@ func (f *fate) judge() {
 				if len(reply.Deliveries) == 0 {
 					break
 				}
+				stuck = 0
 				f.came(reply.Deliveries)
 				for _, d := range reply.Deliveries {
 					f.ended[of(d)] = true
@@ -333,7 +344,7 @@ func (f *fate) judge() {
 		if left == 0 || f.broken != "" {
 			break
 		}
-		if time.Now().After(end) {
+		if stuck > stuckRounds {
 			f.broke("%d are left for ever", left)
 			return
 		}

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // sendKeys sends one message for each key, in order.
@@ -322,10 +322,7 @@ func TestOR_Purge(t *testing.T) {
 // What a claim costs grows neither with the keys nor with what waits of one.
 func TestRE_CostOfKeys(t *testing.T) {
 	const claims = 50
-	keysMost, longMost := 10_000, 10_000
-	if os.Getenv("POSTHASTE_TEST_FULL") != "" {
-		keysMost, longMost = 100_000, 1_000_000
-	}
+	keysMost, longMost := testrun.Size(10_000, 100_000), testrun.Size(10_000, 1_000_000)
 	commands := func(o posthaste.QueueOptions, n int, key func(int) string) int {
 		e := open(t, server.URL())
 		create(t, e, o)

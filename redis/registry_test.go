@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // While the registry's master is away the masters of queues give away nothing of a worker
@@ -24,6 +25,7 @@ func TestLeasesWithoutTheRegistry(t *testing.T) {
 	})
 	t.Run("its master hangs", func(t *testing.T) {
 		t.Parallel()
+		testrun.Nightly(t, "each call waits until its client gives up")
 		leasesWithoutTheRegistry(t,
 			func(m *node) error { return m.client.Do(t.Context(), "client", "pause", 120_000, "write").Err() },
 			func(m *node) error { return m.client.Do(t.Context(), "client", "unpause").Err() })

@@ -329,3 +329,24 @@ func TestRuleRepeatedClaimStaysAsItWas(t *testing.T) {
 		return ""
 	}, without("its end", patch{file: "claim.sql", old: "      v_lanes := 0; -- that is its answer", new: "      null; -- that is its answer"}))
 }
+
+// A claim that is filled from several priorities hands out no more than it was asked for.
+func TestRuleClaimOfSeveralPrioritiesKeepsItsMax(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		worker := s.register()
+		for range 5 {
+			s.send(`{"priority": 3}`)
+			s.send(`{}`)
+		}
+		const most = 7
+		got := s.claim(worker, 1, most, false)
+		if len(got) < most {
+			t.Fatalf("%d of 10 were handed out, want %d, of both priorities", len(got), most)
+		}
+		if len(got) > most {
+			return fmt.Sprintf("%d were handed out, at most %d may be", len(got), most)
+		}
+		return ""
+	}, without("counting those of the lane before", patch{file: "claim.sql", old: "v_first, p_number), p_max - handed,", new: "v_first, p_number), p_max,"}))
+}

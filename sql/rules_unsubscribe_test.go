@@ -118,3 +118,26 @@ func TestRuleEndingMeetsReceivers(t *testing.T) {
 		})
 	}
 }
+
+// A slot does not wait for the readers of a subscription that has ended.
+func TestRuleUnsubscribedHoldNoSlot(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
+		s.exec(`select posthaste.subscribe('q', 'second')`)
+		s.send(`{}`)
+		s.receive()
+		turn(t, s)
+		s.send(`{}`)
+		s.receive()
+		unread := func() *string { return get[*string](s, `select posthaste.slot_unread(0)`) }
+		if unread() == nil {
+			t.Fatal("the slot does not wait for the second subscription, which has read nothing")
+		}
+		s.exec(`select posthaste.unsubscribe('q', 'second')`)
+		if why := unread(); why != nil {
+			return "the slot waits for a subscription that has ended: " + *why
+		}
+		return ""
+	}, without("those that have ended", patch{file: "slot_unread.sql", old: "where u.queue_id = x.id and u.dropped_at is null order by", new: "where u.queue_id = x.id order by"}))
+}
