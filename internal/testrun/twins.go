@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// RecordEnv, if 1, makes found twins be recorded, as `make nightly` does.
+// RecordEnv makes found twins be recorded if its value is 1, as `make nightly` does.
 const RecordEnv = "POSTHASTE_TEST_RECORD_TWINS"
 
 // sums is the file, below a package's folder, of the twins that were found: a line
