@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,8 +121,14 @@ func (s step) runTests(ctx context.Context) result {
 	}
 	var said bytes.Buffer
 	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
+	// All events are kept, to look at while the step runs and afterwards.
+	kept, err := os.Create(filepath.Join(filepath.Dir(launcher), "events "+s.name+".json"))
+	if err != nil {
+		return result{failures: []failure{{s.name, s.repeat(), err.Error()}}}
+	}
+	defer kept.Close()
 	if err = cmd.Start(); err == nil {
-		lines := bufio.NewReader(out)
+		lines := bufio.NewReader(io.TeeReader(out, kept))
 		for {
 			line, readErr := lines.ReadBytes('\n')
 			events.read(line)
