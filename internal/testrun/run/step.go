@@ -122,7 +122,7 @@ func (s step) runTests(ctx context.Context) result {
 	var said bytes.Buffer
 	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
 	// All events are kept, to look at while the step runs and afterwards.
-	kept, err := os.Create(filepath.Join(filepath.Dir(launcher), "events "+s.name+".json"))
+	kept, err := os.Create(filepath.Join(filepath.Dir(launcher), "events "+strings.ReplaceAll(s.name, "/", " ")+".json"))
 	if err != nil {
 		return result{failures: []failure{{s.name, s.repeat(), err.Error()}}}
 	}
