@@ -14,6 +14,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -86,8 +87,8 @@ func runAll(ctx context.Context, steps []step, record func(step, result) error) 
 	}
 	sum := summary{}
 	for _, s := range steps {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if ctx.Err() != nil { // the summary still says what ended before
+			return errors.Join(ctx.Err(), sum.print(os.Stdout))
 		}
 		fmt.Printf("== %s\n", s.name)
 		r := s.run(ctx)
