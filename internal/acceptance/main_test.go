@@ -31,12 +31,7 @@ const childEnv = "POSTHASTE_ACCEPTANCE_CHILD"
 func full() bool { return testrun.Full() }
 
 // size is small, or large where the full numbers are asked for.
-func size[T any](small, large T) T {
-	if full() {
-		return large
-	}
-	return small
-}
+func size[T any](small, large T) T { return testrun.Size(small, large) }
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {

@@ -20,7 +20,7 @@ const oldest = 200
 
 const nightHead = `# Nightly results
 
-` + "`make nightly`" + ` runs all tests with all broken twins at their full sizes, the random tests for ten minutes each, fuzzing, an hour of chaos on each engine, and the benches, whose figures must keep their bounds. It can be run in parts: ` + "`make nightly PART=3/8`" + `. [Testing](testing.md) says what each step does.
+` + "`make nightly`" + ` runs all tests with all broken twins at their full sizes, the random tests for ten minutes each, fuzzing, an hour of chaos on each engine, and the benches, whose figures must keep their bounds. It can be run in parts: ` + "`make nightly PART=3/18`" + `. [Testing](testing.md) says what each step does.
 
 Each step writes its last result into this table. ` + "`make test`" + ` fails if a result is more than 200 commits old.
 

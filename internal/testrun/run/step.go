@@ -141,7 +141,7 @@ func (s step) runTests(ctx context.Context) result {
 	return events.result(err, said.String())
 }
 
-// command is stopped by SIGTERM, so that the launcher stops its servers.
+// command is stopped by SIGINT, so that the launcher stops its servers.
 func command(ctx context.Context, env, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -160,7 +160,7 @@ func partOf(steps []step, part string) ([]step, error) {
 	k, err := strconv.Atoi(first)
 	n, err2 := strconv.Atoi(second)
 	if err != nil || err2 != nil || k < 1 || k > n {
-		return nil, fmt.Errorf("part %q is not of the form 3/8", part)
+		return nil, fmt.Errorf("part %q is not of the form 3/18", part)
 	}
 	order := slices.Clone(steps)
 	slices.SortStableFunc(order, func(a, b step) int { return b.minutes - a.minutes })
