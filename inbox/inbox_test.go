@@ -216,14 +216,15 @@ func TestMany(t *testing.T) {
 	if got := many(); got != "" {
 		t.Errorf("got %q", got)
 	}
-	for _, bad := range []string{"select posthaste_inbox.remember('', 'x')", "select posthaste_inbox.remember('c', '')", "select posthaste_inbox.remember('c', null)",
-		"begin isolation level repeatable read; select posthaste_inbox.remember('c', 'x')"} {
+	const empty, isolation = "not empty", "isolation read committed"
+	for bad, want := range map[string]string{"select posthaste_inbox.remember('', 'x')": empty, "select posthaste_inbox.remember('c', '')": empty,
+		"select posthaste_inbox.remember('c', null)": empty, "begin isolation level repeatable read; select posthaste_inbox.remember('c', 'x')": isolation} {
 		conn, err := pool.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Exec(t.Context(), bad); err == nil {
-			t.Errorf("%s: no error", bad)
+		if _, err := conn.Exec(t.Context(), bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", bad, err, want)
 		}
 		_ = conn.Conn().Close(t.Context())
 		conn.Release()

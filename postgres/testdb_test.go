@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // within bounds every wait of a test. Only something that is lost takes as long, so it
@@ -96,10 +97,5 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // happens waits until ok, for at most so long, and says whether it came to that.
 func happens(most time.Duration, ok func() bool) bool {
-	for deadline := time.Now().Add(most); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return true
+	return testrun.Happens(most, ok)
 }

@@ -24,10 +24,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, runDoomed(where))
 		os.Exit(1)
 	}
-	if where := os.Getenv(clockOff); where != "" {
-		fmt.Fprintln(os.Stderr, runOff(where))
-		os.Exit(1)
-	}
 	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
 		return devbroker.StartRedis(ctx, dir)
 	})

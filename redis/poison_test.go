@@ -168,10 +168,13 @@ func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 			if infos[0].PausedAt.IsZero() {
 				t.Fatalf("after the kill it is %+v", infos)
 			}
-			reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10, Lease: time.Second})
-			if len(reply.Deliveries) > 0 {
-				t.Fatalf("paused it hands out %d: %v", len(reply.Deliveries), err)
-			}
+			until(t, "a receive of the paused queue succeeds", func() bool {
+				reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10, Lease: time.Second})
+				if len(reply.Deliveries) > 0 {
+					t.Fatalf("the paused queue handed out %d messages: %v", len(reply.Deliveries), err)
+				}
+				return err == nil
+			})
 			until(t, "it is resumed", func() bool { return e.QueueResume(ctx, "ada", jobs) == nil })
 		}
 	}

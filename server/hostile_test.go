@@ -62,11 +62,10 @@ func TestHostileRequests(t *testing.T) {
 			}
 			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(patience))
-			_, _ = io.WriteString(conn, c.send) // it may be cut off
+			// The server may answer and close before it has read everything, so the
+			// answer is read meanwhile.
+			go func() { _, _ = io.WriteString(conn, c.send) }()
 			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil && !isTimeout(err) && len(c.send) > 64<<10 {
-				return // cut off before it was sent whole
-			}
 			if err != nil || answer.StatusCode != c.want {
 				t.Fatalf("answered %v %v, want %d", answer, err, c.want)
 			}

@@ -201,8 +201,3 @@ func TestSlowHeaderIsCutOff(t *testing.T) {
 		}
 	})
 }
-
-func isTimeout(err error) bool {
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
-}

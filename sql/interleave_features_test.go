@@ -260,7 +260,9 @@ func (x *interleaving) letsGo(conn *pgx.Conn) {
 		if held == "" || x.faulty() {
 			break
 		}
-		if !older {
+		if older { // nothing can go before that transaction ends
+			time.Sleep(50 * time.Millisecond)
+		} else {
 			rounds++
 		}
 		if rounds >= heldRounds && !turned.IsZero() && time.Since(turned) > heldFor {

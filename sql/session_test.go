@@ -194,12 +194,7 @@ func (s *session) waitsOrEnds(watcher *session, ended <-chan answer) {
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	// Open transactions of other tests' databases hold up the ring, too.
-	const most = 4 * patience
-	for end := time.Now().Add(most); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after %v it still is not so that %s", most, what)
-		}
-	}
+	testrun.Until(t, 4*patience, what, condition)
 }
 
 // buffers runs a statement and counts the pages it touches, also in functions.

@@ -90,8 +90,6 @@ var twins = []struct {
 		"    if found then\n", "    if true then\n", crowd, features{}, []string{"twice:"}},
 	{"a priority without lanes", "part_lanes.sql",
 		"update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;", "null;", runaway, features{priorities: true}, []string{"lost:"}},
-	{"subscribing without those in flight", "subscribe.sql",
-		"then (select c.s from posthaste.counted c)", "then (select format('%s:%s:', pg_snapshot_xmax(c.s), pg_snapshot_xmax(c.s))::pg_snapshot from posthaste.counted c)", crowd, features{guests: true}, []string{"lost:"}},
 	{"purging beside a claim", "purge.sql",
 		"  perform posthaste.lock_lanes(v_queue);\n", "  null;\n", runaway, features{purging: true}, []string{"waited when the queue was purged", "never came to subscription", "duplicate key", "twice: reader"}},
 	{"purging without what is due later", "purge.sql",

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"mime"
 	"net/mail"
 	"slices"
 	"strings"
@@ -192,6 +193,9 @@ func TestEM1_ArrivesAsSent(t *testing.T) {
 	}
 	head, err := mail.ReadMessage(bytes.NewReader(got.Raw))
 	p.must(err)
+	if order, err := new(mime.WordDecoder).DecodeHeader(head.Header.Get("X-Order")); err != nil || order != m.Headers["X-Order"] {
+		t.Errorf("the header X-Order arrived as %q: %v", order, err)
+	}
 	if n := len(head.Header["Message-Id"]); n != 1 || got.MessageID == "" {
 		t.Errorf("%d Message-IDs", n)
 	}

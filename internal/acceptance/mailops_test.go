@@ -199,13 +199,14 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 	exec(`insert into posthaste.history_parts (part, until) select g, now() + interval '100 days' from generate_series(0, 4) g`)
 	exec(`select posthaste.summarize()`)
 	for _, c := range []struct {
-		what   string
-		filter posthaste.MessageFilter
+		what     string
+		filter   posthaste.MessageFilter
+		attempts int
 	}{
-		{"reference, in the ring", posthaste.MessageFilter{Queue: email.Queue, Reference: fmt.Sprint("order-", n/3)}},
-		{"recipient, in the ring", posthaste.MessageFilter{Queue: email.Queue, Term: fmt.Sprintf("user%d@example.com", n/4)}},
-		{"reference, in the history", posthaste.MessageFilter{Queue: email.Queue, Reference: fmt.Sprint("old-", n/3)}},
-		{"recipient, in the history", posthaste.MessageFilter{Queue: email.Queue, Term: fmt.Sprintf("old%d@example.com", n/4)}},
+		{"reference, in the ring", posthaste.MessageFilter{Queue: email.Queue, Reference: fmt.Sprint("order-", n/3)}, 0},
+		{"recipient, in the ring", posthaste.MessageFilter{Queue: email.Queue, Term: fmt.Sprintf("user%d@example.com", n/4)}, 0},
+		{"reference, in the history", posthaste.MessageFilter{Queue: email.Queue, Reference: fmt.Sprint("old-", n/3)}, 1},
+		{"recipient, in the history", posthaste.MessageFilter{Queue: email.Queue, Term: fmt.Sprintf("old%d@example.com", n/4)}, 1},
 	} {
 		var times []time.Duration
 		pages := 1 << 60
@@ -216,12 +217,14 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 			if err != nil || len(found) != 1 || found[0].Reference == "" && c.filter.Reference != "" || len(found[0].Subscriptions) != 1 {
 				t.Fatalf("by %s: %+v, %v", c.what, found, err)
 			}
+			// The whole story: of those in the ring nothing was tried yet.
+			attempts := found[0].Subscriptions[0].Attempts
+			if c.attempts != len(attempts) || c.attempts > 0 && (attempts[0].Outcome != posthaste.Done || attempts[0].Worker != "w" || len(attempts[0].Receipt) == 0) {
+				t.Fatalf("by %s: the story is %+v, want %d attempts", c.what, attempts, c.attempts)
+			}
 		}
 		slices.Sort(times)
-		took := times[0] // where others compute beside it
-		if full() {
-			took = times[len(times)/2]
-		}
+		took := times[len(times)/2]
 		var plan []struct {
 			Plan struct {
 				Hit  int `json:"Shared Hit Blocks"`
@@ -233,7 +236,8 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 			pages = min(pages, plan[0].Plan.Hit+plan[0].Plan.Read)
 		}
 		t.Logf("by %s among %d: %v, %d pages", c.what, n, times, pages)
-		if took > 50*time.Millisecond {
+		// On each change the pages hold it, which do not depend on the machine.
+		if full() && took > 50*time.Millisecond {
 			t.Errorf("by %s it takes %v", c.what, took)
 		}
 		// An index's height and what the search itself looks up, and not the log.

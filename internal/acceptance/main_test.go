@@ -48,11 +48,13 @@ func TestMain(m *testing.M) {
 
 // task is what a child is told.
 type task struct {
-	Role  string
-	Name  string // of its history
-	Dir   string // where histories are
-	URL   string // of the store; the stage's if empty
-	Queue string
+	Role string
+	Name string // of its history
+	Dir  string // where histories are
+	URL  string // of the store; the stage's if empty
+	// Program is started in place of this one, if set.
+	Program string
+	Queue   string
 	// The rest is as the role needs it.
 	Count       int
 	Concurrency int
@@ -71,6 +73,7 @@ var roles = map[string]func(ctx context.Context, t task, ready func()) error{
 	"suicide": suicideRole,
 	"counter": counterRole,
 	"migrate": migrateRole,
+	"off":     offRole,
 	"pester":  pesterRole,
 	"relay":   relayRole,
 }
@@ -126,7 +129,7 @@ func (s *stage) spawn(t task) *child {
 	}
 	exe, err := os.Executable()
 	s.must(err)
-	c := &child{name: t.Name, queue: t.Queue, cmd: exec.Command(exe), ready: make(chan struct{}), ended: make(chan struct{})}
+	c := &child{name: t.Name, queue: t.Queue, cmd: exec.Command(cmp.Or(t.Program, exe)), ready: make(chan struct{}), ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childEnv+"=1")
 	c.cmd.Stderr = s.Output()
 	out, err := c.cmd.StdoutPipe()

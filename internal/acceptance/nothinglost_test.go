@@ -249,9 +249,10 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	const (
-		attempts  = 2
-		poisoned  = 2
-		neighbour = 300
+		attempts    = 2
+		beforeAlone = 2 // losses after which a message is handed out alone
+		poisoned    = 2
+		neighbour   = 300
 	)
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: attempts, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond})
 	var batch []posthaste.Message
@@ -300,6 +301,10 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 		if l.Error == "" {
 			t.Errorf("dead letter %s has no error", l.ID)
 		}
+		// Two losses that may be another message's fault, and then those alone.
+		if len(l.Attempts) != beforeAlone+attempts {
+			t.Errorf("dead letter %s has the story %+v, want %d losses beside others and %d alone", l.ID, l.Attempts, beforeAlone, attempts)
+		}
 	}
 	slices.Sort(dead)
 	if !slices.Equal(dead, poison) {
@@ -319,27 +324,31 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 			}
 		}
 		// A process that is held up for a lease is lost before it has started it.
-		if alone == 0 || alone > attempts || beside > 2 {
+		if alone == 0 || alone > attempts || beside > beforeAlone {
 			t.Errorf("poison %s ran %d times alone and %d times beside others", id, alone, beside)
 		}
 	}
 }
 
-// A transaction that sent stays open while others commit: its message is
-// delivered within 300 ms of its commit, the others are as fast as ever. No
-// heartbeat looks meanwhile: unless woken or looking the worker would find
-// nothing for minutes. Not parallel, for it compares times.
+// A transaction that sent stays open while others commit: its message is delivered
+// when it commits, and the others meanwhile. No heartbeat looks: a worker that is not
+// woken and does not look by itself finds nothing for five minutes. At full size the
+// last transaction stays open for three minutes, its message comes within 300 ms, and
+// the others are as fast as ever.
 func TestLP6_TransactionStaysOpen(t *testing.T) {
+	if !full() {
+		t.Parallel() // else it compares times
+	}
 	s := newStage(t)
-	rounds, beside := size(4, 8), size(150, 1500) // messages beside an open transaction, 100 a second
+	rounds := size(3, 8)
 	q := s.queue(posthaste.QueueOptions{})
 	r := s.recorder()
 	s.work(q, r, worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, nothing)
 	conn := s.conn()
 	var ids []posthaste.MessageID
 	committed := map[posthaste.MessageID]time.Duration{}
-	singles := func() (these []posthaste.MessageID) {
-		for i := range beside {
+	singles := func(n int) (these []posthaste.MessageID) { // 100 a second
+		for i := range n {
 			sent := s.send(q, 1)
 			committed[sent[0]] = history.Now()
 			these = append(these, sent...)
@@ -350,13 +359,17 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 		return these
 	}
 	var free, held, late []posthaste.MessageID
-	for range rounds { // by turns, for the machine's pace changes
-		free = append(free, singles()...)
+	for round := range rounds { // by turns, for the machine's pace changes
+		n := size(50, 1500)
+		free = append(free, singles(n)...)
+		if full() && round == rounds-1 {
+			n = 18_000
+		}
 		tx, err := conn.Begin(s.ctx)
 		s.must(err)
 		own, err := postgres.In(tx).Send(s.ctx, posthaste.Message{Queue: q, Payload: "late"})
 		s.must(err)
-		held = append(held, singles()...)
+		held = append(held, singles(n)...)
 		if started := history.IDs(s.history(), history.Started); slices.Contains(started, own[0]) {
 			t.Fatal("a message was handed out before its commit")
 		}
@@ -367,6 +380,9 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 	}
 	events := s.history()
 	s.must(history.Exactly(ids, events))
+	if !full() {
+		return
+	}
 	started := map[posthaste.MessageID]time.Duration{}
 	for _, e := range events {
 		if e.Kind == history.Started {
@@ -381,16 +397,14 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 		slices.Sort(all)
 		return all
 	}
-	for _, wait := range waits(late) {
-		if wait > size(5*time.Second, 300*time.Millisecond) {
-			t.Errorf("a late transaction's message waited %s from its commit", wait)
-		}
+	if all := waits(late); all[len(all)-1] > 300*time.Millisecond {
+		t.Errorf("late transactions' messages waited %v from their commits", all)
 	}
 	with, without := waits(held), waits(free)
 	for _, percent := range []int{50, 90} {
 		a, b := with[len(with)*percent/100], without[len(without)*percent/100]
 		t.Logf("p%d: %s beside an open transaction, %s without", percent, a, b)
-		if a > 3*b+size(100*time.Millisecond, 10*time.Millisecond) {
+		if a > 3*b+10*time.Millisecond {
 			t.Errorf("p%d: %s beside an open transaction, %s without", percent, a, b)
 		}
 	}

@@ -114,8 +114,9 @@ func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
 			t.Errorf("notification %d came %d times", i, came[fmt.Sprint(i)])
 		}
 	}
-	if len(came) != n || tens == 0 {
-		t.Errorf("%d notifications came of %d due, in %d chunks of ten", len(came), n, tens)
+	// All fall due at once, so a chunk has fewer than ten only where a claim ends.
+	if len(came) != n || tens*10 < n/2 {
+		t.Errorf("%d notifications came of %d due, %d of them in chunks of ten", len(came), n, tens*10)
 	}
 	for _, id := range later {
 		if state := s.state(id).State; state != posthaste.StateScheduled {

@@ -114,6 +114,7 @@ func TestRE1(t *testing.T) {
 		"DU4":               TestDU4_KilledBeforeTheSettle,
 		"DU5_Withdraws":     TestDU5_LateAckWithdraws,
 		"DU5_Refused":       TestDU5_LateAckIsRefused,
+		"DU5_Clocks":        TestDU5_ClientsClocksDecideNothing,
 	} {
 		t.Run(name, test)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -89,6 +90,7 @@ func (unkempt) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
 // the machine stood still. The first may be later, by the heartbeat that the worker
 // hears of a new schedule with.
 func TestTickStartsWithinASecond(t *testing.T) {
+	testrun.Nightly(t, "it measures time")
 	s := newStage(t)
 	const ticks = 4
 	q := s.queue(posthaste.QueueOptions{})

@@ -21,6 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -278,11 +279,7 @@ func (s *stage) until(what string, met func() bool) {
 // within waits for a condition that must be met in a time.
 func (s *stage) within(most time.Duration, what string, met func() bool) {
 	s.Helper()
-	for end := time.Now().Add(most); !met(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.Fatalf("not within %s: %s", most, what)
-		}
-	}
+	testrun.Until(s.T, most, what, met)
 }
 
 // recording wraps handlers so that each run is on record before it does

@@ -4,13 +4,16 @@ package testpg
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,77 +38,94 @@ max_client_conn = 200
 logfile = %s/log
 `
 
-// Bouncer starts a pgbouncer in transaction mode for the test, before the
-// server of databaseURL, and returns the URL of the same database behind it.
-// Where pgbouncer is not installed the test fails, for a skip would go unseen.
+// Bouncer returns the URL of the same database behind a pgbouncer in transaction mode.
+// All databases of a server share one pgbouncer of this process. Where pgbouncer is not
+// installed the test fails, since a skip would go unseen.
 func Bouncer(t testing.TB, databaseURL string) string {
 	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		program = "/usr/sbin/pgbouncer" // where ordinary users do not look
-		if _, err := os.Stat(program); err != nil {
-			t.Fatal("pgbouncer is not installed, and this test needs it: `make needs` installs it as root on Debian, elsewhere your package manager does")
-		}
-	}
 	u, err := url.Parse(databaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Short, for the path of a socket is.
-	dir, err := os.MkdirTemp("", "bouncer-")
-	if err != nil {
-		t.Fatal(err)
+	made, _ := bouncers.LoadOrStore(u.Host, &bouncer{})
+	b := made.(*bouncer)
+	b.once.Do(func() { b.err = b.start(u) })
+	if b.err != nil {
+		t.Fatal(b.err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	password, _ := u.User.Password()
-	ini := filepath.Join(dir, "ini")
-	text := fmt.Sprintf(bouncerConfig, u.Hostname(), u.Port(), u.User.Username(), password, dir, dir)
-	if err := os.WriteFile(ini, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{program, "--quiet", ini}
-	if os.Geteuid() == 0 { // as which it refuses to run
-		args = []string{program, "--quiet", "--user=" + giveTo(t, dir, ini), ini}
-	}
-	// The shell ends it when this process dies, whatever it dies of.
-	cmd := exec.Command("sh", append([]string{"-c", `"$@" & read gone; kill $!; wait`, "sh"}, args...)...)
-	in, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		_ = cmd.Wait()
-	})
 	behind := *u
 	behind.Host = ""
-	behind.RawQuery = url.Values{"host": {dir}, "port": {"6432"}, "sslmode": {"disable"}}.Encode()
-	waitBouncer(t, behind.String(), filepath.Join(dir, "log"))
+	behind.RawQuery = url.Values{"host": {b.dir}, "port": {"6432"}, "sslmode": {"disable"}}.Encode()
+	b.warmUp(t, behind.String())
 	return behind.String()
 }
 
-// giveTo gives the files to a user without rights, and returns its name.
-func giveTo(t testing.TB, paths ...string) string {
-	t.Helper()
-	u, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(u.Uid)
-	for _, path := range paths {
-		if err := os.Chown(path, uid, -1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return u.Username
+// bouncers are those of this process, by the server that they are before.
+var bouncers sync.Map
+
+type bouncer struct {
+	once sync.Once
+	dir  string         // of its socket and its log
+	in   io.WriteCloser // open as long as it is to run
+	err  error
 }
 
-// waitBouncer waits until it answers, and checks that it is what the test needs:
-// two transactions of one client run in different sessions.
-func waitBouncer(t testing.TB, behind, log string) {
+// start starts pgbouncer before a server. It ends with this process.
+func (b *bouncer) start(server *url.URL) error {
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		program = "/usr/sbin/pgbouncer" // where ordinary users do not look
+		if _, err := os.Stat(program); err != nil {
+			return errors.New("pgbouncer is not installed, and this test needs it: `make needs` installs it as root on Debian, elsewhere your package manager does")
+		}
+	}
+	// Short, because the path of a socket is.
+	if b.dir, err = os.MkdirTemp("", "bouncer-"); err != nil {
+		return err
+	}
+	password, _ := server.User.Password()
+	ini := filepath.Join(b.dir, "ini")
+	text := fmt.Sprintf(bouncerConfig, server.Hostname(), server.Port(), server.User.Username(), password, b.dir, b.dir)
+	if err := os.WriteFile(ini, []byte(text), 0o600); err != nil {
+		return err
+	}
+	args := []string{program, "--quiet", ini}
+	if os.Geteuid() == 0 { // as which it refuses to run
+		name, err := giveTo(b.dir, ini)
+		if err != nil {
+			return err
+		}
+		args = []string{program, "--quiet", "--user=" + name, ini}
+	}
+	// The shell ends it when this process dies, whatever it dies of.
+	cmd := exec.Command("sh", append([]string{"-c", `dir=$1; shift; "$@" & read gone; kill $!; wait; rm -rf "$dir"`, "sh", b.dir}, args...)...)
+	if b.in, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	return cmd.Start()
+}
+
+// giveTo gives the files to a user without rights, and returns its name.
+func giveTo(paths ...string) (string, error) {
+	u, err := user.Lookup("nobody")
+	if err != nil {
+		return "", err
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return "", err
+	}
+	for _, path := range paths {
+		if err := os.Chown(path, uid, -1); err != nil {
+			return "", err
+		}
+	}
+	return u.Username, nil
+}
+
+// warmUp waits until it answers and has two sessions in a database, and checks that it
+// is what the test needs: two transactions of one client run in different sessions.
+func (b *bouncer) warmUp(t testing.TB, behind string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -114,27 +134,40 @@ func waitBouncer(t testing.TB, behind, log string) {
 		t.Fatal(err)
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	var conn *pgx.Conn
-	for {
-		if conn, err = pgx.ConnectConfig(ctx, config); err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			said, _ := os.ReadFile(log)
-			t.Fatalf("pgbouncer does not answer: %v\n%s", err, said)
-		case <-time.After(10 * time.Millisecond):
+	connect := func() *pgx.Conn {
+		for {
+			conn, err := pgx.ConnectConfig(ctx, config)
+			if err == nil {
+				return conn
+			}
+			select {
+			case <-ctx.Done():
+				said, _ := os.ReadFile(filepath.Join(b.dir, "log"))
+				t.Fatalf("pgbouncer does not answer: %v\n%s", err, said)
+			case <-time.After(10 * time.Millisecond):
+			}
 		}
 	}
-	defer conn.Close(context.Background())
-	for first, next := 0, 0; ; {
-		if err := conn.QueryRow(ctx, "select pg_backend_pid()").Scan(&next); err != nil {
+	one, other := connect(), connect()
+	defer one.Close(context.Background())
+	defer other.Close(context.Background())
+	// While the first holds a session, the second needs another one.
+	for _, sql := range []string{"begin", "select 1"} {
+		if _, err := one.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pid := func(c *pgx.Conn) (pid int) {
+		if err := c.QueryRow(ctx, "select pg_backend_pid()").Scan(&pid); err != nil {
 			t.Fatalf("pgbouncer does not get into transaction mode: %v", err)
 		}
-		if first == 0 {
-			first = next
-		} else if next != first {
-			return
-		}
+		return pid
+	}
+	pid(other)
+	if _, err := one.Exec(ctx, "commit"); err != nil {
+		t.Fatal(err)
+	}
+	if pid(one) == pid(one) {
+		t.Fatal("two transactions in a row ran in the same session of pgbouncer")
 	}
 }

@@ -1,0 +1,29 @@
+package testrun
+
+import (
+	"testing"
+	"time"
+)
+
+// Until waits until met reports true, as [Happens] does, and fails the test after most.
+func Until(t testing.TB, most time.Duration, what string, met func() bool) {
+	t.Helper()
+	if !Happens(most, met) {
+		t.Fatalf("not within %s: %s", most, what)
+	}
+}
+
+// Happens waits until met reports true, for at most so long, and reports whether it did.
+// It asks often at first, and then in pauses of a twentieth of the time waited so far,
+// at most 50 ms, so that a test that waits for long leaves the processors to others.
+func Happens(most time.Duration, met func() bool) bool {
+	begun := time.Now()
+	for !met() {
+		waited := time.Since(begun)
+		if waited > most {
+			return false
+		}
+		time.Sleep(min(max(waited/20, time.Millisecond), 50*time.Millisecond))
+	}
+	return true
+}
