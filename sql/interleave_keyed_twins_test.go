@@ -58,6 +58,7 @@ func drawnLimits(seed uint64, workers int) *keyedRun {
 
 // Limits drawn by chance hold, and at the end nothing waits for ever.
 func TestInterleavingLimits(t *testing.T) {
+	t.Parallel()
 	for _, workers := range []int{0, 3} {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +82,8 @@ func TestInterleavingLimits(t *testing.T) {
 // each done exactly once, however often it is tried, and nothing left behind. At
 // full size subscriptions come and go in each of the queues.
 func TestInterleavingKeyed(t *testing.T) {
-	for _, x := range []*keyedRun{
+	t.Parallel()
+	for i, x := range []*keyedRun{
 		{options: `{"ordered": true, "lanes": 2, "max_attempts": 1000}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, dedupe: true, guests: true}},
 		{options: `{"ordered": true, "lanes": 3, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, workers: 3, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true, guests: true}},
 		{options: `{"ordered": true, "lanes": 1, "max_attempts": 1000, "on_dead": "stop"}`, ordered: true, cap: 1, keys: 6, keyedFeatures: keyedFeatures{dying: true, stop: true, purging: true, dedupe: true}},
@@ -92,6 +94,9 @@ func TestInterleavingKeyed(t *testing.T) {
 	} {
 		t.Run(x.options, func(t *testing.T) {
 			t.Parallel()
+			if i%3 != 0 {
+				testrun.Nightly(t, "three of the seven queues run on each change, and TestInterleavingLimits draws others")
+			}
 			x.t, x.url, x.seed = t, testpg.New(t), seed(t)
 			x.guests = x.guests || testrun.Full()
 			x.run(seconds(t, 3), patience)

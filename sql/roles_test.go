@@ -184,15 +184,21 @@ func TestRolesMayTouchNoTables(t *testing.T) {
 			may("read", `select from `+name, slices.Contains(rights, "select"))
 			may("empty", `truncate `+name, false)
 			may("delete from", `delete from `+name, false)
-			for _, column := range r.Columns {
-				if r.Kind == "S" || role == "public" {
-					break
+			if r.Kind != "S" && role != "public" {
+				var column, verb string
+				var may bool
+				rows, err := s.Query(t.Context(), `select c, v, has_column_privilege($1, $2, c, v) from unnest($3::text[]) c, unnest(array['insert', 'update', 'references']) v`, role, name, r.Columns)
+				if err == nil {
+					_, err = pgx.ForEachRow(rows, []any{&column, &verb, &may}, func() error {
+						want := verb == "insert" && slices.Contains(rights, "insert (copied)") && (slices.Contains(copied, column) || column == "ord" && role == "posthaste_admin")
+						if may != want {
+							t.Errorf("%s may %s %s.%s: %v", role, verb, r.Name, column, may)
+						}
+						return nil
+					})
 				}
-				for _, verb := range []string{"insert", "update", "references"} {
-					want := verb == "insert" && slices.Contains(rights, "insert (copied)") && (slices.Contains(copied, column) || column == "ord" && role == "posthaste_admin")
-					if may := get[bool](s, `select has_column_privilege($1, $2, $3, $4)`, role, name, column, verb); may != want {
-						t.Errorf("%s may %s %s.%s: %v", role, verb, r.Name, column, may)
-					}
+				if err != nil {
+					t.Fatal(err)
 				}
 			}
 			if r.Kind == "S" {

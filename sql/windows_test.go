@@ -57,11 +57,13 @@ const quiet = 3 * time.Second
 // that vanish while two of their connections settle; a ring that turns; and what
 // else queues can be told to do, by lot.
 func TestInterleaving(t *testing.T) {
+	t.Parallel()
 	for i, shape := range []shape{crowd, narrow, runaway, hurried} {
 		t.Run(shape.name, func(t *testing.T) {
+			t.Parallel()
 			x := &interleaving{shape: shape, crew: crew{t: t, url: testpg.New(t), seed: seed(t)}}
 			x.features = drawn(rand.New(rand.NewPCG(x.seed, uint64(i)<<32)))
-			x.run(seconds(t, 6), quiet)
+			x.run(seconds(t, 3), quiet)
 			for _, f := range x.faults {
 				t.Error(f)
 			}

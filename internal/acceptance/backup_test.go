@@ -25,6 +25,7 @@ import (
 // seen to be needed: without, messages are lost, or come twice.
 func TestBK1_ADumpIsRefusedAndRebased(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "TestBK1_ADumpRestoredInPlaceIsRefused runs on each change")
 	source := testpg.New(t)
 	from := newBooks(t, source)
 	from.burn(60000)
@@ -55,9 +56,6 @@ func TestBK1_ADumpIsRefusedAndRebased(t *testing.T) {
 		} {
 			t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 				t.Parallel()
-				if c.file != "" {
-					testrun.Nightly(t, "a broken twin of a restored dump")
-				}
 				b := restored(t, fmt.Sprint("copy", i))
 				if b.comparable(); c.file == "" {
 					b.refusedThenRebased(t)

@@ -145,7 +145,7 @@ func replacedOneByOne(t *testing.T) (slow string) {
 	t.Helper()
 	s := newStage(t)
 	c := newCrew(s, s.queue(posthaste.QueueOptions{}), 30*time.Second, 2, 3)
-	backlog := s.send(c.queue, size(3_000, 20_000))
+	backlog := s.send(c.queue, size(1_000, 20_000))
 	c.each(c.workers, history.Handled, 20)
 	for range size(1, 3) {
 		for i, old := range c.workers {

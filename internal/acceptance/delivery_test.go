@@ -212,7 +212,7 @@ func TestDS3_FirstInFirstOut(t *testing.T) {
 			}
 		}
 		var ids []posthaste.MessageID
-		for range 300 {
+		for range 100 {
 			ids = append(ids, send(1)...)
 		}
 		r := s.recorder()

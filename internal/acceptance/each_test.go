@@ -18,7 +18,7 @@ func TestDS8_EachSubscriptionGetsEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
-		half := size(2_000, 50_000)
+		half := size(500, 50_000)
 		k.QueueOptions = s.keeping(k.QueueOptions)
 		q := s.queueOf(k)
 		s.must(s.engine.QueueSubscribe(s.ctx, "test", q, "second", posthaste.SubscriptionOptions{}))

@@ -136,7 +136,7 @@ func TestDS4_ExactlyOnceEffects(t *testing.T) {
 				testrun.Nightly(t, "the plain queue and an ordered one by SQL run on each change")
 			}
 			s := newStage(t)
-			messages, kills := size(1500, 10_000), size(4, 20)
+			messages, kills := size(600, 10_000), size(2, 20)
 			k := allKinds[c.kind]
 			k.MaxAttempts = 100
 			q := s.queueOf(k)

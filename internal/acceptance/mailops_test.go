@@ -170,7 +170,7 @@ func TestEM4_SQLMailsAreFoundByRecipient(t *testing.T) {
 // in the ring and half in the history.
 func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 	t.Parallel()
-	n := size(60_000, 10_000_000)
+	n := size(20_000, 10_000_000)
 	if v := os.Getenv("POSTHASTE_TEST_ROWS"); v != "" {
 		var err error
 		if n, err = strconv.Atoi(v); err != nil {

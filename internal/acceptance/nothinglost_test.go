@@ -187,7 +187,7 @@ func TestLP4_StoreKilled(t *testing.T) {
 	t.Parallel()
 	url, kill, restart := mortal(t)
 	s := stageOn(t, url)
-	inFlight := size(8_000, 20_000)
+	inFlight := size(2_000, 20_000)
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
 	ids := s.send(q, inFlight)
 	r := s.recorder()

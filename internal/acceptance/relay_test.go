@@ -292,7 +292,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		testrun.Nightly(t, "sinktest kills the broker of a relay on each change")
 		m := s.mailbox(broker, nil)
 		queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
-		n := size(3000, 100_000)
+		n := size(1000, 100_000)
 		m.relay(queue, rabbitmq.Config{Connections: 1}, worker.Config{}, worker.BatchSize(50))
 		ids := s.send(queue, n/3)
 		// A crash must not find the queue's own declaration unwritten.
@@ -361,7 +361,7 @@ func TestOR5_RelayKilled(t *testing.T) {
 	s := newStage(t)
 	m := s.mailbox(nil, nil)
 	queue := s.queue(posthaste.QueueOptions{})
-	n, kills := size(6000, 200_000), size(4, 20)
+	n, kills := size(2000, 200_000), size(2, 20)
 	const batch, concurrency = 100, 4
 	ids := s.send(queue, n)
 	relay := func() *child {
@@ -469,7 +469,7 @@ func TestOR6_OrderAtTheBroker(t *testing.T) {
 	s := newStage(t)
 	m := s.mailbox(nil, nil)
 	queue := s.queue(posthaste.QueueOptions{Ordered: true})
-	n, keys := size(6000, 100_000), 100
+	n, keys := size(2000, 100_000), 100
 	var relays []*child
 	for range 4 {
 		relays = append(relays, s.spawn(task{Role: "relay", Queue: queue, Broker: m.url, Target: m.name, Count: 100, Concurrency: 4, Lease: 2 * time.Second}))

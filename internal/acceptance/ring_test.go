@@ -36,7 +36,11 @@ const slots = 16
 func (s *stage) turn(ctx context.Context, g *ring) error {
 	engine, conn := s.engine, s.conn()
 	for ctx.Err() == nil {
-		if _, err := engine.Maintain(context.WithoutCancel(ctx)); err != nil {
+		_, err := engine.Maintain(context.WithoutCancel(ctx))
+		if posthaste.CodeOf(err) == posthaste.Unavailable { // it did not get through in time
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("upkeep: %w", err)
 		}
 		var epoch int64
@@ -179,6 +183,19 @@ func (r *ringTest) reach(turns float64) {
 	r.until(fmt.Sprintf("the ring has turned %.1f times", turns), func() bool { return r.turns() >= turns })
 }
 
+// holdsATurn checks that the ledger has no more on disk than what was sent in a turn. All
+// that was sent must take clearly more, which takes three turns.
+func (r *ringTest) holdsATurn(conn *pgx.Conn, empty int64) {
+	r.Helper()
+	most := func() int64 { return empty + r.lately(slots*5/4)*spaceOfMessage }
+	r.until("much more was sent than the ring holds", func() bool { return empty+r.ring.sent.Load()*ringPayload > most()*5/4 })
+	late, bound, kept := one[int64](r.stage, conn, space), most(), r.lately(slots*5/4)
+	r.Logf("%d messages in the last turn and a quarter; space %d kB at first, %d kB at the end", kept, empty>>10, late>>10)
+	if late > bound {
+		r.Errorf("space grew from %d kB to %d kB, at most %d kB may be", empty>>10, late>>10, bound>>10)
+	}
+}
+
 // The ring is turned over under load, with a pinned snapshot, a backup that
 // holds locks for a part of it, a handler that runs longer than a turn and
 // messages due beyond it: nothing is lost, space is bounded, and senders are
@@ -186,7 +203,7 @@ func (r *ringTest) reach(turns float64) {
 func TestLP9_RingTurnsOver(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	turns := testrun.Size(3.0, 50.0)
+	turns := testrun.Size(1.5, 50.0)
 	r := &ringTest{stage: s, queue: s.queue(posthaste.QueueOptions{Timeout: time.Hour}), far: map[posthaste.MessageID]bool{}, long: make(chan struct{})}
 	conn := s.conn()
 	_, err := conn.Exec(s.ctx, "update posthaste.settings set slot_rows = 100, carry_after = '1 second'")
@@ -225,18 +242,12 @@ func TestLP9_RingTurnsOver(t *testing.T) {
 	s.must(snapshot.Rollback(s.ctx))
 	far.Wait()
 	r.reach(turns)
-	// The ring holds what was sent in a turn. All that was sent must take clearly more.
-	most := func() int64 { return empty + r.lately(slots*5/4)*spaceOfMessage }
-	s.until("much more was sent than the ring holds", func() bool { return empty+r.sent.Load()*ringPayload > most()*5/4 })
-	late, bound, kept := one[int64](s, conn, space), most(), r.lately(slots*5/4)
+	if full() {
+		r.holdsATurn(conn, empty)
+	}
 	stop()
 	busy.Wait()
-
-	sent := r.sent.Load()
-	t.Logf("%.1f turns, %d messages, %d of them in the last turn and a quarter; space %d kB at first, %d kB at the end", r.turns(), sent, kept, empty>>10, late>>10)
-	if late > bound {
-		t.Errorf("space grew from %d kB to %d kB, at most %d kB may be", empty>>10, late>>10, bound>>10)
-	}
+	t.Logf("%.1f turns, %d messages", r.turns(), r.sent.Load())
 	s.until("all are handled", func() bool {
 		n, _ := record.Count(history.Handled)
 		return n >= len(r.ids)

@@ -23,7 +23,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	s := newStage(t)
 	s.failing()
 	q := s.queue(posthaste.QueueOptions{})
-	schedules, behind, kills := size(10, 40), size(400, 2000), size(4, 20)
+	schedules, behind, kills := size(5, 40), size(200, 2000), size(2, 20)
 	pool := s.pool()
 	for i := range schedules {
 		_, err := s.engine.SchedulePut(s.ctx, posthaste.Schedule{Name: fmt.Sprintf("s%d", i), Spec: "every 1 second", CatchUp: posthaste.CatchUpEach,

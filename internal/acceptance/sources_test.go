@@ -57,7 +57,7 @@ func TestNP5_BrokerRestarted(t *testing.T) {
 	s.must(broker.Sync(s.ctx))
 
 	out, in := s.queue(posthaste.QueueOptions{}), s.queue(posthaste.QueueOptions{})
-	n := size(3000, 100_000)
+	n := size(1000, 100_000)
 	queued := func() int {
 		q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
 		s.must(err)

@@ -385,6 +385,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 // once before, nothing is wrong.
 func TestEmbeddedServerIsDurable(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "it flushes a disk, whose speed decides how long it takes")
 	dir := t.TempDir()
 	if inMemory(dir) {
 		t.Logf("the temporary directory is in memory: %s", dir)

@@ -18,6 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/cli"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // patience bounds what tests wait for; they go on as soon as it has happened.
@@ -55,6 +56,9 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
+			if file == "testdata/bench.txtar" {
+				testrun.Nightly(t, "benches run for seconds each; package bench tests them in short")
+			}
 			url, empty := testpg.New(t), testpg.Empty(t)
 			runScript(t, file, "DATABASE_URL", url, "EMPTY_URL", empty)
 		})
@@ -72,6 +76,9 @@ func TestScriptsOnRedis(t *testing.T) {
 	for _, file := range append(files, "testdata/send.txtar", "testdata/receive.txtar", "testdata/schedule.txtar", "testdata/subscription.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
+			if filepath.Dir(file) == "testdata" {
+				testrun.Nightly(t, "the same script runs on PostgreSQL")
+			}
 			runScript(t, file, "REDIS_URL", startRedis(t).URL())
 		})
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	posthasteredis "github.com/posthaste-mq/posthaste/redis"
 )
@@ -41,6 +42,7 @@ func TestOR2_Relay(t *testing.T) {
 
 func TestOR2_RelayOnRedis(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "the commands of relays do not depend on the engine")
 	server := startRedis(t)
 	engine, err := posthasteredis.Open(t.Context(), server.URL())
 	if err != nil {

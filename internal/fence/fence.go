@@ -45,7 +45,7 @@ var rooms = []room{
 	{name: "sink/kafka", may: []string{".", "relay", "internal/kafka"}},
 	{name: "sink/nats", may: []string{".", "relay", "internal/nats"}},
 	{name: "sink/redisstream", may: []string{".", "relay", "internal/redis"}},
-	{name: "sink/sinktest", may: []string{".", "worker"}},
+	{name: "sink/sinktest", may: []string{".", "worker", "internal/testrun"}},
 	{name: "sink/*", may: []string{".", "relay"}},
 	{name: "source", may: []string{".", "relay"}},
 	{name: "source/rabbitmq", may: []string{".", "relay", "source", "internal/rabbit"}},

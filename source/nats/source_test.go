@@ -19,6 +19,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
 	sink "github.com/posthaste-mq/posthaste/sink/nats"
@@ -147,7 +148,10 @@ func engine(t *testing.T) posthaste.Engine {
 }
 
 // The same into a ledger on Redis.
-func TestSourceOnRedis(t *testing.T) { TestSource(t) }
+func TestSourceOnRedis(t *testing.T) {
+	testrun.Nightly(t, "a source takes messages in on every engine alike; that of Redis Streams runs on both")
+	TestSource(t)
+}
 
 func TestSource(t *testing.T) {
 	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {

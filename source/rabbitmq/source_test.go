@@ -16,6 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
 	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
@@ -156,11 +157,17 @@ func engine(t *testing.T) posthaste.Engine {
 }
 
 // The same into a ledger on Redis.
-func TestSourceOnRedis(t *testing.T) { TestSource(t) }
+func TestSourceOnRedis(t *testing.T) {
+	testrun.Nightly(t, "a source takes messages in on every engine alike; that of Redis Streams runs on both")
+	TestSource(t)
+}
 
 func TestSource(t *testing.T) { testSource(t, nil) }
 
-func TestSourceFromQuorumQueue(t *testing.T) { testSource(t, amqp.Table{"x-queue-type": "quorum"}) }
+func TestSourceFromQuorumQueue(t *testing.T) {
+	testrun.Nightly(t, "another type of the same broker's queues")
+	testSource(t, amqp.Table{"x-queue-type": "quorum"})
+}
 
 func testSource(t *testing.T, args amqp.Table) {
 	sourcetest.Run(t, engine, func(t *testing.T) sourcetest.Fixture {
