@@ -24,11 +24,13 @@ func open(t *testing.T, opts ...postgres.Option) posthaste.Engine {
 }
 
 func TestEngine(t *testing.T) {
+	t.Parallel()
 	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t) })
 }
 
 // Behind a pooler in transaction mode: no prepared statements, no doorbell.
 func TestHA6_EngineBehindPgbouncer(t *testing.T) {
+	t.Parallel()
 	enginetest.Run(t, func(t *testing.T) posthaste.Engine {
 		e, err := postgres.Open(context.Background(), testpg.Bouncer(t, testpg.New(t)), postgres.WithPollingOnly())
 		if err != nil {
@@ -40,6 +42,7 @@ func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 }
 
 func TestEnginePolling(t *testing.T) {
+	t.Parallel()
 	testrun.Nightly(t, "behind pgbouncer the same engine polls, too, and is tested on each change")
 	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t, postgres.WithPollingOnly()) })
 }

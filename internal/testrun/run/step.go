@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/testrun"
@@ -43,6 +44,7 @@ type skip struct{ what, reason string }
 // result is what became of a step.
 type result struct {
 	took     time.Duration
+	cpu      time.Duration // of all processes that have ended
 	passed   int
 	failures []failure
 	skips    []skip
@@ -59,15 +61,24 @@ type timing struct {
 const launcher = ".cache/launch"
 
 func (s step) run(ctx context.Context) result {
-	begun := time.Now()
+	begun, before := time.Now(), ofChildren()
 	var r result
 	if len(s.packages) > 0 {
 		r = s.runTests(ctx)
 	} else {
 		r = s.runCommand(ctx)
 	}
-	r.took = time.Since(begun)
+	r.took, r.cpu = time.Since(begun), ofChildren()-before
 	return r
+}
+
+// ofChildren is the CPU time of this process's children that have ended, and of theirs.
+func ofChildren() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // runCommand runs a command that passes or fails as a whole.

@@ -25,10 +25,11 @@ func (s *summary) print(w io.Writer) error {
 	var skips []skip
 	var slowest []timing
 	fmt.Fprintf(w, "\n== Summary\n")
-	var total time.Duration
+	var total, cpu time.Duration
 	for i, r := range s.results {
 		total += r.took
-		fmt.Fprintf(w, "%7.0f s  %-36s %s\n", r.took.Seconds(), s.names[i], verdict(r))
+		cpu += r.cpu
+		fmt.Fprintf(w, "%7.0f s %7.0f CPU s  %-36s %s\n", r.took.Seconds(), r.cpu.Seconds(), s.names[i], verdict(r))
 		passed += r.passed
 		failed += len(r.failures)
 		skips = append(skips, r.skips...)
@@ -36,7 +37,7 @@ func (s *summary) print(w io.Writer) error {
 			slowest = append(slowest, timing{s.names[i] + " " + t.what, t.took})
 		}
 	}
-	fmt.Fprintf(w, "%7.0f s  in all\n", total.Seconds())
+	fmt.Fprintf(w, "%7.0f s %7.0f CPU s  in all\n", total.Seconds(), cpu.Seconds())
 	printSlowest(w, slowest)
 	printSkips(w, skips)
 	for i, r := range s.results {
