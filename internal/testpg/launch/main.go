@@ -7,12 +7,13 @@
 //
 // It starts one server for each version, tells their addresses by the
 // environment (see packages testdb and testrun, for which it watches for stalls),
-// runs the command, stops the servers and
-// ends with the command's exit code. SIGINT and SIGTERM go on to the command.
+// gives the command a directory for temporary files, in memory if there is plenty, runs
+// the command, stops the servers and ends with the command's exit code. SIGINT and SIGTERM go on to the command.
 // If launch itself is killed, the guards of the servers stop them.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -81,7 +82,13 @@ func launch(versions, command []string) int {
 		stopAll(servers)
 		return 128 + int(sig.(syscall.Signal))
 	}
-	stalls, stop, err := watchStalls(servers[0].URL())
+	temp, remove, err := testdb.TempDir()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "launch:", err)
+		return exitFailed
+	}
+	defer remove()
+	stalls, stop, err := watchStalls(servers[0].URL(), temp)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "launch:", err)
 		return exitFailed
@@ -89,7 +96,8 @@ func launch(versions, command []string) int {
 	defer stop()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), testrun.StallsEnv+"="+stalls)
+	// What is compiled stays on the disk.
+	cmd.Env = append(os.Environ(), testrun.StallsEnv+"="+stalls, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()), "TMPDIR="+temp)
 	for i, v := range versions {
 		cmd.Env = append(cmd.Env, testdb.URLEnv(v)+"="+servers[i].URL())
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// watchStalls records when flushing to the disk or a NOTIFY takes long, in a file that
-// the tests of the run read. stop ends it and removes the file.
-func watchStalls(serverURL string) (path string, stop func(), err error) {
+// watchStalls records when flushing a file in dir or a NOTIFY takes long, in a file
+// there that the tests of the run read. stop ends it and removes the file.
+func watchStalls(serverURL, dir string) (path string, stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	file, err := os.CreateTemp("", "posthaste-stalls-")
+	file, err := os.CreateTemp(dir, "stalls-")
 	if err != nil {
 		cancel()
 		return "", nil, err
@@ -41,7 +41,7 @@ func watchStalls(serverURL string) (path string, stop func(), err error) {
 			}
 		})
 	}
-	tell(func() error { return witness.WatchFsync(ctx, os.TempDir()) })
+	tell(func() error { return witness.WatchFsync(ctx, dir) })
 	tell(func() error {
 		return witness.WatchNotify(ctx, func(ctx context.Context) error {
 			if _, err := conn.Exec(ctx, "notify witness"); err != nil {

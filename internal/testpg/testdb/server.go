@@ -133,11 +133,13 @@ func Server(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
 
 const dirPrefix = "posthaste-test-"
 
+// memory is a file system in memory, where there is one.
+const memory = "/dev/shm"
+
 // dataDir names a new directory for a cluster: in memory if there is plenty,
 // for a copy of the template takes 25 ms there, and 300 to 1,000 ms on a disk
 // that others use as well (two shared cores, PostgreSQL 18).
 func dataDir() string {
-	const memory = "/dev/shm"
 	base := os.TempDir()
 	if roomy(memory) {
 		base = memory
