@@ -22,6 +22,13 @@ func onRedis(t *testing.T) bool {
 	return strings.HasPrefix(t.Name(), "TestRE1/") || strings.HasPrefix(t.Name(), "TestOnRedis/")
 }
 
+// besideOthers lets a test run beside others, but at full size, where it measures.
+func besideOthers(t *testing.T) {
+	if !full() {
+		t.Parallel()
+	}
+}
+
 // onlyPostgres skips a part of a test on Redis, which lacks what it is about.
 func onlyPostgres(t *testing.T, what string) {
 	t.Helper()
@@ -82,6 +89,7 @@ func (s *stage) named(name string) (url, by string) {
 // RE1: what is said of delivery, of losing nothing and of hardly anything twice holds on
 // Redis, too, as far as it does not speak of SQL, transactions or truncation.
 func TestRE1(t *testing.T) {
+	besideOthers(t)
 	for name, test := range map[string]func(*testing.T){
 		"DS1":               TestDS1_SenderKilled,
 		"DS3_Order":         TestDS3_FirstInFirstOut,
@@ -123,6 +131,7 @@ func TestRE1(t *testing.T) {
 // What surrounds the engine works with that on Redis: traces, metrics, relays and
 // sources, mails, processes that are killed and replaced, schedules.
 func TestOnRedis(t *testing.T) {
+	besideOthers(t)
 	onEachChange := []string{"TR2", "TR3", "OR5", "NP3", "HA1", "EM1", "EM2_Each", "Concurrency", "Operators", "Woken", "Dead"}
 	for name, test := range map[string]func(*testing.T){
 		"TR1_Go":      TestTR1_OneTraceInGo,

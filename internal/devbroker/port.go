@@ -18,7 +18,7 @@ import (
 // here as long as this one lives: a server listens on it seconds later, and once more
 // after it was killed. It is none of those that the system gives to connections.
 func TakePort() (int, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprint("posthaste-ports-", os.Getuid()))
+	dir := filepath.Join("/tmp", fmt.Sprint("posthaste-ports-", os.Getuid())) // and not os.TempDir, which differs between runs
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
 	}
