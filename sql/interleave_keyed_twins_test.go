@@ -134,7 +134,8 @@ func TestInterleavingFairAhead(t *testing.T) {
 
 // keyedTwins are the shipped functions with one condition broken, which the random
 // interleavings of keyed queues must find, by a fault that says one of found. A
-// condition whose patch a deterministic rule has is not repeated here.
+// condition whose patch a deterministic rule has is not repeated here, but for two that
+// show that a wrong order and a loss are found.
 var keyedTwins = []struct {
 	name, file, old, new string
 	keyedFeatures
@@ -142,6 +143,8 @@ var keyedTwins = []struct {
 }{
 	{"what was withdrawn is handed out", "pass_log.sql", "case when e.out is not null then e.out", "case when e.out = 'filtered' then e.out", keyedFeatures{}, []string{"cancelled or discarded"}},
 	{"handed out once and not settled with that", "claim.sql", "p_max, p_worker, case when not at_most_once then p_number end, null,\n      p_single and not at_most_once, p_idle, p_due, at_most_once);", "p_max, p_worker, p_number, null, false, p_idle, p_due, false);", keyedFeatures{once: true}, []string{"twice:"}},
+	{"a retry that waits", "let_go.sql", "exit when v_waits and q.ordered;", "exit when false;", keyedFeatures{}, []string{"order:"}},
+	{"what a late transaction sent", "ordered_slice.sql", "e.due_at is null and e.ord <> e.xid", "e.due_at is null and e.ord <> e.xid and false", keyedFeatures{}, []string{"lost:"}},
 }
 
 func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {

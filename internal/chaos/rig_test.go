@@ -65,7 +65,7 @@ func short(t *testing.T) Config {
 			t.Fatal(err)
 		}
 	}
-	return Config{Program: program, Dir: dir, Duration: 20 * time.Second, Seed: seed, Lease: 5 * time.Second, Rate: 150,
+	return Config{Program: program, Dir: dir, Duration: 12 * time.Second, Seed: seed, Lease: 5 * time.Second, Rate: 150,
 		Postgres: testdb.Config(testdb.Version(t)), Slack: time.Minute,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }

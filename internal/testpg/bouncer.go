@@ -167,7 +167,7 @@ func (b *bouncer) warmUp(t testing.TB, behind string) {
 	if _, err := one.Exec(ctx, "commit"); err != nil {
 		t.Fatal(err)
 	}
-	if pid(one) == pid(one) {
+	if first := pid(one); first == pid(one) {
 		t.Fatal("two transactions in a row ran in the same session of pgbouncer")
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,10 @@ func lint() []step {
 // is tests. To build everything twice would take longer than to test it.
 var underRace = []string{".", "./worker", "./internal/sharedbell", "./server", "./relay", "./telemetry/...", "./postgres"}
 
+// longest are the packages that take longest. They begin first, so that none of them
+// runs alone at the end, and those that mostly wait for brokers run beside others.
+var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./sink/kafka", "./redis", "./sink/rabbitmq", "./source/nats", "./internal/chaos", "./internal/bench"}
+
 // onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and
 // the golden files of the SQL, the engine's suite, and the scenarios in which the
 // versions could differ.
@@ -28,8 +33,8 @@ const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestEngine.*|TestDS
 func onChange() []step {
 	return append(lint(),
 		step{name: "nightly-age", do: checkNight},
-		step{name: "tests on 18", packages: without(append([]string{"./sql", "./internal/acceptance"}, listed("./...")...), listed(underRace...)),
-			command: []string{"-timeout=45m", "-p=3"}, versions: "18,14"},
+		step{name: "tests on 18", packages: without(append(slices.Clone(longest), listed("./...")...), listed(underRace...)),
+			command: []string{"-timeout=45m", "-p=4"}, versions: "18,14"},
 		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=45m"}, versions: "18"},
 		step{name: "tests on 14", packages: []string{"./sql", "./internal/acceptance", "./postgres"},
 			command: []string{"-timeout=45m", "-p=3", "-run=" + onFourteen}, versions: "14"},
