@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +30,8 @@ type crew struct {
 	stopSend chan struct{} // closed when no more is sent
 
 	mu     sync.Mutex
-	faults []string // what must not happen, as it happened
+	faults []string               // what must not happen, as it happened
+	rounds map[*atomic.Int64]bool // of each that works in rounds
 
 	dedupeKeys map[string][]*sent // what was committed with a dedupe key
 }
@@ -161,14 +164,55 @@ func (x *crew) sendFor(duration time.Duration, sent func() int) {
 	x.writers.Wait()
 }
 
-// finish waits until all have ended, or none for so long, or a fault is found, and
-// ends the run. progress says how many have, and whether those are all. finish
-// reports whether all have.
-func (x *crew) finish(still time.Duration, progress func() (ended int, all bool)) (all bool) {
-	for before, since := -1, time.Now(); time.Since(since) < still && !x.faulty() && !all; time.Sleep(20 * time.Millisecond) {
+// inRounds counts the rounds of one that works in rounds, by the function returned, until
+// it ends.
+func (x *crew) inRounds() (count, end func()) {
+	n := &atomic.Int64{}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.rounds == nil {
+		x.rounds = map[*atomic.Int64]bool{}
+	}
+	x.rounds[n] = true
+	return func() { n.Add(1) }, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.rounds, n)
+	}
+}
+
+// fewest is the least number of rounds since the counts began anew.
+func (x *crew) fewest() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	least := int64(math.MaxInt64)
+	for n := range x.rounds {
+		least = min(least, n.Load())
+	}
+	return least
+}
+
+func (x *crew) countAnew() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for n := range x.rounds {
+		n.Store(0)
+	}
+}
+
+// finish waits until all have ended, or a fault is found, or none has ended for so long
+// and through so many rounds of each that works in rounds, and ends the run. A machine
+// that stands still is no quiet: there are no rounds meanwhile. progress says how many
+// have ended, and whether those are all. finish reports whether all have.
+func (x *crew) finish(still time.Duration, rounds int64, progress func() (ended int, all bool)) (all bool) {
+	for before, since := -1, time.Now(); !x.faulty() && !all && (time.Since(since) < still || x.fewest() < rounds); time.Sleep(20 * time.Millisecond) {
 		var ended int
 		if ended, all = progress(); ended != before {
+			x.countAnew()
 			before, since = ended, time.Now()
+		}
+		if time.Since(since) > 10*patience {
+			x.fault("nothing has ended for %s, and somebody does not go on", 10*patience)
 		}
 	}
 	x.end()

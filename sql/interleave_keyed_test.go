@@ -93,7 +93,11 @@ func (m *keyedMessage) dead() bool { return !m.discarded && m.deaths > max(m.rep
 // over says that it is never to be handed out again.
 func (m *keyedMessage) over() bool { return m.done || m.cancelled || m.discarded || m.purged }
 
-func (x *keyedRun) run(duration, still time.Duration) {
+// quietKeyedRounds is how many rounds of all in a row must end nothing before what is
+// left counts as lost.
+const quietKeyedRounds = 100
+
+func (x *keyedRun) run(duration time.Duration) {
 	x.asks, x.purged, x.dedupeKeys = map[int64]bool{}, map[string]int{}, map[string][]*sent{}
 	x.messages, x.byKey, x.running = map[keyedID]*keyedMessage{}, map[keyedKey][]*keyedMessage{}, map[keyedKey]int{}
 	x.out, x.handed, x.since = map[string]int{}, map[string]int{}, time.Now()
@@ -125,7 +129,10 @@ func (x *keyedRun) run(duration, still time.Duration) {
 		x.start(&x.writers, 1, x.mover)
 	}
 	x.start(&x.others, 1, func(c *pgx.Conn, r *rand.Rand) {
+		count, end := x.inRounds()
+		defer end()
 		for n := 0; x.ctx.Err() == nil; n++ {
+			count()
 			x.maintains(c)
 			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 			if n%10 == 0 {
@@ -139,8 +146,8 @@ func (x *keyedRun) run(duration, still time.Duration) {
 		defer x.mu.Unlock()
 		return len(x.messages)
 	})
-	x.finish(still, func() (int, bool) { done, _ := x.ended(); return done, x.finished(admin) })
-	x.check(admin, still)
+	x.finish(quiet, quietKeyedRounds, func() (int, bool) { done, _ := x.ended(); return done, x.finished(admin) })
+	x.check(admin)
 }
 
 func (x *keyedRun) ended() (done, left int) {
@@ -157,9 +164,9 @@ func (x *keyedRun) ended() (done, left int) {
 	return done, left
 }
 
-func (x *keyedRun) check(admin *pgx.Conn, still time.Duration) {
+func (x *keyedRun) check(admin *pgx.Conn) {
 	n, left := x.ended()
-	defer x.endsAsItBegan(admin, still)
+	defer x.endsAsItBegan(admin)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, m := range x.messages {
@@ -179,7 +186,7 @@ func (x *keyedRun) check(admin *pgx.Conn, still time.Duration) {
 
 // endsAsItBegan: once all have ended, and the guests left, nothing is parked, no key is
 // open and nothing is dead.
-func (x *keyedRun) endsAsItBegan(admin *pgx.Conn, still time.Duration) {
+func (x *keyedRun) endsAsItBegan(admin *pgx.Conn) {
 	if x.faulty() {
 		return
 	}
@@ -192,7 +199,7 @@ func (x *keyedRun) endsAsItBegan(admin *pgx.Conn, still time.Duration) {
 		}
 	}
 	// What was cancelled last leaves its key to the next claim.
-	for begun := time.Now(); time.Since(begun) < still; time.Sleep(10 * time.Millisecond) {
+	for range 10 * quietKeyedRounds {
 		var blocked bool
 		if err := admin.QueryRow(context.Background(), `select exists (select from posthaste.keys where blocked)`).Scan(&blocked); err != nil || !blocked {
 			break
@@ -200,6 +207,7 @@ func (x *keyedRun) endsAsItBegan(admin *pgx.Conn, still time.Duration) {
 		for name := range keyedSubscriptions {
 			x.exec(admin, `select from posthaste.receive('q', 10, '1 hour', jsonb_build_object('subscription', $1::text))`, name)
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	for what, sql := range map[string]string{
 		"parked": `select count(*) from posthaste.parked`,
@@ -323,7 +331,10 @@ type keyedDelivery struct {
 
 // canceller takes back messages that were sent lately.
 func (x *keyedRun) canceller(conn *pgx.Conn, r *rand.Rand) {
+	count, end := x.inRounds()
+	defer end()
 	for x.ctx.Err() == nil {
+		count()
 		time.Sleep(time.Duration(5+r.IntN(30)) * time.Millisecond)
 		id, ok := x.recent(conn, r)
 		if !ok {

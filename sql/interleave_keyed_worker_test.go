@@ -50,7 +50,10 @@ func (x *keyedRun) isDone(got []keyedDelivery) {
 }
 
 func (x *keyedRun) receiver(conn *pgx.Conn, r *rand.Rand, subscription string) {
+	count, end := x.inRounds()
+	defer end()
 	for x.ctx.Err() == nil && !x.gone(subscription) {
+		count()
 		// Abandoned ones are given back by the test only when the lease is surely over.
 		lease := "1 hour"
 		abandon := !x.once && r.IntN(10) == 0
@@ -115,6 +118,8 @@ func (x *keyedRun) receiver(conn *pgx.Conn, r *rand.Rand, subscription string) {
 }
 
 func (x *keyedRun) worker(conn *pgx.Conn, r *rand.Rand, subscription string) {
+	count, end := x.inRounds()
+	defer end()
 	for x.ctx.Err() == nil && !x.gone(subscription) {
 		var id int64
 		if err := conn.QueryRow(context.Background(), `select posthaste.worker_register('w', 'test', '1 hour')`).Scan(&id); err != nil {
@@ -122,6 +127,7 @@ func (x *keyedRun) worker(conn *pgx.Conn, r *rand.Rand, subscription string) {
 			return
 		}
 		for number := int64(1); x.ctx.Err() == nil && !x.gone(subscription); number++ {
+			count()
 			asked := x.asking()
 			rows, err := conn.Query(context.Background(), `select delivery_id, message_id, attempt from posthaste.claim($1, $2, 'q', $4, $3, false, true, true, false, 1000) where delivery_id is not null`,
 				id, number, 1+r.IntN(20), subscription)

@@ -130,7 +130,10 @@ func (x *keyedRun) deceases(d *keyedDelivery, settle func() bool) {
 
 // operator replays and discards what is dead of a key.
 func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
+	count, end := x.inRounds()
+	defer end()
 	for x.ctx.Err() == nil {
+		count()
 		time.Sleep(time.Duration(5+r.IntN(60)) * time.Millisecond)
 		x.mu.Lock()
 		var m *keyedMessage

@@ -99,7 +99,7 @@ func (x *interleaving) run(duration, still time.Duration) {
 		defer x.mu.Unlock()
 		return len(x.committed)
 	})
-	if !x.finish(still, func() (int, bool) { return x.ended(), x.finished(admin) }) && !x.faulty() {
+	if !x.finish(still, 0, func() (int, bool) { return x.ended(), x.finished(admin) }) && !x.faulty() {
 		x.drain(admin)
 	}
 	x.check(admin)
