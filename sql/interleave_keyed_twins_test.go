@@ -67,7 +67,7 @@ func TestInterleavingLimits(t *testing.T) {
 			x := drawnLimits(n, workers)
 			x.t, x.url, x.seed = t, url, n
 			t.Log(x.options)
-			x.run(seconds(t, 3))
+			x.run(seconds(t, 2))
 			for _, f := range x.faults {
 				t.Error(f)
 			}
@@ -99,7 +99,7 @@ func TestInterleavingKeyed(t *testing.T) {
 			}
 			x.t, x.url, x.seed = t, testpg.New(t), seed(t)
 			x.guests = x.guests || testrun.Full()
-			x.run(seconds(t, 3))
+			x.run(seconds(t, 2))
 			for _, f := range x.faults {
 				t.Error(f)
 			}
@@ -123,7 +123,7 @@ func TestInterleavingFairAhead(t *testing.T) {
 		{file: "read_ahead.sql", old: "if n < 8192 then", new: "if n < 5 then"},
 		{file: "read_ahead.sql", old: "case when a.parked < 8192 then 2048 when", new: "case when a.parked < 8192 then 3 when"},
 	})
-	x.run(seconds(t, 3))
+	x.run(seconds(t, 1))
 	for _, f := range x.faults {
 		t.Error(f)
 	}

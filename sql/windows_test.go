@@ -63,7 +63,7 @@ func TestInterleaving(t *testing.T) {
 			t.Parallel()
 			x := &interleaving{shape: shape, crew: crew{t: t, url: testpg.New(t), seed: seed(t)}}
 			x.features = drawn(rand.New(rand.NewPCG(x.seed, uint64(i)<<32)))
-			x.run(seconds(t, 3), quiet)
+			x.run(seconds(t, 2), quiet)
 			for _, f := range x.faults {
 				t.Error(f)
 			}

@@ -72,7 +72,7 @@ func TestOrderedQueue_WorkersComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.failing()
-	const keys, each = 20, 40
+	const keys, each = 20, 20
 	q := s.queue(posthaste.QueueOptions{Ordered: true, Lanes: 4, MaxAttempts: 100})
 	var messages []posthaste.Message
 	for n := range each {

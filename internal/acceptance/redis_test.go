@@ -90,6 +90,7 @@ func (s *stage) named(name string) (url, by string) {
 // Redis, too, as far as it does not speak of SQL, transactions or truncation.
 func TestRE1(t *testing.T) {
 	besideOthers(t)
+	onEachChange := []string{"DS1", "DS5_MaxAttempts", "DS6", "DS8", "LP4", "LP5", "LP7", "DU1_Receivers", "DU2", "DU4", "DU5_Withdraws"}
 	for name, test := range map[string]func(*testing.T){
 		"DS1":               TestDS1_SenderKilled,
 		"DS3_Order":         TestDS3_FirstInFirstOut,
@@ -124,7 +125,12 @@ func TestRE1(t *testing.T) {
 		"DU5_Refused":       TestDU5_LateAckIsRefused,
 		"DU5_Clocks":        TestDU5_ClientsClocksDecideNothing,
 	} {
-		t.Run(name, test)
+		t.Run(name, func(t *testing.T) {
+			if !slices.Contains(onEachChange, name) {
+				testrun.Nightly(t, "the engine's suite and the tests of package redis run on each change")
+			}
+			test(t)
+		})
 	}
 }
 
