@@ -35,7 +35,7 @@ const slots = 16
 // make, so that hours of traffic fit into a test.
 func (s *stage) turn(ctx context.Context, g *ring) error {
 	engine, conn := s.engine, s.conn()
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // which leaves the processors to the load
 		_, err := engine.Maintain(context.WithoutCancel(ctx))
 		if posthaste.CodeOf(err) == posthaste.Unavailable { // it did not get through in time
 			continue

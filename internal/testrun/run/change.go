@@ -27,7 +27,10 @@ var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./si
 // onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and
 // the golden files of the SQL, the engine's suite, and the scenarios in which the
 // versions could differ.
-const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestEngine.*|TestDS.*|TestDU.*|TestLP4.*|TestLP9.*|TestHA5.*|TestHA7.*)$"
+const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestEngine.*|TestDS.*|TestDU.*|TestLP4.*|TestLP9.*|TestHA5.*|TestHA7.*|" + onlyOnFourteen + ")$"
+
+// onlyOnFourteen is the engine's suite behind a pooler. One version is enough for it.
+const onlyOnFourteen = "TestHA6_EngineBehindPgbouncer"
 
 // onChange is what `make test` runs.
 func onChange() []step {
@@ -35,7 +38,7 @@ func onChange() []step {
 		step{name: "nightly-age", do: checkNight},
 		step{name: "tests on 18", packages: without(append(slices.Clone(longest), listed("./...")...), listed(underRace...)),
 			command: []string{"-timeout=45m", "-p=4"}, versions: "18,14"},
-		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=45m"}, versions: "18"},
+		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=45m", "-skip=^" + onlyOnFourteen + "$"}, versions: "18"},
 		step{name: "tests on 14", packages: []string{"./sql", "./internal/acceptance", "./postgres"},
 			command: []string{"-timeout=45m", "-p=3", "-run=" + onFourteen}, versions: "14"},
 	)
