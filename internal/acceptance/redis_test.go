@@ -138,7 +138,7 @@ func TestRE1(t *testing.T) {
 // sources, mails, processes that are killed and replaced, schedules.
 func TestOnRedis(t *testing.T) {
 	besideOthers(t)
-	onEachChange := []string{"TR2", "TR3", "OR5", "NP3", "HA1", "EM1", "EM2_Each", "Concurrency", "Operators", "Woken", "Dead"}
+	onEachChange := []string{"TR2", "HA1", "EM1", "Concurrency", "Woken", "Dead"}
 	for name, test := range map[string]func(*testing.T){
 		"TR1_Go":      TestTR1_OneTraceInGo,
 		"TR1_Rescue":  TestTR1_OneTraceThroughARescue,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/source"
 	"github.com/posthaste-mq/posthaste/source/rabbitmq"
@@ -38,6 +39,7 @@ func (m *mailbox) take(queue string) (stop func()) {
 // queued: none is lost, and each is handled once.
 func TestNP5_BrokerRestarted(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "restarts a broker twice; TestNP5_BrokerKilled in source/rabbitmq and TestRelay in sink/rabbitmq run on each change")
 	s := newStage(t)
 	s.failing()
 	// A broker takes long to start on a busy machine.

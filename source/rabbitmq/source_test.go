@@ -261,7 +261,7 @@ func TestForeignMessage(t *testing.T) {
 	}
 }
 
-func TestBrokerKilled(t *testing.T) {
+func TestNP5_BrokerKilled(t *testing.T) {
 	t.Parallel()
 	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
 	if err != nil {
