@@ -136,7 +136,7 @@ func TestDS4_ExactlyOnceEffects(t *testing.T) {
 				testrun.Nightly(t, "the plain queue and an ordered one by SQL run on each change")
 			}
 			s := newStage(t)
-			messages, kills := size(600, 10_000), size(2, 20)
+			messages, kills := size(900, 10_000), size(4, 20)
 			k := allKinds[c.kind]
 			k.MaxAttempts = 100
 			q := s.queueOf(k)
@@ -145,7 +145,7 @@ func TestDS4_ExactlyOnceEffects(t *testing.T) {
 			s.must(err)
 			ids := s.send(q, messages)
 			begin := func() *child {
-				return s.spawn(task{Role: c.role, Queue: q, Concurrency: 8, Lease: c.lease, Work: 10 * time.Millisecond})
+				return s.spawn(task{Role: c.role, Queue: q, Concurrency: 8, Lease: c.lease, Work: size(30*time.Millisecond, 10*time.Millisecond)})
 			}
 			workers := []*child{begin(), begin(), begin()}
 			hits := 0

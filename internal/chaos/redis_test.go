@@ -31,6 +31,7 @@ func shortOnRedis(t *testing.T) Config {
 // or comes in part; every promise is kept.
 func TestRE_Chaos(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "an hour of it runs at night, and TestShortRun on PostgreSQL on each change")
 	c := shortOnRedis(t)
 	c.Kinds = []Fault{KillWorker, KillSender, KillRedis, FullMemory, Cut, CutStatement, CutAnswer, CutReply}
 	for _, broken := range run(t, c).Violations {

@@ -16,13 +16,13 @@ func lint() []step {
 }
 
 // underRace are the packages whose tests run with the race detector on each change:
-// where goroutines of the product share memory. At night all do but sql, whose Go code
-// is tests. To build everything twice would take longer than to test it.
-var underRace = []string{".", "./worker", "./internal/sharedbell", "./server", "./relay", "./telemetry/...", "./postgres"}
+// where goroutines of the product share most memory. At night all do but sql, whose Go
+// code is tests. To build everything twice would take longer than to test it.
+var underRace = []string{".", "./worker", "./internal/sharedbell", "./server", "./relay"}
 
 // longest are the packages that take longest. They begin first, so that none of them
 // runs alone at the end, and those that mostly wait for brokers run beside others.
-var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./sink/kafka", "./redis", "./sink/rabbitmq", "./source/nats", "./internal/chaos", "./internal/bench"}
+var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./sink/kafka", "./redis", "./sink/rabbitmq", "./postgres", "./source/nats", "./internal/chaos", "./internal/bench"}
 
 // onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and
 // the golden files of the SQL, the engine's suite, and the scenarios in which the
@@ -37,8 +37,8 @@ func onChange() []step {
 	return append(lint(),
 		step{name: "nightly-age", do: checkNight},
 		step{name: "tests on 18", packages: without(append(slices.Clone(longest), listed("./...")...), listed(underRace...)),
-			command: []string{"-timeout=45m", "-p=4"}, versions: "18,14"},
-		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=45m", "-skip=^" + onlyOnFourteen + "$"}, versions: "18"},
+			command: []string{"-timeout=45m", "-p=4", "-skip=^" + onlyOnFourteen + "$"}, versions: "18,14"},
+		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=45m"}, versions: "18"},
 		step{name: "tests on 14", packages: []string{"./sql", "./internal/acceptance", "./postgres"},
 			command: []string{"-timeout=45m", "-p=3", "-run=" + onFourteen}, versions: "14"},
 	)
