@@ -84,7 +84,7 @@ func (s *suite) unburnt(deliveries []posthaste.RawDelivery) {
 func concurrency(s *suite) {
 	s.limited(posthaste.QueueLimits{Concurrency: 3})
 	s.send(8)
-	one, other, lost := s.register(time.Minute), s.register(time.Minute), s.register(short)
+	one, other, lost := s.register(time.Minute), s.register(time.Minute), s.register(time.Minute)
 	held := s.claimed(one, 2)
 	gone := s.claim(lost, 10)
 	if len(gone) != 1 {
@@ -98,7 +98,8 @@ func concurrency(s *suite) {
 	got := s.claimed(other, 1)
 	s.atLimit(one)
 	s.unburnt(got)
-	// A dead worker's place comes back with its rescue.
+	// The place of a worker that is gone comes back with its rescue.
+	s.must(s.engine.Unregister(s.ctx, lost))
 	s.rescue(1)
 	s.claimed(other, 1)
 	s.atLimit(other)

@@ -12,7 +12,6 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/enginetest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
-	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 var _ posthaste.Engine = (*Engine)(nil)
@@ -23,10 +22,6 @@ var server *devbroker.Redis
 func TestMain(m *testing.M) {
 	if where := os.Getenv(doomed); where != "" {
 		fmt.Fprintln(os.Stderr, runDoomed(where))
-		os.Exit(1)
-	}
-	if err := testrun.Parallel(6); err != nil { // they mostly wait
-		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	devbroker.Main(m, &server, func(ctx context.Context, dir string) (*devbroker.Redis, error) {

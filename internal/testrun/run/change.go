@@ -37,10 +37,10 @@ func onChange() []step {
 	return append(lint(),
 		step{name: "nightly-age", do: checkNight},
 		step{name: "tests on 18", packages: without(append(slices.Clone(longest), listed("./...")...), listed(underRace...)),
-			command: []string{"-timeout=45m", "-p=4", "-skip=^" + onlyOnFourteen + "$"}, versions: "18,14"},
+			command: []string{"-timeout=45m", "-p=5", "-skip=^" + onlyOnFourteen + "$"}, versions: "18,14"},
 		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=45m"}, versions: "18"},
 		step{name: "tests on 14", packages: []string{"./sql", "./internal/acceptance", "./postgres"},
-			command: []string{"-timeout=45m", "-p=3", "-run=" + onFourteen}, versions: "14"},
+			command: []string{"-timeout=45m", "-p=3", "-run=" + onFourteen}, versions: "14", beside: true},
 	)
 }
 

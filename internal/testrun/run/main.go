@@ -20,7 +20,9 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"sync"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -79,26 +81,45 @@ func matching(steps []step, pattern *regexp.Regexp) []step {
 	return chosen
 }
 
-// runAll runs the steps one after the other, whatever becomes of them. record, if not
-// nil, is called after each.
+// runAll runs the steps one after the other, but for those that run beside the one before
+// them, whatever becomes of them. record, if not nil, is called for each.
 func runAll(ctx context.Context, steps []step, record func(step, result) error) error {
 	if len(steps) == 0 {
 		return fmt.Errorf("no step matches")
 	}
 	sum := summary{}
-	for _, s := range steps {
+	begun := time.Now()
+	for len(steps) > 0 {
 		if ctx.Err() != nil { // the summary still says what ended before
-			return errors.Join(ctx.Err(), sum.print(os.Stdout))
+			return errors.Join(ctx.Err(), sum.print(os.Stdout, time.Since(begun)))
 		}
-		fmt.Printf("== %s\n", s.name)
-		r := s.run(ctx)
-		sum.add(s, r)
-		if record == nil {
-			continue
+		n := 1
+		for n < len(steps) && steps[n].beside {
+			n++
 		}
-		if err := record(s, r); err != nil {
-			return fmt.Errorf("the result of %s cannot be recorded: %w", s.name, err)
+		results := runTogether(ctx, steps[:n])
+		for i, r := range results {
+			sum.add(steps[i], r)
+			if record == nil {
+				continue
+			}
+			if err := record(steps[i], r); err != nil {
+				return fmt.Errorf("the result of %s cannot be recorded: %w", steps[i].name, err)
+			}
 		}
+		steps = steps[n:]
 	}
-	return sum.print(os.Stdout)
+	return sum.print(os.Stdout, time.Since(begun))
+}
+
+// runTogether runs steps side by side, and returns their results in order.
+func runTogether(ctx context.Context, steps []step) []result {
+	results := make([]result, len(steps))
+	var all sync.WaitGroup
+	for i, s := range steps {
+		fmt.Printf("== %s\n", s.name)
+		all.Go(func() { results[i] = s.run(ctx) })
+	}
+	all.Wait()
+	return results
 }

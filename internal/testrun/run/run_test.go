@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
@@ -82,13 +83,32 @@ func TestSkipsAreToldByTheirReason(t *testing.T) {
 	s := summary{}
 	s.add(step{name: "tests"}, e.result(nil, ""))
 	var text strings.Builder
-	if err := s.print(&text); err != nil {
+	if err := s.print(&text, 0); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{"1 tests run at night only", "skipped: . TestA: inconclusive: late; the machine stood still", "1 passed, 0 failed, 2 skipped"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, text.String())
 		}
+	}
+}
+
+// Steps that run beside others do not wait for them, and the summary has all.
+func TestStepsBesideOthers(t *testing.T) {
+	t.Parallel()
+	first, second := make(chan bool), make(chan bool)
+	steps := []step{
+		{name: "one", do: func() error { close(first); <-second; return nil }},
+		{name: "other", beside: true, do: func() error { close(second); <-first; return nil }},
+		{name: "last", do: func() error { return nil }},
+	}
+	var recorded []string
+	err := runAll(t.Context(), steps, func(s step, r result) error {
+		recorded = append(recorded, fmt.Sprint(s.name, r.passed))
+		return nil
+	})
+	if want := "one1 other1 last1"; err != nil || strings.Join(recorded, " ") != want {
+		t.Errorf("recorded %q, want %q: %v", recorded, want, err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/testrun"
@@ -28,6 +27,8 @@ type step struct {
 	// step runs with the servers of versions.
 	packages []string
 	versions string // of PostgreSQL, separated by commas; the tests use the first
+	// beside lets the step run beside the one before it.
+	beside bool
 	// do is done in place of a command.
 	do func() error
 	// check, if not nil, judges what the command printed, and returns figures to be
@@ -61,24 +62,23 @@ type timing struct {
 const launcher = ".cache/launch"
 
 func (s step) run(ctx context.Context) result {
-	begun, before := time.Now(), ofChildren()
+	begun := time.Now()
 	var r result
 	if len(s.packages) > 0 {
 		r = s.runTests(ctx)
 	} else {
 		r = s.runCommand(ctx)
 	}
-	r.took, r.cpu = time.Since(begun), ofChildren()-before
+	r.took = time.Since(begun)
 	return r
 }
 
-// ofChildren is the CPU time of this process's children that have ended, and of theirs.
-func ofChildren() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
+// cpuOf is the CPU time of a command that has ended, and of its children that have.
+func cpuOf(cmd *exec.Cmd) time.Duration {
+	if cmd.ProcessState == nil {
 		return 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 // runCommand runs a command that passes or fails as a whole.
@@ -94,7 +94,7 @@ func (s step) runCommand(ctx context.Context) result {
 	cmd.Stdout = io.MultiWriter(os.Stdout, &said)
 	cmd.Stderr = cmd.Stdout
 	err := cmd.Run()
-	var r result
+	r := result{cpu: cpuOf(cmd)}
 	if err == nil && s.check != nil {
 		r.figures, err = s.check(said.String())
 	}
@@ -149,7 +149,9 @@ func (s step) runTests(ctx context.Context) result {
 		}
 		err = cmd.Wait()
 	}
-	return events.result(err, said.String())
+	r := events.result(err, said.String())
+	r.cpu = cpuOf(cmd)
+	return r
 }
 
 // command is stopped by SIGINT, so that the launcher stops its servers.

@@ -19,15 +19,15 @@ func (s *summary) add(of step, r result) {
 	s.results = append(s.results, r)
 }
 
-// print writes the summary, and returns an error if anything failed.
-func (s *summary) print(w io.Writer) error {
+// print writes the summary of a run that took so long, and returns an error if anything
+// failed.
+func (s *summary) print(w io.Writer, total time.Duration) error {
 	var passed, failed int
 	var skips []skip
 	var slowest []timing
 	fmt.Fprintf(w, "\n== Summary\n")
-	var total, cpu time.Duration
+	var cpu time.Duration
 	for i, r := range s.results {
-		total += r.took
 		cpu += r.cpu
 		fmt.Fprintf(w, "%7.0f s %7.0f CPU s  %-36s %s\n", r.took.Seconds(), r.cpu.Seconds(), s.names[i], verdict(r))
 		passed += r.passed
