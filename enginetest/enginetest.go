@@ -76,7 +76,7 @@ func Run(t *testing.T, open func(t *testing.T) posthaste.Engine) {
 
 // RunWith is [Run] for an engine that does not do everything.
 func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.Engine) {
-	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, limiting, ordering} {
+	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, limiting, ordering, backlog} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

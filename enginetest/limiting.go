@@ -98,8 +98,11 @@ func concurrency(s *suite) {
 	got := s.claimed(other, 1)
 	s.atLimit(one)
 	s.unburnt(got)
-	// The place of a worker that is gone comes back with its rescue.
+	// The place of a worker that is gone comes back with its rescue, and so does that of
+	// one that no longer beats.
 	s.must(s.engine.Unregister(s.ctx, lost))
+	s.rescue(1)
+	s.claimed(s.register(short), 1)
 	s.rescue(1)
 	s.claimed(other, 1)
 	s.atLimit(other)

@@ -45,8 +45,9 @@ func seed(t testing.TB) uint64 {
 	return rand.Uint64()
 }
 
-// quiet is how long a run goes on although nothing ends any more, before it is
-// drained. Leases of 2 s end within it. How long it is decides nothing.
+// quiet is how long a run goes on although nothing ends any more, before it is drained
+// or, if it has keys, judged by its rounds. Leases of 2 s end within it. By itself it
+// decides nothing.
 const quiet = 3 * time.Second
 
 // Each committed message ends exactly once for each subscription, none is handed

@@ -101,8 +101,8 @@ func TestDU5_ClientsClocksDecideNothing(t *testing.T) {
 	}
 }
 
-// worksRightly handles, by this process's clock, what a process sends whose clock is
-// off, until its delayed message and three ticks have come.
+// worksRightly handles the messages of a process with a wrong clock, by this process's
+// clock, until its delayed message and three ticks have come.
 func (s *stage) worksRightly() {
 	s.Helper()
 	got := make(chan posthaste.RawDelivery, 100)

@@ -44,10 +44,8 @@ func (s *stage) handouts(queue string) (all []handout) {
 }
 
 // checkRate holds that in no span of time more was handed out than the rate
-// allows, and that from the first on, but for the burst, it was as much as it
-// allows, within 5 %; beside other tests, which may keep the store from the processor
-// while this process has it, within half. Machines that stall are slower by as much as
-// they stalled.
+// allows, and at full size that from the first on, but for the burst, it was as much as
+// it allows, within 5 %. Machines that stall are slower by as much as they stalled.
 func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Duration) {
 	s.Helper()
 	total := 0.0

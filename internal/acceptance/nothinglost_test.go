@@ -353,6 +353,13 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 	conn := s.conn()
 	var ids []posthaste.MessageID
 	committed := map[posthaste.MessageID]time.Duration{}
+	handled := func() {
+		t.Helper()
+		s.within(2*time.Minute, "all are handled without a heartbeat", func() bool {
+			n, _ := r.Count(history.Handled)
+			return n >= len(ids)
+		})
+	}
 	singles := func(n int) (these []posthaste.MessageID) { // 100 a second
 		for i := range n {
 			sent := s.send(q, 1)
@@ -361,7 +368,7 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 			time.Sleep(time.Duration(5+i%11) * time.Millisecond)
 		}
 		ids = append(ids, these...)
-		s.recorded(r, history.Handled, len(ids))
+		handled()
 		return these
 	}
 	var free, held, late []posthaste.MessageID
@@ -382,7 +389,7 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 		s.must(tx.Commit(s.ctx))
 		committed[own[0]] = history.Now()
 		ids, late = append(ids, own...), append(late, own...)
-		s.recorded(r, history.Handled, len(ids))
+		handled()
 	}
 	events := s.history()
 	s.must(history.Exactly(ids, events))

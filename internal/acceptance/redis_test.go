@@ -22,9 +22,9 @@ func onRedis(t *testing.T) bool {
 	return strings.HasPrefix(t.Name(), "TestRE1/") || strings.HasPrefix(t.Name(), "TestOnRedis/")
 }
 
-// besideOthers lets a test run beside others, but at full size, where it measures.
+// besideOthers lets a test run beside others, but at night, when it measures.
 func besideOthers(t *testing.T) {
-	if !full() {
+	if !testrun.Night() {
 		t.Parallel()
 	}
 }
@@ -170,7 +170,7 @@ func TestOnRedis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !slices.Contains(onEachChange, name) {
-				testrun.Nightly(t, "mails, traces, brokers and times do not depend on the engine")
+				testrun.Nightly(t, "the engine's suite and the tests of package redis run on each change")
 			}
 			test(t)
 		})

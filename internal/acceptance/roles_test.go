@@ -64,7 +64,7 @@ type troubles struct{ *history.Recorder }
 
 func (r troubles) Event(_ context.Context, e posthaste.Event) {
 	if e.Kind == posthaste.EventError {
-		r.Record(history.Event{Kind: trouble, Note: fmt.Sprintf("%s: %v", e.Task, e.Err)})
+		r.Record(history.Event{Kind: trouble, Note: fmt.Sprintf("%s: %s: %v", posthaste.CodeOf(e.Err), e.Task, e.Err)})
 	}
 }
 
@@ -86,7 +86,7 @@ func pesterRole(ctx context.Context, t task, ready func()) error {
 				if err == nil {
 					record.Record(history.Event{Kind: history.Sent, ID: ids[0]})
 				} else {
-					record.Record(history.Event{Kind: trouble, Note: err.Error()})
+					record.Record(history.Event{Kind: trouble, Note: fmt.Sprintf("%s: %v", posthaste.CodeOf(err), err)})
 				}
 				time.Sleep(10 * time.Millisecond)
 			}

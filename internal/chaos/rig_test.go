@@ -43,7 +43,7 @@ var shipped = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// short is a run of about 20 s: a shorter lease makes rescues quick, and
+// short is a run of about 12 s: a shorter lease makes rescues quick, and
 // the bounds of time are those of machines that do other things as well.
 func short(t *testing.T) Config {
 	t.Helper()

@@ -32,9 +32,8 @@ unix_socket_dir = %s
 unix_socket_mode = 0777
 auth_type = any
 default_pool_size = 4
-min_pool_size = 2
 server_round_robin = 1
-max_client_conn = 200
+max_client_conn = 1000
 logfile = %s/log
 `
 

@@ -9,17 +9,19 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const tempPrefix = "posthaste-tmp-"
 
-// TempDir makes a directory for the temporary files of a run of tests, whoever reads
-// them: in memory if there is plenty, because what brokers and servers flush to a disk
-// that others use as well decides otherwise how long a test takes. remove removes it.
-// One that was left behind by a process that was killed is removed by the next call.
+// TempDir makes a directory for the temporary files of a run of tests, which all users
+// may write: in memory if there is plenty, because otherwise a shared disk decides how
+// long servers take to flush. remove removes it. The next call removes those that killed
+// processes left behind.
 func TempDir() (dir string, remove func(), err error) {
 	base := os.TempDir()
-	if roomy(memory) {
+	if roomy(memory) && executable(memory) {
 		base = memory
 	}
 	left, _ := filepath.Glob(filepath.Join(base, tempPrefix+"*"))
@@ -32,5 +34,15 @@ func TempDir() (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp(base, fmt.Sprint(tempPrefix, os.Getpid(), "-")); err != nil {
 		return "", nil, err
 	}
-	return dir, func() { _ = os.RemoveAll(dir) }, os.Chmod(dir, 0o1777|os.ModeSticky)
+	remove = func() { _ = os.RemoveAll(dir) }
+	if err = os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		remove()
+	}
+	return dir, remove, err
+}
+
+// executable reports whether programs in dir can be started, as tests do that build some.
+func executable(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Flags&unix.ST_NOEXEC == 0
 }

@@ -40,7 +40,7 @@ func onChange() []step {
 			command: []string{"-timeout=45m", "-p=5", "-skip=^" + onlyOnFourteen + "$"}, versions: "18,14"},
 		step{name: "tests on 18 with -race", packages: underRace, command: []string{"-race", "-timeout=45m"}, versions: "18"},
 		step{name: "tests on 14", packages: []string{"./sql", "./internal/acceptance", "./postgres"},
-			command: []string{"-timeout=45m", "-p=3", "-run=" + onFourteen}, versions: "14", beside: true},
+			command: []string{"-timeout=45m", "-p=3", "-run=" + onFourteen}, versions: "14", beside: "tests on 18 with -race"},
 	)
 }
 

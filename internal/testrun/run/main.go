@@ -94,7 +94,7 @@ func runAll(ctx context.Context, steps []step, record func(step, result) error) 
 			return errors.Join(ctx.Err(), sum.print(os.Stdout, time.Since(begun)))
 		}
 		n := 1
-		for n < len(steps) && steps[n].beside {
+		for n < len(steps) && steps[n].beside == steps[0].name {
 			n++
 		}
 		results := runTogether(ctx, steps[:n])

@@ -99,7 +99,7 @@ func TestStepsBesideOthers(t *testing.T) {
 	first, second := make(chan bool), make(chan bool)
 	steps := []step{
 		{name: "one", do: func() error { close(first); <-second; return nil }},
-		{name: "other", beside: true, do: func() error { close(second); <-first; return nil }},
+		{name: "other", beside: "one", do: func() error { close(second); <-first; return nil }},
 		{name: "last", do: func() error { return nil }},
 	}
 	var recorded []string

@@ -27,8 +27,8 @@ type step struct {
 	// step runs with the servers of versions.
 	packages []string
 	versions string // of PostgreSQL, separated by commas; the tests use the first
-	// beside lets the step run beside the one before it.
-	beside bool
+	// beside names the step beside which it runs, if that comes right before it.
+	beside string
 	// do is done in place of a command.
 	do func() error
 	// check, if not nil, judges what the command printed, and returns figures to be

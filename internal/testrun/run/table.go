@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -34,9 +35,16 @@ type found struct {
 	reason      string
 }
 
-// findTests reads all test files below a folder.
+// source is a parsed file of a package, which is named by its folder.
+type source struct {
+	pkg  string
+	file *ast.File
+	test bool
+}
+
+// findTests reads all files below a folder.
 func findTests(root string) ([]found, error) {
-	var all []found
+	var files []source
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -47,37 +55,84 @@ func findTests(root string) ([]found, error) {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(path, "_test.go") {
+		if !strings.HasSuffix(path, ".go") {
 			return nil
 		}
-		in, err := findIn(root, path)
-		all = append(all, in...)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(path))
+		files = append(files, source{filepath.ToSlash(pkg), file, strings.HasSuffix(path, "_test.go")})
 		return err
 	})
-	return all, err
-}
-
-func findIn(root, path string) ([]found, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	pkg, err := filepath.Rel(root, filepath.Dir(path))
-	if err != nil {
-		return nil, err
+	helpers := map[string]string{}
+	for _, f := range files {
+		findHelpers(f, helpers)
 	}
 	var all []found
+	for _, f := range files {
+		if f.test {
+			all = append(all, findIn(f, helpers)...)
+		}
+	}
+	return all, nil
+}
+
+// findHelpers adds the functions that leave some cases of their callers to the night, as
+// "folder.name", with the reason.
+func findHelpers(f source, helpers map[string]string) {
+	for _, d := range f.file.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil || fn.Recv != nil || strings.HasPrefix(fn.Name.Name, "Test") {
+			continue
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			if reason, ok := nightCall(n); ok {
+				helpers[path.Base(f.pkg)+"."+fn.Name.Name] = reason
+			}
+			return true
+		})
+	}
+}
+
+// helperCall returns the reason that a called helper gives.
+func helperCall(n ast.Node, pkg string, helpers map[string]string) (reason string, ok bool) {
+	call, is := n.(*ast.CallExpr)
+	if !is {
+		return "", false
+	}
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		reason, ok = helpers[path.Base(pkg)+"."+f.Name]
+	case *ast.SelectorExpr:
+		if x, is := f.X.(*ast.Ident); is {
+			reason, ok = helpers[x.Name+"."+f.Sel.Name]
+		}
+	}
+	return reason, ok
+}
+
+func findIn(in source, helpers map[string]string) []found {
+	var all []found
+	file, pkg := in.file, in.pkg
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
 		if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") || f.Name.Name == "TestMain" {
 			continue
 		}
-		t := found{pkg: filepath.ToSlash(pkg), test: f.Name.Name}
+		t := found{pkg: pkg, test: f.Name.Name}
 		if m := scenario.FindStringSubmatch(t.test); m != nil {
 			t.id = m[1]
 		}
 		ast.Inspect(f.Body, func(n ast.Node) bool {
 			if reason, ok := nightCall(n); ok {
+				t.some, t.reason = true, reason
+			}
+			if reason, ok := helperCall(n, pkg, helpers); ok {
 				t.some, t.reason = true, reason
 			}
 			return true
@@ -91,7 +146,7 @@ func findIn(root, path string) ([]found, error) {
 		}
 		all = append(all, t)
 	}
-	return all, nil
+	return all
 }
 
 // nightCall returns the reason that a call of testrun.Nightly gives.
