@@ -53,7 +53,7 @@ var rooms = []room{
 	{name: "source/nats", may: []string{".", "relay", "source", "internal/nats"}},
 	{name: "source/redisstream", may: []string{".", "relay", "source", "internal/redis"}},
 	{name: "source/*", may: []string{".", "relay", "source"}},
-	{name: "source/sourcetest", may: []string{".", "relay", "source", "redis", "internal/devbroker"}},
+	{name: "source/sourcetest", may: []string{".", "relay", "source", "redis", "internal/devbroker", "internal/testrun"}},
 	{name: "inbox", may: []string{"."}},
 	{name: "server", may: []string{".", "email", "internal/wire", "internal/sharedbell"}},
 	{name: "telemetry", may: []string{"."}},

@@ -26,6 +26,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
@@ -119,11 +120,7 @@ func (o *outside) create(partitions int, settings ...string) {
 // until waits for what happens by itself.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	testrun.Until(t, time.Minute, what, done)
 }
 
 func (o *outside) sink(change func(*Config)) *Sink {

@@ -17,6 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/redis"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // willing are settings with which a master is replaced, and not because a busy machine
@@ -271,11 +272,7 @@ func (y *tally) compare(t *testing.T, client *goredis.ClusterClient) (twice int)
 // wait waits for what comes by itself.
 func wait(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	testrun.Until(t, 2*time.Minute, what, met)
 }
 
 // A master is killed while messages flow, and its replica takes its place: it goes on by

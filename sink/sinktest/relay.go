@@ -190,11 +190,7 @@ func (r *relaying) done() int {
 // until waits for what comes by itself.
 func (r *relaying) until(what string, met func() bool) {
 	r.Helper()
-	for end := time.Now().Add(5 * time.Minute); !met(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("waited in vain: %s", what)
-		}
-	}
+	testrun.Until(r, 5*time.Minute, what, met)
 }
 
 func (r *relaying) settled() {

@@ -14,6 +14,7 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
 )
@@ -111,11 +112,7 @@ func (r *reef) publish(from, to, size, replicas int) {
 // until waits for what comes by itself.
 func (r *reef) until(what string, met func() bool) {
 	r.Helper()
-	for end := time.Now().Add(2 * time.Minute); !met(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("waited in vain: %s", what)
-		}
-	}
+	testrun.Until(r, 2*time.Minute, what, met)
 }
 
 // sent counts what is in the ledger.

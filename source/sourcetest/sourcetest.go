@@ -16,6 +16,7 @@ import (
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
 )
@@ -168,11 +169,7 @@ func (b *bench) must(err error) {
 // until waits for what must come to be.
 func (b *bench) until(what string, met func() bool) {
 	b.Helper()
-	for end := time.Now().Add(3 * time.Minute); !met(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.Fatalf("it never came to be that %s", what)
-		}
-	}
+	testrun.Until(b, 3*time.Minute, what, met)
 }
 
 // start runs a source until stop is called.
