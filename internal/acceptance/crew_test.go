@@ -79,9 +79,10 @@ func (c *crew) end() (ids []posthaste.MessageID, events []history.Event, slow st
 	}
 	events = c.history()
 	for _, e := range events {
+		code, _, _ := strings.Cut(e.Note, ": ")
 		switch {
 		case e.Kind != trouble:
-		case strings.HasPrefix(e.Note, string(posthaste.Unavailable)+": ") || strings.HasPrefix(e.Note, string(posthaste.OutcomeUnsure)+": "):
+		case code == string(posthaste.Unavailable) || code == string(posthaste.OutcomeUnsure):
 			slow = fmt.Sprintf("%s met an error: %s", e.Process, e.Note)
 		default:
 			c.Errorf("%s met an error: %s", e.Process, e.Note)
@@ -119,19 +120,22 @@ func oneIsKilled(t *testing.T) (slow string) {
 	s.must(history.Merge(history.EveryOne(ids, events), history.Attempts(events, 0)))
 	again := history.Once(events)
 	for _, f := range again {
-		first := ""
-		for _, e := range events {
-			if e.ID == f.ID && e.Kind == history.Handled {
-				first = e.Process
-				break
-			}
-		}
-		if first != killed[0] {
+		if first := handledFirst(events, f.ID); first != killed[0] {
 			t.Errorf("%v, at first by %s, which lives", f, first)
 		}
 	}
 	t.Logf("%d sent and handled, %d twice", len(ids), len(again))
 	return slow
+}
+
+// handledFirst is the process that handled a message first, "" if none did.
+func handledFirst(events []history.Event, id posthaste.MessageID) string {
+	for _, e := range events {
+		if e.ID == id && e.Kind == history.Handled {
+			return e.Process
+		}
+	}
+	return ""
 }
 
 // All workers are replaced, one after the other, new ones first: none of the
@@ -160,7 +164,7 @@ func replacedOneByOne(t *testing.T) (slow string) {
 	}
 	s.must(history.Exactly(append(ids, backlog...), events))
 	t.Logf("%d sent beside %d that waited", len(ids), len(backlog))
-	return slow
+	return ""
 }
 
 // A long backlog: the worker's memory stays that of a short queue, and so does the

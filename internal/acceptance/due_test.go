@@ -22,7 +22,7 @@ import (
 // Either may be later by as long as the machine stood still. Not parallel, for it
 // measures times.
 func TestDS10_DueBesideBacklog(t *testing.T) {
-	testrun.Nightly(t, "it measures time; TestDS10_RuleDueBesideBacklog in sql runs on each change")
+	testrun.Nightly(t, "it measures time; DS10_DueBesideBacklog in enginetest runs on each change")
 	for _, name := range []string{"plain", "limited"} {
 		t.Run(name, func(t *testing.T) { dueBesideBacklog(t, allKinds[name]) })
 	}

@@ -168,7 +168,7 @@ func TestLP3_WorkersKilled(t *testing.T) {
 	// depends on how fast settling is.
 	again := history.Once(events)
 	for _, f := range again {
-		first := events[slices.IndexFunc(events, func(e history.Event) bool { return e.ID == f.ID && e.Kind == history.Handled })].Process
+		first := handledFirst(events, f.ID)
 		if _, dead := killed[first]; !dead {
 			t.Errorf("%v, at first by %s, which was not killed", f, first)
 		}

@@ -273,7 +273,7 @@ func TestOrderedQueue_ReceiversBySQLAndHTTP(t *testing.T) {
 // do, within 5 s; later by as long as the machine stood still. Not parallel, for it
 // measures times.
 func TestDS10_OrderedRetriesBesideBacklog(t *testing.T) {
-	testrun.Nightly(t, "it measures time beside a backlog; TestDS10_RuleDueBesideBacklog in sql runs on each change")
+	testrun.Nightly(t, "it measures time beside a backlog; DS10_DueBesideBacklogOfAnOrderedQueue in enginetest runs on each change")
 	s := newStage(t)
 	s.failing()
 	backlog, most := size(20_000, 300_000), size(5*time.Second, time.Second)

@@ -56,7 +56,7 @@ func senderRole(ctx context.Context, t task, ready func()) error {
 	return <-failed
 }
 
-// trouble is an error that a process met.
+// trouble is an error that a process met. Its note begins with the error's code and ": ".
 const trouble history.Kind = "trouble"
 
 // troubles records a worker's errors.

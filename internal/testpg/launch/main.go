@@ -8,8 +8,9 @@
 // It starts one server for each version, tells their addresses by the
 // environment (see packages testdb and testrun, for which it watches for stalls),
 // gives the command a directory for temporary files, in memory if there is plenty, runs
-// the command, stops the servers and ends with the command's exit code. SIGINT and SIGTERM go on to the command.
-// If launch itself is killed, the guards of the servers stop them.
+// the command, stops the servers and ends with the command's exit code. SIGINT and
+// SIGTERM go on to the command. If launch itself is killed, the guards of the servers
+// stop them.
 package main
 
 import (

@@ -129,10 +129,11 @@ func findIn(in source, helpers map[string]string) []found {
 			t.id = m[1]
 		}
 		ast.Inspect(f.Body, func(n ast.Node) bool {
-			if reason, ok := nightCall(n); ok {
-				t.some, t.reason = true, reason
+			reason, ok := nightCall(n)
+			if !ok {
+				reason, ok = helperCall(n, pkg, helpers)
 			}
-			if reason, ok := helperCall(n, pkg, helpers); ok {
+			if ok {
 				t.some, t.reason = true, reason
 			}
 			return true
