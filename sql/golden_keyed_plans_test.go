@@ -126,6 +126,8 @@ func TestGoldenKeyedPlans(t *testing.T) {
 	}
 	const everything = `analyze posthaste.entries, posthaste.claims, posthaste.settlements, posthaste.keys, posthaste.parked, posthaste.cancelled, posthaste.ahead, posthaste.ahead_keys, posthaste.limit_states`
 	compare("empty")
+	s.exec(`vacuum analyze`)
+	compare("vacuumed while empty")
 	fill(s, 1000)
 	fillKeyed(1, 1000)
 	compare("1,000 of each without statistics")

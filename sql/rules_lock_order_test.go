@@ -95,7 +95,7 @@ func TestRuleForgettingPassesOverWhoCancels(t *testing.T) {
 			return fmt.Sprintf("%d are kept, want that one alone", n)
 		}
 		return ""
-	}, without("passing over", patch{file: "forget_cancelled.sql", old: "        for update skip locked);", new: "        );"}))
+	}, without("passing over", patch{file: "forget_cancelled.sql", old: "        for update skip locked));", new: "        ));"}))
 }
 
 // Who gives a queue other limits holds up nobody who only mentions it.

@@ -129,7 +129,8 @@ begin
       select f.new_pos, q.id::bigint << 10 | x.number, coalesce(z.outcome, 'earlier'), '3', coalesce(z.copied, false)
         from far f
         join posthaste.subscriptions x on f.message_id is distinct from 0 and x.queue_id = q.id and x.dropped_at is null and (f.for_subscription is null or f.for_subscription = x.number)
-        left join posthaste.cancelled z on z.pos = f.pos and z.subscriber = q.id::bigint << 10 | x.number
+        -- As a join this may compare each with all that was withdrawn.
+        left join lateral (select * from posthaste.cancelled y where y.pos = f.pos and y.subscriber = q.id::bigint << 10 | x.number order by y.pos, y.subscriber limit 1) z on true
        where z.pos is not null
           or x.sifts and f.for_subscription is null and pg_visible_in_snapshot(f.xid, x.since) and not (x.scheduled and f.due_at > x.created_at)
       on conflict (pos, subscriber) do nothing

@@ -32,13 +32,14 @@ begin
                -- Not stripped: a receipt may hold nulls of its own.
                || case when o.receipt is null then '{}' else jsonb_build_object('receipt', o.receipt) end) as attempts
         from posthaste.deliveries_of(c) d
-        left join posthaste.outcomes o on o.slot = c.slot and o.claim = c.id and o.place = d.place
+        left join lateral (
+          select * from posthaste.outcomes y where y.slot = c.slot and y.claim = c.id and y.place = d.place order by y.slot, y.claim, y.place limit 1) o on true
         left join lateral (
           select t.at, t.duration from posthaste.settlements t
            where t.slot = c.slot and t.claim = c.id and t.part = case when c.single then d.place else 0 end
              and get_bit(t.bits, case when c.single then 0 else d.place end) = 1
            order by t.number limit 1) t on true) x
-    left join posthaste.erased e on e.message_id = x.message_id
+    left join lateral (select y.at from posthaste.erased y where y.message_id = x.message_id order by y.message_id limit 1) e on true
    where x.outcome in ('done', 'handed_out', 'cancelled') and x.ended is not null;
 exception when sqlstate 'PH409' then
   -- Its entries are gone, so it was copied when they went, or never can be.

@@ -22,7 +22,7 @@ begin
         from posthaste.cancelled k
        cross join lateral (select e.* from posthaste.entries e where ((e.pos >> 22) & 15) = p_slot and e.pos = k.pos limit 1) e
         join posthaste.queue_settings q on q.id = k.subscriber >> 10 and q.retention is not null and q.dropped_at is null
-        left join posthaste.erased z on z.message_id = coalesce(e.message_id, e.pos)
+        left join lateral (select y.at from posthaste.erased y where y.message_id = coalesce(e.message_id, e.pos) order by y.message_id limit 1) z on true
        where k.pos >= v_epoch << 22 and k.pos < (v_epoch + 1) << 22 and k.outcome in ('cancelled', 'done') and not k.copied
        order by k.pos, k.subscriber limit p_max - v_copied
     loop

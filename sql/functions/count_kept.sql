@@ -26,7 +26,8 @@ begin
      where e.queue_id = u.queue_id and e.lane = g and e.due_at is not null and e.for_subscription is null and pg_visible_in_snapshot(e.xid, s)
        and (not pg_visible_in_snapshot(e.xid, u.since) or u.scheduled and e.due_at > u.created_at)
        and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-       and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = (u.queue_id::bigint << 10 | u.number) and x.outcome = 'carried')) x;
+       -- Not by exists, which may become a join that compares each with all.
+       and (select x.outcome from posthaste.cancelled x where x.pos = e.pos and x.subscriber = (u.queue_id::bigint << 10 | u.number) order by x.pos, x.subscriber limit 1) is distinct from 'carried') x;
   return v_fresh + v_due - (select count(*) from posthaste.cancelled x where x.subscriber = (u.queue_id::bigint << 10 | u.number)
                                and x.xid is not null and x.outcome = 'carried' and not pg_visible_in_snapshot(x.xid, u.since));
 end $$;

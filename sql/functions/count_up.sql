@@ -39,7 +39,9 @@ begin
      where q.dropped_at is null and u.dropped_at is null
   )
   update posthaste.counters x set handed = h.total, sifted = h.sifted
-    from handed h where x.queue_id = h.id and x.subscription = h.number and (x.handed <> h.total or x.sifted <> h.sifted);
+    from (select h.total, h.sifted, y.ctid from handed h
+           cross join lateral (select y.ctid from posthaste.counters y where y.queue_id = h.id and y.subscription = h.number order by y.queue_id, y.subscription limit 1) y) h
+   where x.ctid = h.ctid and (x.handed <> h.total or x.sifted <> h.sifted);
   v_s := posthaste.snapshot_now();
   l := posthaste.live_slots();
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, v_s);
@@ -76,8 +78,11 @@ begin
       from posthaste.queue_settings q
      where q.dropped_at is null
   )
+  -- By where they lie: as a join this may compare each queue with all counters.
   update posthaste.counters x set sent = x.sent + s.rows
-    from sent s where x.queue_id = s.id and s.rows > 0;
+    from (select s.rows, y.ctid from sent s cross join lateral (select y.ctid from posthaste.counters y where y.queue_id = s.id order by y.queue_id, y.subscription) y
+           where s.rows > 0) s
+   where x.ctid = s.ctid;
   v_any := found;
   -- Ordered, or the choice of the index would be left to chance.
   for n in select q.id, d.for_subscription, d.rows, d.first

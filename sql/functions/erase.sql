@@ -49,7 +49,7 @@ begin
   v_bottom := greatest(v_ids[v_max], v_kept[v_max]);
   v_ids := array(select distinct x from unnest(v_ids || v_kept) x where x >= coalesce(v_bottom, 0) order by x);
   -- What was erased in the ring already still has its term there.
-  v_ids := array(select x from unnest(v_ids) x where not exists (select from posthaste.erased z where z.message_id = x));
+  v_ids := array(select x from unnest(v_ids) x where (select z.at from posthaste.erased z where z.message_id = x order by z.message_id limit 1) is null);
   -- Against replaying and discarding, ascending as these do it.
   perform from posthaste.dead_letter_entries d where d.message_id = any (v_ids) order by d.message_id, d.subscription for update;
   -- In one statement: what is settled in between would be found in neither place.

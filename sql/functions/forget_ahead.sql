@@ -19,9 +19,9 @@ begin
   loop
     delete from posthaste.ahead z where z.subscriber = a.subscriber and z.lane = a.lane and z.id < a.id;
     delete from posthaste.ahead_keys k
-     where k.subscriber = a.subscriber and k.lane = a.lane
-       and (k.reading, k.key) in (select x.reading, x.key from posthaste.ahead_keys x
-                                   where x.subscriber = a.subscriber and x.lane = a.lane and x.reading < a.reading
-                                   order by x.reading, x.key limit 10000);
+     -- By where they lie: as a join this may compare each with all keys.
+     where k.ctid = any (array(select x.ctid from posthaste.ahead_keys x
+                                where x.subscriber = a.subscriber and x.lane = a.lane and x.reading < a.reading
+                                order by x.reading, x.key limit 10000));
   end loop;
 end $$;

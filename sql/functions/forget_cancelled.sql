@@ -16,14 +16,15 @@ begin
     select x.pos >> 22 into v_epoch from posthaste.cancelled x where x.pos >= (v_epoch + 1) << 22 order by x.pos limit 1;
     exit when v_epoch is null;
     continue when not exists (select from posthaste.slots s where s.slot = (v_epoch & 15) and s.cleared_to >= ((v_epoch + 1) << 22) - 1);
+    -- By where they lie: as a join this may compare each with all rows.
     delete from posthaste.cancelled k
-     where (k.pos, k.subscriber) in (
-       select x.pos, x.subscriber from posthaste.cancelled x
+     where k.ctid = any (array(
+       select x.ctid from posthaste.cancelled x
         where x.pos >= v_epoch << 22 and x.pos < (v_epoch + 1) << 22
           -- What was parked outlives its slot, and is to be counted first.
           and pg_visible_in_snapshot(x.noted, (select c.s from posthaste.counted c)) order by x.pos, x.subscriber limit v_left
         -- Who cancels has rows in an order of its own, and may have them for long.
-        for update skip locked);
+        for update skip locked));
     get diagnostics v_gone = row_count;
     v_left := v_left - v_gone;
   end loop;

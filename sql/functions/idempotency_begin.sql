@@ -6,7 +6,7 @@
 -- Errors: PH422 the key was used for another request.
 -- Locks: the key, until the transaction ends: who comes with the same one waits.
 create or replace function posthaste.idempotency_begin(p_scope text, p_key text, p_request bytea)
-returns bigint[] language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+returns bigint[] language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   k posthaste.idempotency_keys;
 begin

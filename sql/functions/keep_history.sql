@@ -34,7 +34,7 @@ begin
       -- Those set aside: whichever hold something of the slot are closed by now.
       for c in
         select k.* from posthaste.history_aside a
-         cross join lateral (select k.* from posthaste.claims k where k.slot = (a.claim >> 22) & 15 and k.id = a.claim) k
+         cross join lateral (select k.* from posthaste.claims k where k.slot = (a.claim >> 22) & 15 and k.id = a.claim order by k.slot, k.id limit 1) k
          where a.reader = v_reader order by a.reader, a.claim
       loop
         if not posthaste.claim_open(c) then

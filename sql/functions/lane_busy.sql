@@ -20,7 +20,7 @@ begin
         select k.hash
           from (select c.keys[g + 1] as hash
                   from unnest(p_claims) i (id)
-                 cross join lateral (select * from posthaste.claims c where c.slot = v_epoch & 15 and c.id = i.id and c.keys is not null) c
+                 cross join lateral (select * from posthaste.claims c where c.slot = v_epoch & 15 and c.id = i.id and c.keys is not null order by c.slot, c.id limit 1) c
                   left join lateral (select s.bits from posthaste.settlements s
                                       where not c.single and s.slot = v_epoch & 15 and s.claim = c.id and s.part = 0 and pg_visible_in_snapshot(s.xid, p_seen)
                                       order by s.slot, s.claim, s.part, s.number desc limit 1) b on true

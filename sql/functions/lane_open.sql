@@ -34,7 +34,7 @@ begin
                                                      where s.slot = v_epoch & 15 and s.claim = c.id and s.part = 0 and pg_visible_in_snapshot(s.xid, p_seen)
                                                      order by s.slot, s.claim, s.part, s.number desc limit 1), 0) end as open
                 from unnest(p_claims) i (id)
-               cross join lateral (select * from posthaste.claims c where c.slot = v_epoch & 15 and c.id = i.id) c
+               cross join lateral (select * from posthaste.claims c where c.slot = v_epoch & 15 and c.id = i.id order by c.slot, c.id limit 1) c
                where i.id >> 22 = v_epoch
               offset 0) k; -- or what is open would be counted twice over
     end loop;

@@ -28,15 +28,20 @@ begin
   perform pg_advisory_xact_lock(posthaste.lock_key(1, v_reader));
   if c.part >= 4 then
     v_parked := array(
-      select p.message_id from posthaste.outcomes o join posthaste.parked p on p.message_id = o.message_id and p.subscriber = c.reader >> 10 and p.attempt = o.attempt + 1
-       where o.slot = c.slot and o.claim = c.id and o.outcome = 'lost' and get_bit(p_late, o.place) = 1);
+      -- Each by its id, here and below: as a join this may compare each with all that is parked.
+      select p.message_id from posthaste.outcomes o
+       cross join lateral (select x.message_id, x.attempt from posthaste.parked x where x.message_id = o.message_id and x.subscriber = c.reader >> 10
+                            order by x.message_id, x.subscriber limit 1) p
+       where o.slot = c.slot and o.claim = c.id and o.outcome = 'lost' and get_bit(p_late, o.place) = 1 and p.attempt = o.attempt + 1);
     if exists (select from posthaste.queue_settings q where q.id = (c.reader >> 20)::int and q.ordered) then
       v_busy := posthaste.lane_busy(coalesce((posthaste.cursor_of(v_reader, posthaste.live_slots())).open, '{}'), posthaste.snapshot_now());
       v_parked := array(
-        select p.message_id from unnest(v_parked) u (id) join posthaste.parked p on p.message_id = u.id and p.subscriber = c.reader >> 10
+        select p.message_id from unnest(v_parked) u (id)
+         cross join lateral (select x.* from posthaste.parked x where x.message_id = u.id and x.subscriber = c.reader >> 10 order by x.message_id, x.subscriber limit 1) p
          where posthaste.key_hash(p.key) <> all (v_busy)
-           and not exists (select from posthaste.parked x
-                            where x.subscriber = p.subscriber and x.key = p.key and (x.ord, x.message_id) < (p.ord, p.message_id) and x.message_id <> all (v_parked)));
+           and (select x.message_id from posthaste.parked x
+                 where x.subscriber = p.subscriber and x.key = p.key and (x.ord, x.message_id) < (p.ord, p.message_id) and x.message_id <> all (v_parked)
+                 order by x.ord, x.message_id limit 1) is null);
     end if;
     perform posthaste.unpark(c.reader >> 10, v_parked, 'done');
     return;

@@ -28,7 +28,7 @@ begin
   l := posthaste.live_slots();
   delete from posthaste.stragglers s
    where s.worker = p_worker
-     and not exists (select from posthaste.claims k where k.slot = (s.claim >> 22) & 15 and k.id = s.claim and posthaste.claim_open(k));
+     and (select posthaste.claim_open(k) from posthaste.claims k where k.slot = (s.claim >> 22) & 15 and k.id = s.claim order by k.slot, k.id limit 1) is not true;
   select oldest_open into v_mark from posthaste.registrations where id = p_worker;
   v_new := v_mark;
   -- Read row by row: there may be hours of claims.

@@ -16,7 +16,7 @@ begin
   return query
     select c.*
       from posthaste.stragglers s
-     cross join lateral (select k.* from posthaste.claims k where k.slot = (s.claim >> 22) & 15 and k.id = s.claim) c
+     cross join lateral (select k.* from posthaste.claims k where k.slot = (s.claim >> 22) & 15 and k.id = s.claim order by k.slot, k.id limit 1) c
      where s.worker = p_worker and c.number < v_mark and posthaste.claim_open(c.*::posthaste.claims)
      order by s.worker, s.claim;
   -- The same question as claim_open, asked here: a call for each claim would

@@ -56,7 +56,7 @@ begin
                       then pg_visible_in_snapshot(e.xid, (k.c).s0)
                            or pg_visible_in_snapshot(e.xid, (k.c).s1) and ((k.c).ended or (e.ord, e.pos) <= ((k.c).last_xid, (k.c).last_pos))
                       else posthaste.taken(case when e.due_at is null then k.c else k.w end, e.xid, e.pos, e.due_at) end, false)
-                    and not exists (select from posthaste.cancelled z where z.pos = e.pos and z.subscriber = (k.queue_id::bigint << 10 | k.number)) as needs
+                    and (select z.pos from posthaste.cancelled z where z.pos = e.pos and z.subscriber = (k.queue_id::bigint << 10 | k.number) order by z.pos, z.subscriber limit 1) is null as needs
                from pg_temp.rebase_readers k
               where k.queue_id = e.queue_id and k.lane = e.lane and (e.for_subscription is null or e.for_subscription = k.number)) y) x
        where x.needs is not null and e.message_id is distinct from 0$q$, s); -- events

@@ -7,7 +7,7 @@
 -- Inserts: cancelled, claims, entries, action_records.
 create or replace function posthaste.reschedule(message_id bigint, send_at timestamptz, by text default session_user)
 returns table (subscription text, rescheduled boolean, state text)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   v record;
@@ -26,7 +26,8 @@ begin
            and not exists (select from posthaste.subscriptions s
                             where s.queue_id = (x.h).queue_id and s.dropped_at is null and s.number <> all (x.told)
                               and posthaste.is_for(s, null, (x.h).xid, (x.h).due_at, (x.h).kind, (x.h).headers)
-                              and not exists (select from posthaste.cancelled z where z.pos = (x.h).pos and z.subscriber = s.queue_id::bigint << 10 | s.number)) as everybody
+                              and (select z.pos from posthaste.cancelled z where z.pos = (x.h).pos and z.subscriber = s.queue_id::bigint << 10 | s.number
+                                    order by z.pos, z.subscriber limit 1) is null) as everybody
       from (select y.*, array_agg(y.subscription) over () as told from posthaste.hold_message(reschedule.message_id) y) x
       join posthaste.queue_settings q on q.id = (x.h).queue_id
   loop

@@ -46,7 +46,7 @@ begin
         union all
         -- In the same snapshot: an extension takes a claim out of here.
         select h.claim from posthaste.held_claims h) i
-     cross join lateral (select k.* from posthaste.claims k where k.slot = (i.claim >> 22) & 15 and k.id = i.claim) k
+     cross join lateral (select k.* from posthaste.claims k where k.slot = (i.claim >> 22) & 15 and k.id = i.claim order by k.slot, k.id limit 1) k
      where k.places > 0
        -- Not by exists: that may become a join, and of all queues with all leases.
        and (select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = k.reader >> 20 and u.number = (k.reader >> 10) & 1023)

@@ -15,7 +15,7 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as
 declare
   v_now timestamptz := clock_timestamp();
   l posthaste.live;
-  v_ids bigint[] := p_ids;
+  v_rows tid[];
   v_gone bigint;
 begin
   if p_ids is null then
@@ -34,10 +34,16 @@ begin
        cross join jsonb_array_elements(e.story) o
        where q.id = p_subscriber >> 10
     )
-    select array(select p.message_id from posthaste.parked p where p.subscriber = p_subscriber and p.message_id not in (select x.id from late x where x.id is not null)) into v_ids;
+    select array(select p.ctid from posthaste.parked p where p.subscriber = p_subscriber and p.message_id not in (select x.id from late x where x.id is not null)) into v_rows;
+  else
+    v_rows := array(
+      select p.ctid from (select distinct x as id from unnest(p_ids) x) u
+       cross join lateral (select x.ctid from posthaste.parked x where x.message_id = u.id and x.subscriber = p_subscriber order by x.message_id, x.subscriber limit 1) p);
   end if;
+  -- By where they lie: as a join this may compare each id with all that is parked.
+  -- Under the locks they stay there, or are removed.
   with gone as (
-    delete from posthaste.parked p using unnest(v_ids) u (id) where p.message_id = u.id and p.subscriber = p_subscriber returning p.*
+    delete from posthaste.parked p where p.ctid = any (v_rows) returning p.*
   ), noted as (
     -- Of all that is purged the counters know already.
     insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
