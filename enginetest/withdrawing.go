@@ -1,7 +1,9 @@
 package enginetest
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 var withdrawing = []test{
 	{name: "Cancel", run: cancel, needsWithdrawing: true},
 	{name: "Reschedule", run: reschedule, needsWithdrawing: true},
+	{name: "UnusualIDs", run: unusualIDs, needsOrder: true, needsWithdrawing: true},
 	{name: "Purge", run: purge, needsWithdrawing: true},
 	{name: "LastSubscription", run: lastSubscription},
 	{name: "Subscriptions", run: subscriptions, needsSubscriptions: true},
@@ -100,6 +103,45 @@ func reschedule(s *suite) {
 	s.want("at its time", s.receiveAll(""), ids[:1])
 	_, err := s.engine.Reschedule(s.ctx, "ada", 1<<40, time.Now())
 	s.wantCode("an unknown id", err, posthaste.NotFound)
+}
+
+// unusualIDs: whatever number is given for an id, it is unknown, and changes nothing.
+// Engines use some of them for themselves.
+func unusualIDs(s *suite) {
+	s.ordered(nil)
+	sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Key: "a"}, posthaste.Message{Queue: s.queue, Payload: 2, Key: "a"})
+	s.must(err)
+	s.settle(posthaste.Settlement{Outcome: posthaste.Retried, Error: "no"}, s.receive(1, time.Minute)...)
+	for _, n := range []int64{0, -1, 1 << 51, math.MaxInt64, math.MaxInt64 - 4095, math.MinInt64} {
+		_, err := s.engine.Message(s.ctx, posthaste.MessageID(n))
+		s.wantCode(fmt.Sprint("message ", n), err, posthaste.NotFound)
+		_, err = s.engine.Replay(s.ctx, "ada", posthaste.MessageID(n))
+		s.wantCode(fmt.Sprint("replaying ", n), err, posthaste.NotFound)
+		_, err = s.engine.Cancel(s.ctx, "ada", posthaste.MessageID(n))
+		s.wantCode(fmt.Sprint("cancelling ", n), err, posthaste.NotFound)
+		_, err = s.engine.Reschedule(s.ctx, "ada", posthaste.MessageID(n), time.Now().Add(time.Hour))
+		s.wantCode(fmt.Sprint("rescheduling ", n), err, posthaste.NotFound)
+		for _, outcome := range []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Released} {
+			told, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: posthaste.DeliveryID(n), Outcome: outcome, Error: "no"}})
+			if err != nil && posthaste.CodeOf(err) != posthaste.Invalid || err == nil && told[0].Settled {
+				s.Errorf("settling delivery %d answers %+v, %v", n, told, err)
+			}
+		}
+		told, err := s.engine.Extend(s.ctx, []posthaste.DeliveryID{posthaste.DeliveryID(n)}, time.Minute)
+		if err != nil && posthaste.CodeOf(err) != posthaste.Invalid || err == nil && told[0].Settled {
+			s.Errorf("extending delivery %d answers %+v, %v", n, told, err)
+		}
+	}
+	var came []posthaste.MessageID
+	s.until("both came", func() bool {
+		got := s.receive(10, time.Minute)
+		for _, d := range got {
+			came = append(came, d.MessageID)
+		}
+		s.settle(posthaste.Settlement{Outcome: posthaste.Done}, got...)
+		return len(came) >= len(sent)
+	})
+	s.want("in order", came, sent)
 }
 
 func purge(s *suite) {

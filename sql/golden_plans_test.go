@@ -34,7 +34,7 @@ var hot = []hotStatement{
 	{"settle_claim: newest bits", "select s.number, s.bits from posthaste.settlements s"},
 	{"settle_claim: singles", "insert into posthaste.settlements (slot, claim, part, number, reader, worker, duration, fresh, done, bits) select"},
 	{"message: by position", "e.pos = v_id and e.message_id is null"},
-	{"message: later entries", "(select distinct x as id from unnest(p_ids) x) i"},
+	{"message: later entries", "(select distinct x as id from unnest(p_ids) x where x > 0) i"},
 	{"rescue_leases: ends", "order by x.until offset 255 limit 1"},
 	{"rescue_leases: both windows", "order by x.until)) x"},
 	{"count_up: settlements", "x.done from posthaste.settlements x"},

@@ -75,6 +75,11 @@ func (g *ring) lately(moves int) int64 {
 const space = `select sum(pg_total_relation_size(c.oid))::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
 	where n.nspname = 'posthaste' and c.relkind = 'r'`
 
+// spaciest names the tables with the most, those of all slots together.
+const spaciest = `select string_agg(format('%s %s kB', x.name, x.kb), ', ' order by x.kb desc) from (
+	select regexp_replace(c.relname, '_[0-9]+$', '') as name, sum(pg_total_relation_size(c.oid)) / 1024 as kb from pg_class c join pg_namespace n on n.oid = c.relnamespace
+	 where n.nspname = 'posthaste' and c.relkind = 'r' group by 1 order by 2 desc limit 8) x`
+
 // ringTest is TestLP9_RingTurnsOver at work.
 type ringTest struct {
 	*stage
@@ -193,7 +198,7 @@ func (r *ringTest) holdsATurn(conn *pgx.Conn, empty int64) {
 	late, bound, kept := one[int64](r.stage, conn, space), most(), r.lately(slots*5/4)
 	r.Logf("%d messages in the last turn and a quarter; space %d kB at first, %d kB at the end", kept, empty>>10, late>>10)
 	if late > bound {
-		r.Errorf("space grew from %d kB to %d kB, at most %d kB may be", empty>>10, late>>10, bound>>10)
+		r.Errorf("space grew from %d kB to %d kB, at most %d kB may be; most of it: %s", empty>>10, late>>10, bound>>10, one[string](r.stage, conn, spaciest))
 	}
 }
 

@@ -1,5 +1,6 @@
 -- posthaste.later_heads: the later entries of messages: retries, rescues,
--- replays and what was carried on. Reads: entries.
+-- replays and what was carried on. Events of keyed lanes, which have the id 0, are
+-- nobody's messages. Reads: entries.
 create or replace function posthaste.later_heads(p_ids bigint[])
 returns setof posthaste.head language plpgsql stable rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -10,7 +11,7 @@ begin
   return query
     -- Ordered, or the choice of the plan would be left to chance.
     select (x.h).*
-      from (select distinct x as id from unnest(p_ids) x) i
+      from (select distinct x as id from unnest(p_ids) x where x > 0) i -- 0 is that of events
      cross join lateral (
        select posthaste.head_of(e) as h from posthaste.entries e
         where e.message_id = i.id

@@ -10,7 +10,7 @@
 -- attempt may start, why its content was refused (nothing was recorded then).
 -- What is done and was lost before is withdrawn where it was not handed out
 -- again, but never in strict form.
--- Errors: PH409 in strict form. Locks: none but those of inserting; everybody
+-- Errors: PH400 of numbers that no claim can have, PH409 in strict form. Locks: none but those of inserting; everybody
 -- settles in ascending order of (claim, part). For what came too late, readers.
 create or replace function posthaste.settle(p_claims bigint[], p_done bit varying[],
   p_deliveries bigint[] default '{}', p_outcomes text[] default '{}', p_errors text[] default '{}', p_waits double precision[] default '{}',
@@ -48,6 +48,9 @@ begin
       raise exception using errcode = 'PH400', column = 'outcome', message = format('a delivery cannot be settled as %L', p_outcomes[i]);
     end if;
   end loop;
+  if exists (select from unnest(p_claims) x where x < 0 or x >= 1::bigint << 51) then
+    raise exception using errcode = 'PH400', column = 'claims', message = 'a claim is a number from 0 to 2251799813685247';
+  end if;
   for v_claim, v_done in
     select k.claim, k.done
       from (select u.claim, u.done from unnest(p_claims, p_done) u (claim, done)

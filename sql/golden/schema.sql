@@ -924,6 +924,7 @@ function doctor_privileges() returns TABLE(level text, message text, hint text, 
 function doctor_ring() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_schedules() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_settings() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_stranded() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function doctor_workers() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doze_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function drop_queue(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1196,6 +1197,7 @@ grant EXECUTE on function doctor_privileges() to posthaste_admin
 grant EXECUTE on function doctor_ring() to posthaste_admin
 grant EXECUTE on function doctor_schedules() to posthaste_admin
 grant EXECUTE on function doctor_settings() to posthaste_admin
+grant EXECUTE on function doctor_stranded() to posthaste_admin
 grant EXECUTE on function doctor_workers() to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_receiver
