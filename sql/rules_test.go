@@ -415,7 +415,7 @@ func TestRuleClaimInALongTransactionIsNamed(t *testing.T) {
 		}
 		return ""
 	},
-		without("the timeout", patch{file: "lock_reader.sql", old: " set lock_timeout = '5s'", new: ""}),
+		without("the timeout", patch{file: "await_key.sql", old: " set lock_timeout = '5s'", new: " set lock_timeout = 0"}),
 		without("the name", patch{file: "lock_holders.sql", old: "and k.granted\n", new: "and not k.granted\n"}),
 		without("the database", patch{file: "lock_holders.sql",
 			old: "k.database = (select d.oid from pg_database d where d.datname = current_database())", new: "true"}))

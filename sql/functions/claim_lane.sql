@@ -33,7 +33,7 @@ declare
 begin
   handed := -1;
   wants_idle := false;
-  -- lock_reader costs a subtransaction: only where it has to wait.
+  -- A call costs more than a try: only where it has to wait.
   if not pg_try_advisory_xact_lock(posthaste.lock_key(1, v_reader)) and not posthaste.lock_reader(v_reader, p_wait) then
     return;
   end if;

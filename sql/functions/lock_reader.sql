@@ -3,18 +3,15 @@
 -- Returns: whether it was taken. Waits at most 5 s.
 -- Errors: PH503, naming the transaction in the way.
 create or replace function posthaste.lock_reader(p_reader bigint, p_wait boolean)
-returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_key bigint := posthaste.lock_key(1, p_reader);
 begin
-  if pg_try_advisory_xact_lock(v_key) then
+  if not p_wait then
+    return pg_try_advisory_xact_lock(v_key);
+  elsif posthaste.await_key(v_key, false) then
     return true;
-  elsif not p_wait then
-    return false;
   end if;
-  perform pg_advisory_xact_lock(v_key);
-  return true;
-exception when lock_not_available or deadlock_detected then
   raise exception using errcode = 'PH503',
     message = 'another transaction has been claiming from this queue for 5 s, or waits for this one: ' || posthaste.lock_holders(v_key),
     hint = 'receive in a short transaction of its own, and end that one';

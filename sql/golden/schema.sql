@@ -877,6 +877,7 @@ function adopt() returns void language plpgsql volatile cost 100 set search_path
 function all_headers(headers jsonb, trace text) returns jsonb language sql immutable parallel safe cost 100
 function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function await_key(p_key bigint, p_shared boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function bits_of(p_places integer[]) returns bit varying language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -1000,9 +1001,9 @@ function live_slots() returns live language plpgsql volatile cost 100 set search
 function lock_holders(p_key bigint) returns text language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_key(family integer, id bigint) returns bigint language sql immutable parallel safe cost 100
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
-function lock_settings(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
-function lock_withdrawn(p_queue integer, p_shared boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
+function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function lock_settings(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function lock_withdrawn(p_queue integer, p_shared boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function mark_entered(p_epoch bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1147,6 +1148,7 @@ grant EXECUTE on function all_headers(jsonb,text) to posthaste_admin
 grant EXECUTE on function append_again(head,timestamp with time zone,integer) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_receiver
+grant EXECUTE on function await_key(bigint,boolean) to posthaste_admin
 grant EXECUTE on function bare_story(jsonb) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_receiver
