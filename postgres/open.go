@@ -239,7 +239,8 @@ func (e *Engine) verify(ctx context.Context) error {
 	return checkSchema(ctx, conn.Conn())
 }
 
-// Close closes the pool if [Open] made it. It waits for running statements.
+// Close closes the pool if [Open] made it. It waits for running statements, and up to
+// 15 s for connections that were given up and do not end.
 // Doorbells are closed by who opened them.
 func (e *Engine) Close() {
 	if e.owned {

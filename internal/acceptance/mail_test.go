@@ -35,7 +35,7 @@ func newPost(t *testing.T, timeout time.Duration) *post {
 	s.failing()
 	s.must(s.engine.QueueCreate(s.ctx, email.Queue, s.keeping(posthaste.QueueOptions{MaxAttempts: 6, MaxPayload: 32 << 20,
 		BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond})))
-	server, err := catcher.Start(catcher.Config{})
+	server, err := catcher.Start(catcher.Config{MaxMails: 10_000})
 	s.must(err)
 	t.Cleanup(func() { _ = server.Close() })
 	sink, err := smtp.New(smtp.Config{URL: "smtp://" + server.Addr() + "?tls=none", CommandTimeout: timeout, DataTimeout: timeout})
