@@ -3,6 +3,7 @@ package posthaste
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -49,9 +50,22 @@ func (m *Message) Check() error {
 	if m.Delay != 0 && !m.SendAt.IsZero() {
 		return Invalidf("send_at", "delay and send_at exclude each other: give one of them")
 	}
+	if err := CheckTime("send_at", m.SendAt); err != nil {
+		return err
+	}
 	if n := payloadBytes(m.Payload); n > MaxPayloadBytes {
 		return &Error{Code: TooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload has %d bytes, at most %d are possible", n, MaxPayloadBytes)}
+	}
+	return nil
+}
+
+// CheckTime reports whether t lies before the last day of the year 9999 in UTC, as every
+// time must that a caller gives, so that every program can show it in whatever time zone.
+// field is the field that the error names.
+func CheckTime(field string, t time.Time) error {
+	if last := time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC); !t.Before(last) {
+		return Invalidf(field, "%s must be a time before the last day of the year 9999, got %s", field, t.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -71,6 +71,9 @@ func (t Token) Check() error {
 	if t.ExpiresIn < 0 || t.ExpiresIn > 0 && !t.ExpiresAt.IsZero() {
 		return Invalidf("expires_in", "token %q: expires_in must be above zero, and excludes expires_at", t.Name)
 	}
+	if err := CheckTime("expires_at", t.ExpiresAt); err != nil {
+		return err
+	}
 	if len(t.Queues) > 0 && t.Allows(ScopeAdmin) {
 		return Invalidf("queues", "token %q: one with the scope admin cannot be limited to queues, for it may do everything", t.Name)
 	}

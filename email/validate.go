@@ -24,8 +24,8 @@ func (e *Email) Validate() error {
 	e.checkHeaders(&f)
 	e.checkAttachments(&f)
 	checkLine(&f, "reference", e.Reference, posthaste.MaxWordBytes)
-	if y := e.SendAt.Year(); !e.SendAt.IsZero() && (y < 1970 || y > 9999) {
-		f.add("send_at", "must lie between the years 1970 and 9999")
+	if !e.SendAt.IsZero() && (e.SendAt.Year() < 1970 || posthaste.CheckTime("send_at", e.SendAt) != nil) {
+		f.add("send_at", "must lie between the year 1970 and the last day of the year 9999")
 	}
 	if e.IdempotencyKey != "" {
 		f = append(f, fault(posthaste.Unsupported, "idempotency_key", "is not supported but over HTTP: give the message a dedupe_key"))

@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -13,6 +15,7 @@ import (
 var withdrawing = []test{
 	{name: "Cancel", run: cancel, needsWithdrawing: true},
 	{name: "Reschedule", run: reschedule, needsWithdrawing: true},
+	{name: "FarTimes", run: farTimes, needsWithdrawing: true},
 	{name: "UnusualIDs", run: unusualIDs, needsOrder: true, needsWithdrawing: true},
 	{name: "Purge", run: purge, needsWithdrawing: true},
 	{name: "LastSubscription", run: lastSubscription},
@@ -103,6 +106,50 @@ func reschedule(s *suite) {
 	s.want("at its time", s.receiveAll(""), ids[:1])
 	_, err := s.engine.Reschedule(s.ctx, "ada", 1<<40, time.Now())
 	s.wantCode("an unknown id", err, posthaste.NotFound)
+}
+
+// farTimes: a time that no program can show is refused, for it would break every list
+// that holds it; one that has passed means now.
+func farTimes(s *suite) {
+	s.create(quick())
+	last := time.Date(9999, 12, 30, 23, 59, 59, 0, time.UTC)
+	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: last}, posthaste.Message{Queue: s.queue, Payload: 2, Delay: math.MaxInt64})
+	s.must(err)
+	for _, far := range []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -10*3600)), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(250000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		for what, do := range map[string]func() error{
+			"sending": func() error {
+				_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: far})
+				return err
+			},
+			"rescheduling": func() error { _, err := s.engine.Reschedule(s.ctx, "ada", ids[0], far); return err },
+		} {
+			var e *posthaste.Error
+			if err := do(); !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Field != "send_at" {
+				s.Errorf("%s at %s ends with %v, want it refused with field send_at", what, far, err)
+			}
+		}
+	}
+	for _, id := range ids {
+		info, err := s.engine.Message(s.ctx, id)
+		s.must(err)
+		if _, err := json.Marshal(info.Subscriptions[0].DueAt); err != nil {
+			s.Errorf("message %d is due at %s: %v", id, info.Subscriptions[0].DueAt, err)
+		}
+	}
+	// What a handler asks for is recorded, however far away.
+	more := s.send(1)
+	s.settle(posthaste.Settlement{Outcome: posthaste.Retried, Error: "no", RetryAfter: math.MaxInt64}, s.receive(1, time.Minute)...)
+	s.wantState(more[0], posthaste.StateRetrying)
+	_, err = s.engine.Reschedule(s.ctx, "ada", ids[0], time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
+	s.must(err)
+	if _, err := s.engine.Maintain(s.ctx); err != nil {
+		s.Fatal(err)
+	}
+	queues, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	if age := queues[0].Subscriptions[0].OldestAge; age > time.Hour {
+		s.Errorf("what was moved to 1999 waits for %s", age)
+	}
 }
 
 // unusualIDs: whatever number is given for an id, it is unknown, and changes nothing.

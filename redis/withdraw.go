@@ -19,6 +19,9 @@ func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.Message
 	if at.IsZero() {
 		return nil, posthaste.Invalidf("send_at", "send_at must say when")
 	}
+	if err := posthaste.CheckTime("send_at", at); err != nil {
+		return nil, err
+	}
 	return e.withdraw(ctx, by, "reschedule", id, max(0, micros(at)))
 }
 

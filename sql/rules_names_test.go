@@ -119,3 +119,48 @@ func TestDoctorFindsTheStranded(t *testing.T) {
 	s.look("a")
 	s.heals(t, "stranded")
 }
+
+// Times that no program can show are refused wherever they come in, with the field's
+// name: one in a list would break it for everybody.
+func TestFarTimes(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	s.exec(`select posthaste.create_queue('keyed', '{"fair": true}')`)
+	waiting := s.send(`{"delay": "1 day"}`)
+	s.send(`{}`)
+	running := get[int64](s, `select delivery_id from posthaste.receive('q', 1, '1 hour')`)
+	const far = `9999-12-31T23:59:59-10:00`
+	for _, c := range []struct {
+		field, call string
+		args        []any
+	}{
+		{"send_at", `select posthaste.send('q', '1', $1)`, []any{`{"send_at": "` + far + `"}`}},
+		{"send_at", `select posthaste.send('keyed', '1', $1)`, []any{`{"key": "a", "send_at": "infinity"}`}},
+		{"delay", `select posthaste.send('q', '1', $1)`, []any{`{"delay": "8000 years"}`}},
+		{"delay", `select posthaste.send('q', '1', $1)`, []any{`{"delay": "250000 years"}`}},
+		{"send_at", `select posthaste.send_bytes('q', '', $1)`, []any{`{"send_at": "12000-01-01T00:00:00Z"}`}},
+		{"send_at", `select posthaste.send_many('q', $1)`, []any{`[{"payload": 1, "send_at": "` + far + `"}]`}},
+		{"delay", `select posthaste.send_many('q', $1)`, []any{`[{"payload": 1, "delay": "9000 years"}]`}},
+		{"send_at", `select from posthaste.reschedule($1, $2)`, []any{waiting, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		{"retry_after", `select from posthaste.fail($1, 'no', '{"retry_after": "8000 years"}')`, []any{running}},
+		{"after", `select from posthaste.release(array[$1::bigint], '{"after": "8000 years"}')`, []any{running}},
+		{"expires_at", `select posthaste.token_add('t', '{send}', $1)`, []any{`{"expires_at": "` + far + `"}`}},
+		{"expires_in", `select posthaste.token_add('t', '{send}', '{"expires_in": "8000 years"}')`, nil},
+		{"after", `select posthaste.schedule_next('every 1 day', 'UTC', '10000-01-01')`, nil},
+	} {
+		pg := s.refusal(c.call, c.args...)
+		if pg == nil || pg.Code != "PH400" || pg.ColumnName != c.field {
+			t.Errorf("%s of %v ends with %v, want PH400 with field %s", c.call, c.args, pg, c.field)
+		}
+	}
+	for _, due := range []string{"infinity", "-infinity", "9999-12-31 00:00:00+00", "0044-03-15 00:00:00+00 BC"} {
+		if code := s.code(`insert into posthaste.entries (queue_id, due_at, payload) select id, $1::text::timestamptz, '1' from posthaste.queue_settings where name = 'q'`, due); code != "23514" {
+			t.Errorf("a due time of %s, as COPY may write it, ends with %q", due, code)
+		}
+	}
+	// What has passed means now.
+	s.exec(`select from posthaste.reschedule($1, '1999-01-01')`, waiting)
+	if age := get[time.Duration](s, `select clock_timestamp() - posthaste.oldest_waiting(q.id, 0, q.lanes) from posthaste.queue_settings q where q.name = 'q'`); age > time.Hour {
+		t.Errorf("what was moved to 1999 has waited for %v", age)
+	}
+}

@@ -61,7 +61,13 @@ func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.Message
 	if at.IsZero() {
 		return nil, posthaste.Invalidf("send_at", "send_at must be a time that comes")
 	}
+	if err := posthaste.CheckTime("send_at", at); err != nil {
+		return nil, err
+	}
 	return e.change(ctx, by, "reschedule", id, func(m *message, n *entry) {
+		if now := time.Now(); at.Before(now) {
+			at = now // or it would count as waiting since then
+		}
 		n.dueAt, m.dueAt = at, at
 		if n.attempt == 1 {
 			m.state = posthaste.StateScheduled

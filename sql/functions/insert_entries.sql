@@ -90,8 +90,8 @@ begin
                     when octet_length(p_references[n]) > 255 then 'reference'
                     when octet_length(p_content_types[n]) > 255 then 'content_type'
                     when octet_length(p_traces[n]) > 255 then 'trace'
-                    when p_delays[n] not between 0 and 9e12 then 'delay' -- NaN is above all numbers
-                    when not isfinite(p_send_ats[n]) then 'send_at'
+                    when p_delays[n] not between 0 and 9e12 or v_now + make_interval(secs => p_delays[n]) >= posthaste.last_time() then 'delay' -- NaN is above all numbers
+                    when not isfinite(p_send_ats[n]) or p_send_ats[n] >= posthaste.last_time() then 'send_at'
                     when v_ordered[coalesce(v_of[n], 1)] and coalesce(p_keys[n], '') = '' then 'key '
                     when v_ordered[coalesce(v_of[n], 1)] and p_delays[n] > 0 then 'delay '
                     when v_ordered[coalesce(v_of[n], 1)] and p_send_ats[n] > v_now then 'send_at ' end;
@@ -141,9 +141,9 @@ begin
         when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', octet_length(p_payloads[v_bad]), v_most[coalesce(v_of[v_bad], 1)])
         when 'headers' then 'headers must be an object whose values are strings'
         when 'headers ' then 'headers are over 16 KiB together'
-        when 'delay' then case when p_delays[v_bad] < 0 then 'delay must not be negative' else 'delay is no duration that ends' end
-          || format(': %s seconds (at most 9e12)', p_delays[v_bad])
-        when 'send_at' then 'send_at must be a time that comes'
+        when 'delay' then case when p_delays[v_bad] < 0 then 'delay must not be negative' else 'delay reaches beyond the year 9999' end
+          || format(': %s seconds', p_delays[v_bad])
+        when 'send_at' then format('send_at must be a time before the last day of the year 9999, and is %s', p_send_ats[v_bad])
         when 'priority' then format('priority must be 0 to 3, and is %s', p_priorities[v_bad])
         when 'priority ' then 'queues that look at keys have no priorities'
         when 'dedupe_window' then format('dedupe_window must be above zero and at most 365 days, and is %s seconds', p_dedupe_windows[v_bad])

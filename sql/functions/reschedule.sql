@@ -14,10 +14,13 @@ declare
   v_all boolean;
   v_head posthaste.head;
   v_from text[] := '{}';
+  v_at timestamptz;
 begin
-  if reschedule.send_at is null or not isfinite(reschedule.send_at) then
-    raise exception using errcode = 'PH400', column = 'send_at', message = 'send_at must be a time that comes', hint = 'for example 2030-01-31T12:00:00Z';
+  if reschedule.send_at is null or not isfinite(reschedule.send_at) or reschedule.send_at >= posthaste.last_time() then
+    raise exception using errcode = 'PH400', column = 'send_at', message = 'send_at must be a time before the last day of the year 9999', hint = 'for example 2030-01-31T12:00:00Z';
   end if;
+  -- What has passed is now: it would count as waiting since then.
+  v_at := greatest(reschedule.send_at, clock_timestamp());
   for v in 
     select x.*, q.ordered,
            bool_and((x.h).for_subscription is null and x.waits and x.parked is null) over ()
@@ -44,14 +47,14 @@ begin
       v_from := v_from || v.name::text;
       if v.parked is not null then
         -- It waits where it is.
-        update posthaste.parked p set not_before = reschedule.send_at
+        update posthaste.parked p set not_before = v_at
          where p.message_id = reschedule.message_id and p.subscriber = ((v.h).queue_id::bigint << 10 | v.subscription);
         perform posthaste.lane_event((v.h).queue_id::bigint << 10 | v.subscription, v.parked, jsonb_build_array(jsonb_build_object('key', coalesce((v.h).key, ''))),
-          greatest(reschedule.send_at, clock_timestamp()));
+          v_at);
       else
         perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);
         if not v_all then
-          perform posthaste.append_again(v.h, reschedule.send_at, v.subscription);
+          perform posthaste.append_again(v.h, v_at, v.subscription);
         end if;
       end if;
       state := case when v.state = 'retrying' then v.state when reschedule.send_at > clock_timestamp() then 'scheduled' else 'ready' end;
@@ -60,7 +63,7 @@ begin
   end loop;
   if v_from <> '{}' then
     if v_all then
-      perform posthaste.append_again(v_head, reschedule.send_at, null);
+      perform posthaste.append_again(v_head, v_at, null);
     end if;
     perform posthaste.ring(v_head.queue_id);
     insert into posthaste.action_records (by, action, message_id, queue_id, details)

@@ -8,7 +8,7 @@ declare
   s record := posthaste.schedule_spec(spec);
   v_next timestamptz;
 begin
-  if after is null or after not between '0001-01-01 00:00:00+00' and '9999-12-31 00:00:00+00' then
+  if after is null or after not between '0001-01-01 00:00:00+00' and posthaste.last_time() then
     raise exception using errcode = 'PH400', column = 'after', message = 'after must be a time of the years 1 to 9999';
   end if;
   v_next := posthaste.next_tick(s.cron, s.every, posthaste.zone_name(time_zone), after);

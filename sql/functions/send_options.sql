@@ -37,8 +37,8 @@ begin
     raise exception using errcode = 'PH400', column = 'send_at',
       message = format('option ''send_at'' is no time: %L', p_options ->> 'send_at'), hint = 'for example 2030-01-31T12:00:00Z';
   end;
-  if not isfinite(send_at) then
-    raise exception using errcode = 'PH400', column = 'send_at', message = 'option ''send_at'' must be a time that comes';
+  if not isfinite(send_at) or send_at >= posthaste.last_time() then
+    raise exception using errcode = 'PH400', column = 'send_at', message = format('option ''send_at'' must be a time before the last day of the year 9999, and is %s', send_at);
   end if;
   if delay is not null and send_at is not null then
     raise exception using errcode = 'PH400', column = 'send_at', message = 'options ''delay'' and ''send_at'' exclude each other';

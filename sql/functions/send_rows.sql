@@ -1,7 +1,7 @@
 -- posthaste.send_rows: sends many messages given as parallel arrays, for clients
 -- that batch. JSON payloads are checked by the client.
 -- Arguments: null elements mean absent, and so do null arrays; delays in
--- seconds, 0 to 9e12; headers and terms as JSON; windows of dedupe keys in seconds.
+-- seconds, from 0 to the year 9999; headers and terms as JSON; windows of dedupe keys in seconds.
 -- Returns: the ids in order. Errors: as send; the text names the message. PH400
 -- unless all arrays begin at 1 and are as long as the payloads.
 create or replace function posthaste.send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],

@@ -16,9 +16,9 @@ begin
     raise exception using errcode = 'PH400', column = case when v_at is null then 'expires_in' else 'expires_at' end,
       message = 'this is no time that a token can expire at', hint = 'for example expires_at ''2030-01-31T12:00:00Z'', or expires_in ''90 days''';
   end;
-  if v_end <= clock_timestamp() or not isfinite(v_end) then
+  if v_end <= clock_timestamp() or v_end >= posthaste.last_time() then
     raise exception using errcode = 'PH400', column = case when v_at is null then 'expires_in' else 'expires_at' end,
-      message = 'a token must expire at a time that comes';
+      message = 'a token must expire at a time that comes, before the last day of the year 9999';
   end if;
   return v_end;
 end $$;

@@ -268,6 +268,7 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   story jsonb
   payload bytea not null storage e
   constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), ((octet_length(payload) - 1) >> 17)) <= 255))
+  constraint entries_due_at CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID
   constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at)))
   constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers)))
   index INDEX entries_due ON ONLY posthaste.entries USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL)
@@ -303,6 +304,7 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   story jsonb -- 16
   payload bytea not null storage e -- 16
   constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), ((octet_length(payload) - 1) >> 17)) <= 255)) -- 16
+  constraint entries_due_at CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID -- 16
   constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at))) -- 16
   constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers))) -- 16
   index INDEX entries_N_message_id_idx ON posthaste.entries_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
@@ -986,6 +988,7 @@ function lane_events(p_queue integer, p_subscription integer, p_lane integer, IN
 function lane_of_round(p_round integer, p_width integer, p_first integer, p_start bigint) returns integer language sql immutable parallel safe cost 100
 function lane_open(p_claims bigint[], p_holder bigint, p_seen pg_snapshot, OUT open bigint[], OUT other bigint, OUT unsettled bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function lane_wished(p_subscriber bigint, p_lane integer, p_holder bigint) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function last_time() returns timestamp with time zone language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
@@ -1264,6 +1267,7 @@ grant EXECUTE on function lane_events(integer,integer,integer,claims,pg_snapshot
 grant EXECUTE on function lane_of_round(integer,integer,integer,bigint) to posthaste_admin
 grant EXECUTE on function lane_open(bigint[],bigint,pg_snapshot) to posthaste_admin
 grant EXECUTE on function lane_wished(bigint,integer,bigint) to posthaste_admin
+grant EXECUTE on function last_time() to posthaste_admin
 grant EXECUTE on function late_done(claims,bit varying) to posthaste_admin
 grant EXECUTE on function later_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function leases_ended(bigint) to posthaste_admin
