@@ -23,6 +23,39 @@ var limiting = []test{
 	{name: "PausedKey", run: pausedKey, needsLimits: true},
 	{name: "PausedKeyOfALaterSubscription", run: pausedKeyOfALaterSubscription, needsLimits: true, needsSubscriptions: true},
 	{name: "BadLimits", run: badLimits, needsLimits: true},
+	{name: "CreatedAgainWithLimits", run: createdAgainWithLimits, needsLimits: true},
+}
+
+// createdAgainWithLimits: a service that makes its queues when it starts can start again,
+// whatever other queues there are, and beside limits that an operator set.
+func createdAgainWithLimits(s *suite) {
+	s.must(s.engine.QueueCreate(s.ctx, s.queue+"-other", quick()))
+	limits := map[string]posthaste.QueueLimits{
+		"one": {Concurrency: 4}, "rate": {RateLimit: posthaste.Rate{Limit: 5}}, "key": {KeyConcurrency: 1},
+		"all": {Concurrency: 4, RateLimit: posthaste.Rate{Limit: 5, Burst: 2}, KeyConcurrency: 1, KeyRateLimit: posthaste.Rate{Limit: 3}},
+	}
+	for name, l := range limits {
+		o := quick()
+		o.Limits = l
+		queue := s.queue + "-" + name
+		s.must(s.engine.QueueCreate(s.ctx, queue, o))
+		if err := s.engine.QueueCreate(s.ctx, queue, o); err != nil {
+			s.Errorf("making a queue with %+v a second time: %v", l, err)
+		}
+		if err := s.engine.QueueCreate(s.ctx, queue, quick()); err != nil {
+			s.Errorf("making a queue with %+v a second time without limits: %v", l, err)
+		}
+	}
+	o := quick()
+	o.Limits.Concurrency = 5
+	s.wantCode("another limit", s.engine.QueueCreate(s.ctx, s.queue+"-one", o), posthaste.Conflict)
+	more := limits["one"]
+	more.RateLimit = posthaste.Rate{Limit: 9}
+	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue+"-one", more))
+	o.Limits = limits["one"]
+	if err := s.engine.QueueCreate(s.ctx, s.queue+"-one", o); err != nil {
+		s.Errorf("making a queue that an operator gave one more limit: %v", err)
+	}
 }
 
 // keysOf claims for a subscription what it is to be handed out now, and returns the keys.

@@ -360,8 +360,11 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 				return err
 			}
 		default:
-			if q, err := e.newQueue(name, have); err == nil && q.options == o {
-				return nil // it is as it is wanted
+			if q, err := e.newQueue(name, have); err == nil {
+				// Limits may have been changed since; only those asked for must be so.
+				if o.Limits = orLimits(o.Limits, q.options.Limits); q.options == o {
+					return nil
+				}
 			}
 			return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists with other options", Hint: "drop it first, or ask for the options that it has"}
 		}
@@ -463,4 +466,12 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 		return nil
 	})
 	return info, readError(err)
+}
+
+// orLimits are the limits asked for, and where none is asked for those that there are.
+func orLimits(asked, have posthaste.QueueLimits) posthaste.QueueLimits {
+	return posthaste.QueueLimits{
+		Concurrency: cmp.Or(asked.Concurrency, have.Concurrency), RateLimit: cmp.Or(asked.RateLimit, have.RateLimit),
+		KeyConcurrency: cmp.Or(asked.KeyConcurrency, have.KeyConcurrency), KeyRateLimit: cmp.Or(asked.KeyRateLimit, have.KeyRateLimit),
+	}
 }

@@ -84,14 +84,16 @@ begin
   end if;
   if v_id is not null then
     if exists (select from posthaste.queue_settings x where x.id = v_id
-                  and (x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_payload, x.width, x.mode, x.retention, x.retain_payload, x.ordered, x.on_dead, x.fair)
+                  and ((x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_payload, x.width, x.mode, x.retention, x.retain_payload, x.ordered, x.on_dead, x.fair)
                       is distinct from (q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead, q.fair)
                     -- Limits may have been changed since; only those asked for must be so.
-                    or o ?| array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit']
-                       and ((x.concurrency, x.rate, x.key_concurrency, x.key_rate) is distinct from (q.concurrency, q.rate, q.key_concurrency, q.key_rate)
-                            -- What it has unless told otherwise was another once.
-                            or o #>> '{rate_limit,burst}' is not null and x.burst is distinct from q.burst
-                            or o #>> '{key_rate_limit,burst}' is not null and x.key_burst is distinct from q.key_burst)) then
+                    or o ? 'concurrency' and x.concurrency is distinct from q.concurrency
+                    or o ? 'rate_limit' and x.rate is distinct from q.rate
+                    or o ? 'key_concurrency' and x.key_concurrency is distinct from q.key_concurrency
+                    or o ? 'key_rate_limit' and x.key_rate is distinct from q.key_rate
+                    -- What it has unless told otherwise was another once.
+                    or o #>> '{rate_limit,burst}' is not null and x.burst is distinct from q.burst
+                    or o #>> '{key_rate_limit,burst}' is not null and x.key_burst is distinct from q.key_burst)) then
       raise exception using errcode = 'PH409', column = 'name', message = format('queue %L exists with other options', v_name),
         hint = 'look at it in the view posthaste.queues';
     end if;
