@@ -112,6 +112,14 @@ func reschedule(s *suite) {
 // that holds it; one that has passed means now.
 func farTimes(s *suite) {
 	s.create(quick())
+	// So many are sent by COPY, and one that has passed long ago must not fail the others.
+	past := make([]posthaste.Message, 100)
+	for i := range past {
+		past[i] = posthaste.Message{Queue: s.queue, Payload: i, SendAt: time.Date(1900+i, 1, 1, 0, 0, 0, 0, time.UTC)}
+	}
+	_, err := s.engine.Send(s.ctx, past...)
+	s.must(err)
+	s.settle(posthaste.Settlement{Outcome: posthaste.Done}, s.claimed(s.register(time.Minute), len(past))...)
 	last := time.Date(9999, 12, 30, 23, 59, 59, 0, time.UTC)
 	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: last}, posthaste.Message{Queue: s.queue, Payload: 2, Delay: math.MaxInt64})
 	s.must(err)
@@ -129,6 +137,8 @@ func farTimes(s *suite) {
 			}
 		}
 	}
+	_, err = s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: time.Date(-44, 3, 15, 0, 0, 0, 0, time.UTC)})
+	s.wantCode("a time before the year 1", err, posthaste.Invalid)
 	for _, id := range ids {
 		info, err := s.engine.Message(s.ctx, id)
 		s.must(err)

@@ -2,12 +2,13 @@
 -- for it at most 5 s.
 -- Arguments: the key, as posthaste.lock_key makes it; whether shared.
 -- Returns: whether it was taken.
--- A deadlock is waited out, too, as long: upkeep that wants a slot's tables may be a part
--- of it, which gives up after 50 ms.
+-- After a deadlock it waits again, twice at most: upkeep that wants a slot's tables may be
+-- a part of the deadlock, and upkeep gives up after 50 ms.
 create or replace function posthaste.await_key(p_key bigint, p_shared boolean)
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare
   v_end timestamptz := clock_timestamp() + current_setting('lock_timeout')::interval;
+  v_deadlocks int := 0;
 begin
   -- A block that catches errors costs a subtransaction: only where it has to wait.
   if p_shared and pg_try_advisory_xact_lock_shared(p_key) or not p_shared and pg_try_advisory_xact_lock(p_key) then
@@ -25,9 +26,11 @@ begin
       when lock_not_available then
         return false;
       when deadlock_detected then
-        if clock_timestamp() >= v_end then
+        v_deadlocks := v_deadlocks + 1;
+        if v_deadlocks > 2 or clock_timestamp() >= v_end then
           return false;
         end if;
+        perform set_config('lock_timeout', greatest(1, ceil(extract(epoch from v_end - clock_timestamp()) * 1000))::int::text, true);
     end;
   end loop;
 end $$;

@@ -119,7 +119,7 @@ begin
     ), again as (
       insert into posthaste.entries (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
-      select f.new_pos, f.ord, coalesce(f.message_id, f.pos), f.created_at, f.due_at, f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone,
+      select f.new_pos, f.ord, coalesce(f.message_id, f.pos), f.created_at, least(f.due_at, posthaste.last_time() - interval '1 second'), f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone,
              f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
         from far f
     ), still_withdrawn as (

@@ -78,7 +78,8 @@ begin
       from posthaste.queue_settings q
      where q.dropped_at is null
   )
-  -- By where they lie: as a join this may compare each queue with all counters.
+  -- By ctid: as a join this may compare each queue with all counters. Nobody else updates
+  -- them without the maintenance lock: one that was updated would be skipped.
   update posthaste.counters x set sent = x.sent + s.rows
     from (select s.rows, y.ctid from sent s cross join lateral (select y.ctid from posthaste.counters y where y.queue_id = s.id order by y.queue_id, y.subscription) y
            where s.rows > 0) s

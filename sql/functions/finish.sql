@@ -46,10 +46,10 @@ begin
              case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= q.max_attempts then 'dead' else x.wanted end as became,
              -- What a handler says is recorded, whatever it is.
              least(posthaste.last_time() - interval '1 second', case x.wanted
-               when 'retried' then v_now + make_interval(secs => least(9e12, coalesce(x.wait,
+               when 'retried' then v_now + make_interval(secs => greatest(0, least(9e12, coalesce(x.wait,
                  random() * least(extract(epoch from q.backoff_max)::float8,
-                                  extract(epoch from q.backoff_base)::float8 * 2 ^ least(x.failures - 1, 60)))))
-               when 'released' then v_now + make_interval(secs => least(9e12, coalesce(x.wait, 0)))
+                                  extract(epoch from q.backoff_base)::float8 * 2 ^ least(x.failures - 1, 60))))))
+               when 'released' then v_now + make_interval(secs => greatest(0, least(9e12, coalesce(x.wait, 0))))
                else v_now
              end) as next
         from counted x

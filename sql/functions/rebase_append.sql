@@ -32,7 +32,7 @@ begin
     execute format($q$
       insert into posthaste.entries (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
-      select w.n, case when e.ord is not null then $1 end, coalesce(e.message_id, e.pos), e.created_at, case when w.again then $2 else coalesce(e.due_at, $2) end,
+      select w.n, case when e.ord is not null then $1 end, coalesce(e.message_id, e.pos), e.created_at, case when w.again then $2 else least(coalesce(e.due_at, $2), posthaste.last_time() - interval '1 second') end,
              e.queue_id, e.lane, w.for_subscription, least(e.attempt + w.again::int, 32767), e.failures, e.losses, e.losses_alone,
              e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace,
              case when w.again then posthaste.story_add(e.story, w.lost) else e.story end, e.payload

@@ -19,7 +19,7 @@ begin
   if reschedule.send_at is null or not isfinite(reschedule.send_at) or reschedule.send_at >= posthaste.last_time() then
     raise exception using errcode = 'PH400', column = 'send_at', message = 'send_at must be a time before the last day of the year 9999', hint = 'for example 2030-01-31T12:00:00Z';
   end if;
-  -- What has passed is now: it would count as waiting since then.
+  -- A time that has passed becomes now: the message's age counts from it.
   v_at := greatest(reschedule.send_at, clock_timestamp());
   for v in 
     select x.*, q.ordered,

@@ -268,7 +268,7 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   story jsonb
   payload bytea not null storage e
   constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), ((octet_length(payload) - 1) >> 17)) <= 255))
-  constraint entries_due_at CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID
+  constraint entries_due_at CHECK (((due_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID
   constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at)))
   constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers)))
   index INDEX entries_due ON ONLY posthaste.entries USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL)
@@ -304,7 +304,7 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   story jsonb -- 16
   payload bytea not null storage e -- 16
   constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), ((octet_length(payload) - 1) >> 17)) <= 255)) -- 16
-  constraint entries_due_at CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID -- 16
+  constraint entries_due_at CHECK (((due_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID -- 16
   constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at))) -- 16
   constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers))) -- 16
   index INDEX entries_N_message_id_idx ON posthaste.entries_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
