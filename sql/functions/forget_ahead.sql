@@ -19,7 +19,7 @@ begin
   loop
     delete from posthaste.ahead z where z.subscriber = a.subscriber and z.lane = a.lane and z.id < a.id;
     delete from posthaste.ahead_keys k
-     -- By where they lie: as a join this may compare each with all keys.
+     -- By ctid: as a join this may compare each with all keys.
      where k.ctid = any (array(select x.ctid from posthaste.ahead_keys x
                                 where x.subscriber = a.subscriber and x.lane = a.lane and x.reading < a.reading
                                 order by x.reading, x.key limit 10000));

@@ -16,7 +16,7 @@ begin
     select x.pos >> 22 into v_epoch from posthaste.cancelled x where x.pos >= (v_epoch + 1) << 22 order by x.pos limit 1;
     exit when v_epoch is null;
     continue when not exists (select from posthaste.slots s where s.slot = (v_epoch & 15) and s.cleared_to >= ((v_epoch + 1) << 22) - 1);
-    -- By where they lie: as a join this may compare each with all rows.
+    -- By ctid: as a join this may compare each with all rows.
     delete from posthaste.cancelled k
      where k.ctid = any (array(
        select x.ctid from posthaste.cancelled x

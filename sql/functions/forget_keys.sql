@@ -7,7 +7,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  -- By where they lie: as a join, planned while there were few, this would compare
+  -- By ctid: as a join, planned while there were few, this would compare
   -- each with all keys.
   delete from posthaste.dedupe_keys k
    where k.ctid = any (array(select d.ctid from posthaste.dedupe_keys d where d.until <= v_now order by d.until limit 10000 for update skip locked));

@@ -4,7 +4,7 @@ create or replace function posthaste.forget_limits()
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
-  -- By where they lie: as a join this may compare each with all subscriptions.
+  -- By ctid: as a join this may compare each with all subscriptions.
   delete from posthaste.limit_states z
    where z.ctid = any (array(
      select old.ctid

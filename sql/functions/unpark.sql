@@ -40,7 +40,7 @@ begin
       select p.ctid from (select distinct x as id from unnest(p_ids) x) u
        cross join lateral (select x.ctid from posthaste.parked x where x.message_id = u.id and x.subscriber = p_subscriber order by x.message_id, x.subscriber) p);
   end if;
-  -- By where they lie: as a join this may compare each id with all that is parked.
+  -- By ctid: as a join this may compare each id with all that is parked.
   -- Under the locks nobody else updates them: one that was updated would be skipped.
   with gone as (
     delete from posthaste.parked p where p.ctid = any (v_rows) returning p.*
