@@ -77,7 +77,7 @@ const space = `select sum(pg_total_relation_size(c.oid))::bigint from pg_class c
 
 // spaciest names the tables with the most, those of all slots together.
 const spaciest = `select string_agg(format('%s %s kB', x.name, x.kb), ', ' order by x.kb desc) from (
-	select regexp_replace(c.relname, '_[0-9]+$', '') as name, sum(pg_total_relation_size(c.oid)) / 1024 as kb from pg_class c join pg_namespace n on n.oid = c.relnamespace
+	select regexp_replace(c.relname, '_[0-9]+$', '') as name, sum(pg_total_relation_size(c.oid))::bigint / 1024 as kb from pg_class c join pg_namespace n on n.oid = c.relnamespace
 	 where n.nspname = 'posthaste' and c.relkind = 'r' group by 1 order by 2 desc limit 8) x`
 
 // ringTest is TestLP9_RingTurnsOver at work.
