@@ -10,10 +10,6 @@ declare
   v_end timestamptz := clock_timestamp() + current_setting('lock_timeout')::interval;
   v_deadlocks int := 0;
 begin
-  -- A block that catches errors costs a subtransaction: only where it has to wait.
-  if p_shared and pg_try_advisory_xact_lock_shared(p_key) or not p_shared and pg_try_advisory_xact_lock(p_key) then
-    return true;
-  end if;
   loop
     begin
       if p_shared then

@@ -33,8 +33,7 @@ declare
 begin
   handed := -1;
   wants_idle := false;
-  -- A call costs more than a try: only where it has to wait.
-  if not pg_try_advisory_xact_lock(posthaste.lock_key(1, v_reader)) and not posthaste.lock_reader(v_reader, p_wait) then
+  if not posthaste.lock_reader(v_reader, p_wait) then
     return;
   end if;
   if p_due and not posthaste.lock_reader(v_reader + 1, p_wait) then

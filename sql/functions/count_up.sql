@@ -38,6 +38,9 @@ begin
             order by y.reader desc, y.seq desc limit 1) c) x
      where q.dropped_at is null and u.dropped_at is null
   )
+  -- By ctid, here and below: as a join this may compare each queue with all counters.
+  -- Nobody else updates them without the maintenance lock: one that was updated would be
+  -- skipped.
   update posthaste.counters x set handed = h.total, sifted = h.sifted
     from (select h.total, h.sifted, y.ctid from handed h
            cross join lateral (select y.ctid from posthaste.counters y where y.queue_id = h.id and y.subscription = h.number order by y.queue_id, y.subscription limit 1) y) h
@@ -78,8 +81,6 @@ begin
       from posthaste.queue_settings q
      where q.dropped_at is null
   )
-  -- By ctid: as a join this may compare each queue with all counters. Nobody else updates
-  -- them without the maintenance lock: one that was updated would be skipped.
   update posthaste.counters x set sent = x.sent + s.rows
     from (select s.rows, y.ctid from sent s cross join lateral (select y.ctid from posthaste.counters y where y.queue_id = s.id order by y.queue_id, y.subscription) y
            where s.rows > 0) s

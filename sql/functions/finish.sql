@@ -45,13 +45,13 @@ begin
       select x.*,
              case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= q.max_attempts then 'dead' else x.wanted end as became,
              -- What a handler says is recorded, whatever it is.
-             least(posthaste.last_time() - interval '1 second', case x.wanted
-               when 'retried' then v_now + make_interval(secs => greatest(0, least(9e12, coalesce(x.wait,
+             least(posthaste.last_time() - interval '1 second', v_now + make_interval(secs => greatest(0, least(9e12, case x.wanted
+               when 'retried' then coalesce(x.wait,
                  random() * least(extract(epoch from q.backoff_max)::float8,
-                                  extract(epoch from q.backoff_base)::float8 * 2 ^ least(x.failures - 1, 60))))))
-               when 'released' then v_now + make_interval(secs => greatest(0, least(9e12, coalesce(x.wait, 0))))
-               else v_now
-             end) as next
+                                  extract(epoch from q.backoff_base)::float8 * 2 ^ least(x.failures - 1, 60)))
+               when 'released' then coalesce(x.wait, 0)
+               else 0
+             end)))) as next
         from counted x
     ), told as (
       select y.*,

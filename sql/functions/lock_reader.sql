@@ -7,8 +7,11 @@ returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp 
 declare
   v_key bigint := posthaste.lock_key(1, p_reader);
 begin
-  if not p_wait then
-    return pg_try_advisory_xact_lock(v_key);
+  -- To wait costs a subtransaction: only where somebody has it.
+  if pg_try_advisory_xact_lock(v_key) then
+    return true;
+  elsif not p_wait then
+    return false;
   elsif posthaste.await_key(v_key, false) then
     return true;
   end if;
