@@ -60,11 +60,14 @@ func (m *Message) Check() error {
 	return nil
 }
 
+// lastTime is the bound of the times that a caller gives, posthaste.last_time in SQL.
+var lastTime = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
 // CheckTime returns an error unless t lies in the years 1 to 9999 and before the last day
 // of the year 9999, both in UTC: every program can show such a time, in any time zone. It
 // accepts the zero time. field is the field that the error names.
 func CheckTime(field string, t time.Time) error {
-	if last := time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC); t.Before(time.Time{}) || !t.Before(last) {
+	if t.Before(time.Time{}) || !t.Before(lastTime) {
 		return Invalidf(field, "%s must be a time from the year 1 to the last day but one of the year 9999, got %s", field, t.Format(time.RFC3339))
 	}
 	return nil

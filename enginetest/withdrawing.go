@@ -119,7 +119,7 @@ func farTimes(s *suite) {
 	}
 	_, err := s.engine.Send(s.ctx, past...)
 	s.must(err)
-	s.settle(posthaste.Settlement{Outcome: posthaste.Done}, s.claimed(s.register(time.Minute), len(past))...)
+	s.settle(done, s.claimed(s.register(time.Minute), len(past))...)
 	last := time.Date(9999, 12, 30, 23, 59, 59, 0, time.UTC)
 	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: last}, posthaste.Message{Queue: s.queue, Payload: 2, Delay: math.MaxInt64})
 	s.must(err)
@@ -168,7 +168,7 @@ func unusualIDs(s *suite) {
 	s.ordered(nil)
 	sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Key: "a"}, posthaste.Message{Queue: s.queue, Payload: 2, Key: "a"})
 	s.must(err)
-	s.settle(posthaste.Settlement{Outcome: posthaste.Retried, Error: "no"}, s.receive(1, time.Minute)...)
+	s.settle(failed, s.receive(1, time.Minute)...)
 	for _, n := range []int64{0, -1, 1 << 51, math.MaxInt64, math.MaxInt64 - 4095, math.MinInt64} {
 		_, err := s.engine.Message(s.ctx, posthaste.MessageID(n))
 		s.wantCode(fmt.Sprint("message ", n), err, posthaste.NotFound)
@@ -192,10 +192,8 @@ func unusualIDs(s *suite) {
 	var came []posthaste.MessageID
 	s.until("both came", func() bool {
 		got := s.receive(10, time.Minute)
-		for _, d := range got {
-			came = append(came, d.MessageID)
-		}
-		s.settle(posthaste.Settlement{Outcome: posthaste.Done}, got...)
+		came = append(came, messageIDs(got)...)
+		s.settle(done, got...)
 		return len(came) >= len(sent)
 	})
 	s.want("in order", came, sent)

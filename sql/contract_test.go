@@ -32,26 +32,38 @@ func statements(text string) (out []string) {
 	return out
 }
 
-// The promises of the SQL interface, as asserts in plain SQL: with psql alone
-// one can send, receive, settle and look, and can check that it is so.
-func TestContract(t *testing.T) {
-	t.Parallel()
+// contracts are the files of promises.
+func contracts(t testing.TB) []string {
+	t.Helper()
 	files, err := filepath.Glob("contract/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no contract: %v", err)
 	}
-	for _, file := range files {
+	return files
+}
+
+// contract is the text of a file of promises.
+func contract(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The promises of the SQL interface, as asserts in plain SQL: with psql alone
+// one can send, receive, settle and look, and can check that it is so.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	for _, file := range contracts(t) {
 		name := strings.TrimSuffix(filepath.Base(file), ".sql")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
 			s := connect(t, testpg.New(t))
 			// Twice: what it leaves behind must not matter.
 			for range 2 {
-				for _, sql := range statements(string(text)) {
+				for _, sql := range statements(contract(t, file)) {
 					s.exec(sql)
 				}
 			}
@@ -82,15 +94,12 @@ func TestContractNoticesBrokenPromises(t *testing.T) {
 	} {
 		t.Run(b.file, func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile("contract/" + b.file + ".sql")
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := testrun.Twin(t, string(text), functionText(t, b.patch.file))
+			text := contract(t, "contract/"+b.file+".sql")
+			found := testrun.Twin(t, text, functionText(t, b.patch.file))
 			url := testpg.New(t)
 			breakFunctions(t, url, []patch{b.patch})
 			s := connect(t, url)
-			for _, sql := range statements(string(text)) {
+			for _, sql := range statements(text) {
 				// P0004: an assert failed; P0002: no row where one was promised.
 				switch code := s.code(sql); code {
 				case "":

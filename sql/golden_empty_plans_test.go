@@ -3,8 +3,6 @@ package ledger_test
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,16 +65,8 @@ func (p *planner) useEmpty(late *session, turn func()) {
 	p.useKeyed(late, &number)
 	turn()
 	p.keepUp()
-	contracts, err := filepath.Glob("contract/*.sql")
-	if err != nil || len(contracts) == 0 {
-		p.t.Fatalf("no contract: %v", err)
-	}
-	for _, file := range contracts {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		for _, sql := range statements(string(text)) {
+	for _, file := range contracts(p.t) {
+		for _, sql := range statements(contract(p.t, file)) {
 			p.exec(sql)
 		}
 	}
@@ -107,8 +97,9 @@ func TestNoPlanOfAnEmptyLedgerComparesEachWithEach(t *testing.T) {
 	url := testpg.New(t)
 	s, late := begin(t, url), connect(t, url)
 	s.exec(`update posthaste.settings set slot_rows = 1`)
-	for queue, options := range map[string]string{"ordered": `{"ordered": true, "lanes": 1}`, "fair": `{"fair": true}`, "runs": `{"key_concurrency": 1, "retention": "1 hour"}`,
-		"rated": `{"key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 1}}`, "limited": `{"concurrency": 2}`, "kept": `{"retention": "1 hour"}`} {
+	queues := maps.Clone(ruledQueues)
+	queues["runs"], queues["kept"] = `{"key_concurrency": 1, "retention": "1 hour"}`, `{"retention": "1 hour"}`
+	for queue, options := range queues {
 		s.exec(`select posthaste.create_queue($1, $2)`, queue, options)
 	}
 	s.exec(`select posthaste.subscribe('q', 'filtered', '{"filter": {"kind": "x"}}')`)

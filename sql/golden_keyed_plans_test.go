@@ -39,6 +39,10 @@ var hotKeyed = []hotStatement{
 	{"wake_waiting: limits", "select z.full_since from posthaste.limit_states z"},
 }
 
+// ruledQueues are the queues that useKeyed uses, with their options.
+var ruledQueues = map[string]string{"ordered": `{"ordered": true, "lanes": 1}`, "fair": `{"fair": true}`, "runs": `{"key_concurrency": 1}`,
+	"rated": `{"key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 1}}`, "limited": `{"concurrency": 2}`}
+
 // useKeyed runs every hot statement of queues with rules at least once.
 func (p *planner) useKeyed(late *session, number *int64) {
 	p.t.Helper()
@@ -103,8 +107,7 @@ func TestGoldenKeyedPlans(t *testing.T) {
 		{file: "claim_keyed.sql", old: "when q.fair and handed = p_max then 1024 when q.fair then 4096", new: "when q.fair then 64"},
 	})
 	s, late := begin(t, url), connect(t, url)
-	for queue, options := range map[string]string{"ordered": `{"ordered": true, "lanes": 1}`, "fair": `{"fair": true}`, "runs": `{"key_concurrency": 1}`,
-		"rated": `{"key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 1}}`, "limited": `{"concurrency": 2}`} {
+	for queue, options := range ruledQueues {
 		s.exec(`select posthaste.create_queue($1, $2)`, queue, options)
 	}
 	var number int64
