@@ -451,7 +451,7 @@ func TestRE1_EveryCommandIsProtected(t *testing.T) {
 		"a claim is not repeated":        {noReply, []patch{{&claimScript, "if before then", "if false then"}}},
 		"requests are not known":         {noReply, []patch{{&sendScript, "if request then call('SET'", "if false then call('SET'"}}},
 		"dedupe keys are not known":      {killed, []patch{{&sendScript, "local known = o.k and", "local known = false and"}}},
-		"nobody knows what a worker had": {killed, []patch{{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""}}},
+		"nobody knows what a worker had": {killed, []patch{{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""}, {&mendScript, "if call('HGET', TALLY, 'fill')", "if true"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			breaks(t, func(t *testing.T, e *Engine) string {

@@ -42,8 +42,17 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 	return e
 }
 
+// Whatever a test of the suite does, nothing of it is left stranded.
 func TestEngine(t *testing.T) {
-	enginetest.RunWith(t, enginetest.Capabilities{NoMaxLag: true}, func(t *testing.T) posthaste.Engine { return open(t, server.URL()) })
+	enginetest.RunWith(t, enginetest.Capabilities{NoMaxLag: true}, func(t *testing.T) posthaste.Engine {
+		e := open(t, server.URL())
+		t.Cleanup(func() {
+			if n := mendAll(t, e); n > 0 {
+				t.Errorf("%d deliveries and messages were held by nobody or waited nowhere", n)
+			}
+		})
+		return e
+	})
 }
 
 const jobs = "jobs"

@@ -26,8 +26,6 @@ var refusals = []struct {
 	{"NOAUTH", posthaste.Denied, "Redis wants a password", "put user and password into the URL"},
 	{"WRONGPASS", posthaste.Denied, "Redis does not take this user and password", "check both"},
 	{"NOPERM", posthaste.Denied, "this user of Redis may not do what is needed", "give it the commands, keys and channels that docs/redis-engine.md lists"},
-	{"ERR The user executing", posthaste.Denied, "this user of Redis may not do what is needed, and a script may have been stopped in its middle", "give it the commands, keys and channels that docs/redis-engine.md lists"},
-	{"ERR ACL failure", posthaste.Denied, "this user of Redis may not do what is needed, and a script may have been stopped in its middle", "give it the commands, keys and channels that docs/redis-engine.md lists"},
 	{"LOADING", posthaste.Unavailable, "Redis is still loading its data", "try again"},
 	{"BUSY", posthaste.Unavailable, "Redis is busy with somebody's script", "try again"},
 	{"MISCONF", posthaste.Unavailable, "Redis cannot write its data to its disk and takes no writes", "look at its log and its disk"},
@@ -44,12 +42,8 @@ var refusals = []struct {
 	{"ERR max number of clients", posthaste.Unavailable, "Redis has too many clients", "raise maxclients, or try again"},
 }
 
-// readError is an error of a command that may simply be repeated.
-func readError(err error) error {
-	var ours *posthaste.Error
-	if err == nil || errors.As(err, &ours) || errors.Is(err, context.Canceled) {
-		return err
-	}
+// refusal is what Redis answered before it did anything, or nil if it may have done a part.
+func refusal(err error) error {
 	text := err.Error()
 	for _, r := range refusals {
 		if strings.HasPrefix(text, r.begins) {
@@ -60,6 +54,19 @@ func readError(err error) error {
 			return &posthaste.Error{Code: r.code, Message: message, Hint: r.hint, Cause: err}
 		}
 	}
+	return nil
+}
+
+// readError is an error of a command that may simply be repeated.
+func readError(err error) error {
+	var ours *posthaste.Error
+	if err == nil || errors.As(err, &ours) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	text := err.Error()
+	if no := refusal(err); no != nil {
+		return no
+	}
 	if answered(err) {
 		return err
 	}
@@ -67,14 +74,21 @@ func readError(err error) error {
 		Hint: "check that it runs and that the URL is right, then try again", Cause: err}
 }
 
-// writeError is [readError] for what must not be repeated blindly: where no answer
-// came, it may have been done.
+// writeError is [readError] for what must not be repeated blindly: where no answer came, or
+// Redis stopped a script in its middle, it may have been done.
 func writeError(err error) error {
 	var ours *posthaste.Error
-	if err == nil || errors.As(err, &ours) || answered(err) || neverSent(err) {
+	if err == nil || errors.As(err, &ours) || neverSent(err) {
 		return readError(err)
 	}
-	return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the answer was lost, so this may or may not have been done: " + err.Error(),
+	what := "the answer was lost"
+	if answered(err) {
+		if no := refusal(err); no != nil {
+			return no
+		}
+		what = "Redis stopped in the middle"
+	}
+	return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: what + ", so this may or may not have been done: " + err.Error(),
 		Hint: "look whether it was done before doing it again", Cause: err}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,8 +21,20 @@ func (e *Engine) permissions() string {
 	return fmt.Sprintf("~{%s* &{%s* +@read +@write +@scripting +@connection +publish +subscribe +info +time%s", e.keys.prefix, e.keys.prefix, cluster)
 }
 
-// calls finds the commands in a script.
-var calls = regexp.MustCompile(`(?:call|many)\('([A-Z]+)'`)
+// command is a command with arguments that touch a key.
+func command(name, key string) []string {
+	switch strings.Trim(name, "'") {
+	case "INFO", "TIME":
+		return []string{name}
+	case "EVAL", "EVALSHA":
+		return []string{name, "", "1", key}
+	case "RENAME":
+		return []string{name, key, key}
+	case "ZUNIONSTORE":
+		return []string{name, key, "1", key}
+	}
+	return []string{name, key}
+}
 
 // needed are all commands that scripts and this package give, each with arguments that
 // touch the keys and channels of a queue and those of all queues.
@@ -31,29 +42,18 @@ func (e *Engine) needed() (all [][]string) {
 	names := map[string]bool{}
 	files, _ := scriptFiles.ReadDir("scripts")
 	for _, f := range files {
-		for _, call := range calls.FindAllStringSubmatch(file(strings.TrimSuffix(f.Name(), ".lua")), -1) {
-			names[call[1]] = true
-		}
+		maps.Copy(names, called(file(strings.TrimSuffix(f.Name(), ".lua"))))
 	}
-	for _, own := range []string{"DEL", "EVAL", "EVALSHA", "GET", "HGET", "HGETALL", "HKEYS", "HMGET", "INFO", "LRANGE", "SET", "SUBSCRIBE", "TIME", "ZRANGE", "ZREVRANGEBYLEX"} {
+	for _, own := range []string{"DEL", "EVAL", "EVALSHA", "GET", "HGET", "HGETALL", "HKEYS", "HMGET", "INFO", "LRANGE", "PUBLISH", "SET", "SUBSCRIBE", "TIME", "ZRANGE", "ZREVRANGEBYLEX"} {
 		names[own] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if name == "PUBLISH" || name == "SUBSCRIBE" {
+			all = append(all, []string{name, e.keys.bell("queue")})
+			continue
+		}
 		for _, key := range []string{e.keys.layout(), e.keys.of("queue", "meta")} {
-			command := []string{name, key}
-			switch name {
-			case "INFO", "TIME":
-				command = []string{name}
-			case "EVAL", "EVALSHA":
-				command = []string{name, "", "1", key}
-			case "PUBLISH", "SUBSCRIBE":
-				command = []string{name, e.keys.bell("queue")}
-			case "RENAME":
-				command = []string{name, key, key}
-			case "ZUNIONSTORE":
-				command = []string{name, key, "1", key}
-			}
-			all = append(all, command)
+			all = append(all, command(name, key))
 		}
 	}
 	return all

@@ -7,6 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,12 +44,38 @@ func load(name string) script {
 		}
 		text = text[:at] + included.String() + rest
 	}
-	return newScript(text)
+	return newScript(guarded(text))
 }
 
 func newScript(text string) script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// calls finds the commands in a script, but not those that may fail (redis.pcall).
+var calls = regexp.MustCompile(`(?:^|[^p])(?:call|many)\('([A-Z]+)'`)
+
+// called are the commands in a script.
+func called(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, call := range calls.FindAllStringSubmatch(text, -1) {
+		names[call[1]] = true
+	}
+	return names
+}
+
+// guarded puts before a script that writes what makes sure that the user may give all its
+// commands: Redis would run it up to the one that is denied, and keep what was written.
+func guarded(text string) string {
+	head, body, _ := strings.Cut(text, "\n")
+	if strings.Contains(head, "no-writes") {
+		return text
+	}
+	guard := file("may_all")
+	for _, name := range slices.Sorted(maps.Keys(called(body))) {
+		guard += "may(" + strings.Join(command("'"+name+"'", "KEYS[1]"), ", ") + ")\n"
+	}
+	return head + "\n" + guard + body
 }
 
 // several is what a script does for each of several queues.
@@ -79,6 +108,7 @@ var (
 	listScript       = load("list")
 	makeScript       = load("make")
 	mayScript        = load("may")
+	mendScript       = load("mend")
 	pauseScript      = load("pause")
 	purgeScript      = load("purge")
 	rescueScript     = load("rescue")

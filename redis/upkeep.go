@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
 // Maintain implements [posthaste.Engine]. Upkeep goes with what is settled; what is
-// left is to rescue, to forget what is too old where nothing is settled, and to go on with
-// the ends of queues and subscriptions that were cut short.
+// left is to rescue, to forget what is too old where nothing is settled, to go on with
+// the ends of queues and subscriptions that were cut short, and to look in one subscription,
+// another each time, for what nothing would come to any more.
 func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
 	all, lost, back, err := e.rescue(ctx, "1")
 	reply.Rescued, reply.More, reply.ClockSetBack = lost, lost > 0, back
@@ -22,6 +24,9 @@ func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, e
 		reply.More = reply.More || more
 	}
 	more, fault := e.expire(ctx, all)
+	if queues := allOf(all); len(queues) > 0 {
+		fault = errors.Join(fault, e.mend(ctx, queues[rand.N(len(queues))]))
+	}
 	if fault = errors.Join(fault, e.dropAll(ctx)); fault != nil {
 		err = errors.Join(err, fault)
 	}
@@ -55,4 +60,10 @@ func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, 
 		more = more || reply == int64(expireMost)
 	}
 	return more, readError(err)
+}
+
+// mend puts right a part of what a subscription has.
+func (e *Engine) mend(ctx context.Context, q *queue) error {
+	_, err := mendScript.run(ctx, e.client, q.keys, q.numberArg, q.rules)
+	return readError(err)
 }

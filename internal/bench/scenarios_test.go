@@ -132,7 +132,11 @@ func TestTH3Pinned(t *testing.T) {
 
 func TestTH4Backlog(t *testing.T) {
 	t.Parallel()
-	r := smoke(t, "backlog", Options{Waiting: 2500, Batch: 100, Duration: 3 * time.Second})
+	var r *Result
+	// On a machine that has little left for it a short round settles nothing.
+	for during := 3 * time.Second; r == nil || strings.Contains(r.Reason, "nothing was settled") && during < time.Minute; during *= 3 {
+		r = smoke(t, "backlog", Options{Waiting: 2500, Batch: 100, Duration: during})
+	}
 	onlyFsync(t, r)
 	trafficFigures(t, r)
 	above(t, "empty_per_second", r.EmptyPerSecond)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -244,12 +245,21 @@ func (p *place) lock() error {
 	return nil
 }
 
+// lockPatience is how long a lock may outlast its process: the kernel lets go of it when
+// nothing looks at the process's files any more.
+const lockPatience = time.Second
+
 func (p *place) lockIn(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return &posthaste.Error{Code: posthaste.Denied, Field: "data_dir", Message: "the data directory cannot be locked: " + err.Error(), Cause: err}
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for begun := time.Now(); errors.Is(err, unix.EWOULDBLOCK) && time.Since(begun) < lockPatience; {
+		time.Sleep(pollEvery)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		holder := make([]byte, 20)
 		n, _ := f.ReadAt(holder, 0)
 		f.Close()

@@ -1,0 +1,269 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// deprived tries each call of a script once for each command that the script has, as a user
+// who may not give that command, before the call is made.
+type deprived struct {
+	t       *testing.T
+	admin   *goredis.Client
+	user    *goredis.Client
+	bare    bool                // without the guard
+	scripts map[string]tried    // by their hashes
+	times   map[string]int      // how often each was tried
+	halves  map[string][]string // the commands whose denial left a half
+}
+
+// tried is a script, and what is run in its place.
+type tried struct{ name, text string }
+
+// mostTried bounds for how many calls of each script all commands are tried.
+const mostTried = 3
+
+// writers are the names of all scripts that write.
+func writers(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := scriptFiles.ReadDir("scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(f.Name(), ".lua")
+		if head, _, _ := strings.Cut(file(name), "\n"); strings.HasPrefix(head, "#!lua") && !strings.Contains(head, "no-writes") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// DialHook implements [goredis.Hook].
+func (*deprived) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+// ProcessPipelineHook implements [goredis.Hook].
+func (*deprived) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements [goredis.Hook].
+func (d *deprived) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		if args := cmd.Args(); args[0] == "evalsha" {
+			if s, ok := d.scripts[args[1].(string)]; ok && d.times[s.name] < mostTried {
+				d.times[s.name]++
+				d.try(ctx, s, args[2:])
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (d *deprived) try(ctx context.Context, s tried, args []any) {
+	before := d.stored(ctx)
+	for command := range called(s.text) {
+		d.allow(ctx, "-"+command)
+		err := d.user.Do(ctx, append([]any{"eval", s.text}, args...)...).Err()
+		d.allow(ctx, "+"+command)
+		if !maps.Equal(d.stored(ctx), before) {
+			if err != nil {
+				d.halves[s.name] = append(d.halves[s.name], command)
+			}
+			d.restore(ctx, before)
+			before = d.stored(ctx) // the same in other bytes
+		}
+		if !d.bare && posthaste.CodeOf(writeError(err)) != posthaste.Denied {
+			d.t.Errorf("%s without %s: %v", s.name, command, err)
+		}
+	}
+}
+
+func (d *deprived) allow(ctx context.Context, rule string) {
+	if err := d.admin.Do(ctx, "acl", "setuser", "app", rule).Err(); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// stored is all that is stored, by its keys.
+func (d *deprived) stored(ctx context.Context) map[string]string {
+	names, err := d.admin.Keys(ctx, "*").Result()
+	if err != nil {
+		d.t.Error(err)
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		if all[name], err = d.admin.Dump(ctx, name).Result(); err != nil {
+			d.t.Error(err)
+		}
+	}
+	return all
+}
+
+func (d *deprived) restore(ctx context.Context, all map[string]string) {
+	err := d.admin.FlushDB(ctx).Err()
+	for name, value := range all {
+		err = errors.Join(err, d.admin.RestoreReplace(ctx, name, 0, value).Err())
+	}
+	if err != nil {
+		d.t.Error(err)
+	}
+}
+
+// life is a short life of a program, in which each script that writes is called.
+func (d *deprived) life(e *Engine) {
+	t, ctx := d.t, d.t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(e.QueueCreate(ctx, jobs, posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond, Retention: time.Hour}))
+	must(e.QueueCreate(ctx, "keyed", posthaste.QueueOptions{Ordered: true, Retention: time.Microsecond}))
+	must(e.QueueCreate(ctx, "limited", posthaste.QueueOptions{Fair: true}))
+	must(e.QueueLimit(ctx, "ada", "limited", posthaste.QueueLimits{KeyConcurrency: 1, KeyRateLimit: posthaste.Rate{Limit: 100}}))
+	must(e.QueueSubscribe(ctx, "ada", jobs, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
+	_, err := e.SchedulePut(ctx, posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: jobs}})
+	must(err)
+	_, err = e.TokenAdd(ctx, "ada", posthaste.Token{Name: "t", Scopes: []posthaste.Scope{posthaste.ScopeSend}})
+	must(err)
+	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Hour})
+	must(err)
+	doorbell, err := e.Doorbell(ctx)
+	must(err)
+	defer doorbell.Close()
+	must(doorbell.Sleep(ctx, jobs, func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{Found: true}, nil }))
+	var number int64
+	claimed := func(queue, subscription string) []posthaste.RawDelivery {
+		number++
+		reply, err := e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: queue, Subscription: subscription}, Max: 10, Idle: true})
+		must(err)
+		return reply.Deliveries
+	}
+	settled := func(all []posthaste.RawDelivery, outcomes ...posthaste.Outcome) {
+		var settlements []posthaste.Settlement
+		for i, d := range all {
+			settlements = append(settlements, posthaste.Settlement{Delivery: d.ID, Outcome: outcomes[i%len(outcomes)], Error: "x"})
+		}
+		_, err := e.Settle(ctx, settlements)
+		must(err)
+	}
+	for _, queue := range []string{jobs, "keyed", "limited"} {
+		claimed(queue, "")
+		ids, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...)
+		must(err)
+		_, err = e.SendIdempotent(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
+		must(err)
+		if queue != jobs {
+			must(e.KeyPause(ctx, "ada", queue, "other"))
+		}
+		_, err = e.Cancel(ctx, "ada", ids[7])
+		must(err)
+		if queue != "keyed" {
+			_, err = e.Reschedule(ctx, "ada", ids[6], time.Now().Add(time.Hour))
+			must(err)
+		}
+		_, err = e.Heartbeat(ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{{Queue: jobs}, {Queue: queue}}})
+		must(err)
+		got := claimed(queue, "")
+		_, err = e.Unsettled(ctx, w, number)
+		must(err)
+		settled(got, posthaste.Done, posthaste.Dead, posthaste.Retried, posthaste.Released)
+		dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: queue})
+		must(err)
+		if len(dead) > 0 {
+			_, err = e.Replay(ctx, "ada", dead[0].ID)
+			must(err)
+		}
+		received, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3, Lease: time.Hour})
+		must(err)
+		if len(received.Deliveries) > 0 {
+			_, err = e.Extend(ctx, []posthaste.DeliveryID{received.Deliveries[0].ID}, time.Nanosecond*1000)
+			must(err)
+		}
+		must(e.QueuePause(ctx, "ada", queue))
+		_, err = e.QueuePurge(ctx, "ada", queue)
+		must(err)
+		must(e.QueueResume(ctx, "ada", queue))
+		if queue != jobs {
+			must(e.KeyResume(ctx, "ada", queue, "other"))
+		}
+	}
+	settled(claimed(jobs, "audit"), posthaste.Done)
+	_, err = e.Maintain(ctx)
+	must(err)
+	_, _, err = e.Erase(ctx, "ada", "term", 0)
+	must(err)
+	must(e.QueueUnsubscribe(ctx, "ada", jobs, "audit"))
+	must(e.client.HSet(ctx, e.keys.queues(), enrolled(jobs, "stray"), e.client.HGet(ctx, e.keys.queues(), jobs).Val()).Err())
+	all, err := e.queues(ctx)
+	must(err)
+	must(e.strikeStray(ctx, all[jobs], 0))
+	must(e.QueueDrop(ctx, "keyed"))
+	must(e.ScheduleDrop(ctx, "s"))
+	must(e.TokenDrop(ctx, "ada", "t"))
+	must(e.Unregister(ctx, w))
+}
+
+// denied lives a life in which rights are taken away.
+func denied(t *testing.T, bare bool) *deprived {
+	t.Helper()
+	r := start(t)
+	clients := map[string]*goredis.Client{}
+	for _, name := range []string{"admin", "app", "program"} {
+		o := &goredis.Options{Addr: r.Address(), MaxRetries: -1}
+		if name == "app" {
+			o.Username, o.Password = "app", "pw"
+		}
+		clients[name] = goredis.NewClient(o)
+		t.Cleanup(func() { clients[name].Close() })
+	}
+	if err := clients["admin"].Do(t.Context(), "acl", "setuser", "app", "on", ">pw", "~{posthaste*", "&{posthaste*", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	d := &deprived{t: t, admin: clients["admin"], user: clients["app"], bare: bare, scripts: map[string]tried{}, times: map[string]int{}, halves: map[string][]string{}}
+	for _, name := range writers(t) {
+		for _, s := range []script{load(name), load(name).several()} {
+			text := s.text
+			if bare {
+				text = strings.ReplaceAll(text, "\nmay(", "\n-- may(")
+			}
+			d.scripts[s.sha] = tried{name, text}
+		}
+	}
+	clients["program"].AddHook(d)
+	e, err := New(t.Context(), clients["program"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.life(e)
+	return d
+}
+
+// Rights that are taken away while programs run: no script does a half of what it should,
+// whichever of its commands is denied. Without the look at its rights, most do.
+func TestDeniedScriptsDoNothing(t *testing.T) {
+	t.Parallel()
+	d := denied(t, false)
+	for name, commands := range d.halves {
+		t.Errorf("script %s without one of %s has written", name, commands)
+	}
+	for _, name := range writers(t) {
+		if d.times[name] == 0 {
+			t.Errorf("script %s was not tried", name)
+		}
+	}
+	if d := denied(t, true); len(d.halves["claim"]) < 2 || len(d.halves["send"]) < 2 || len(d.halves) < 15 {
+		t.Errorf("without the look, halves were found of %v", d.halves)
+	}
+}

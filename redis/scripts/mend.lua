@@ -1,0 +1,86 @@
+#!lua flags=allow-oom
+-- Looks at a part of what a subscription has, and puts right what no claim and no rescue
+-- would come to: a delivery that nobody holds is lost, and a message that waits in no list
+-- waits again. No script leaves such; keys that were removed or restored by hand may.
+-- keys: of the queue
+-- args: 1 the queue's number; 2 its rules (rules.lua)
+-- returns: "gone"; "later": what waits is being moved; or how many it put right
+-- cost: some 100 deliveries and 200 messages or 100 kB a call, up to six commands each
+-- includes: keys, rules, current, keyed, words, holders, ended, walk
+if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', unpack(KEYS, 21, 26)) > 0
+  or rules.y and call('EXISTS', ASIDE) == 1 then return 'later' end
+local mended = 0
+
+local function isHeld(delivery, tag)
+  if string.sub(tag, 1, 1) == 'T' then return call('ZSCORE', TIMED, delivery) end
+  return call('HEXISTS', CLAIM, tag) == 1 and call('ZSCORE', CLAIMS, tag) and call('ZSCORE', LEASES, string.match(tag, '^[^:]+'))
+end
+local page = call('HSCAN', RUN, resumed('mendedRun'), 'COUNT', 100)
+for i = 1, #page[2], 2 do
+  local delivery, held = page[2][i], page[2][i + 1]
+  if not isHeld(delivery, string.match(rules.y and keyIn(held) or held, '^[^/]+')) then
+    ended(delivery, held, {o = 'lost', e = 'nobody held it'})
+    mended = mended + 1
+  end
+end
+paused('mendedRun', page[1])
+
+-- waits tells whether something will come to a message that waits.
+local function waits(id, content, before)
+  local priority = string.sub(content, 1, 1)
+  local member = priority .. ':' .. id
+  if rules.y and call('ZSCORE', WAIT, placed(keyOf(content), id)) then return true end
+  if not rules.o and (call('ZSCORE', DUE, member) or call('ZSCORE', ALONE, member)) then return true end
+  if rules.y or before then return false end
+  local first = call('LINDEX', READY[priority], 0) -- the list is in the order of ids
+  return first and tonumber(first) <= tonumber(id)
+end
+
+local put, ready, keys = {}, {}, {}
+local function look(id, content)
+  if markOf(call('HGET', HOLDERS, id), me) ~= '+' then return end
+  local before = call('HGET', ST, id)
+  local st = before and unpacked(before)
+  if st and st.z and st.z ~= 'waits' and not st.d then -- it is settled
+    if st.z == 'dead' and not call('ZSCORE', DEAD, id) then
+      call('ZADD', DEAD, id, id)
+      mended = mended + 1
+    end
+    return
+  end
+  if call('HEXISTS', RUN, st and st.d or id) == 1 then return end
+  if not (st and st.d) and waits(id, content, before) then return end
+  if st and st.d then
+    st.d, st.z = nil, 'waits'
+    call('HSET', ST, id, pack(st))
+  end
+  put[#put + 1] = id
+  if rules.y then
+    local key = keyOf(content)
+    ready[#ready + 1] = 0
+    ready[#ready + 1] = placed(key, id)
+    keys[#keys + 1] = key
+  else
+    ready[#ready + 1] = ranked(string.sub(content, 1, 1), now)
+    ready[#ready + 1] = string.sub(content, 1, 1) .. ':' .. id
+  end
+end
+local cursor, looked = resumed('mended'), 0
+repeat
+  page = call('HSCAN', MSG, cursor, 'COUNT', 1)
+  cursor = page[1]
+  looked = looked + 50
+  for i = 1, #page[2], 2 do
+    look(page[2][i], page[2][i + 1])
+    looked = looked + 500 + #page[2][i + 1]
+  end
+until cursor == '0' or looked > 100000
+paused('mended', cursor)
+mended = mended + #put
+know(put)
+many('ZADD', rules.y and WAIT or DUE, ready)
+if rules.y then line(TURN, keys) end
+wake = wake or #put > 0
+if mended > 0 then call('HSET', TALLY, 'mends', call('HINCRBY', TALLY, 'found', mended) .. ' ' .. text(now)) end
+finish(call('HGET', META, 'limits'))
+return mended
