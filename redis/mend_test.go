@@ -47,7 +47,6 @@ func mendAll(t *testing.T, e *Engine) (mended int64) {
 // has come by.
 type damage struct {
 	name    string
-	keyed   bool
 	prepare func(t *testing.T, e *Engine, d posthaste.RawDelivery) // d is handed out to a worker
 	harm    func(ctx context.Context, e *Engine, key func(what string) string, d posthaste.RawDelivery) error
 }

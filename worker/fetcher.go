@@ -97,7 +97,9 @@ func (f *fetcher) drained(found claimed, want int, began time.Duration) bool {
 // recover deals with a claim that failed.
 func (f *fetcher) recover(ctx context.Context, err error) {
 	if posthaste.CodeOf(err) == posthaste.WorkerLost {
-		return // the registration was given up; the next claim waits for a new one
+		// The next claim waits for a new registration, once the heartbeat has given up this one.
+		pause(ctx, 20*time.Millisecond)
+		return
 	}
 	f.rt.reconcile.poke()
 	f.retry.failed(ctx, err)

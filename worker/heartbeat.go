@@ -19,6 +19,7 @@ type heartbeat struct {
 	// beside the calls, because one that fails or hangs, and the wait after it, must
 	// not delay it.
 	late  *time.Timer
+	soon  chan struct{} // to beat at once
 	retry backoff
 
 	mu     sync.Mutex
@@ -26,7 +27,7 @@ type heartbeat struct {
 }
 
 func newHeartbeat(rt *runtime) *heartbeat {
-	return &heartbeat{rt: rt, dead: make(chan posthaste.WorkerID, 1), retry: backoff{rt: rt, task: "heartbeat"}}
+	return &heartbeat{rt: rt, dead: make(chan posthaste.WorkerID, 1), soon: make(chan struct{}, 1), retry: backoff{rt: rt, task: "heartbeat"}}
 }
 
 // lost tells that a registration was found to be declared lost.
@@ -41,12 +42,14 @@ func (h *heartbeat) run(ctx context.Context) {
 	c := h.rt.config
 	ticker := time.NewTicker(c.Heartbeat)
 	defer ticker.Stop()
-	h.late = time.AfterFunc(c.Lease-time.Since(h.rt.beaten()), h.overdue)
+	h.late = time.AfterFunc(c.Lease-h.rt.since(h.rt.beaten()), h.overdue)
 	defer h.late.Stop()
 	h.beat(ctx)
 	for {
 		select {
 		case <-ticker.C:
+			h.beat(ctx)
+		case <-h.soon:
 			h.beat(ctx)
 		case worker := <-h.dead:
 			h.renew(ctx, worker)
@@ -61,18 +64,41 @@ func (h *heartbeat) run(ctx context.Context) {
 func (h *heartbeat) overdue() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A heartbeat may have got through since the timer fired.
-	if !h.paused && time.Since(h.rt.beaten()) >= h.rt.config.Lease {
+	if h.paused {
+		return
+	}
+	if left := h.rt.config.Lease - h.rt.since(h.rt.beaten()); left > 0 {
+		h.late.Reset(left) // a heartbeat got through since the timer fired, or it came early
+	} else {
 		h.paused = true
 		h.rt.pool.hold()
+		token(h.soon)
 		h.rt.log.Warn("no heartbeat got through for a whole lease; nothing new starts until one does",
 			slog.Duration("lease", h.rt.config.Lease))
 	}
 }
 
-// beat sends one heartbeat, and repeats it until it got through.
+// over reports whether the lease is over, whatever the timer did: a process that was
+// stopped, or whose machine was suspended, goes on before its timers run. It is asked
+// before each handler starts.
+func (h *heartbeat) over() bool {
+	if h.rt.since(h.rt.beaten()) < h.rt.config.Lease {
+		return false
+	}
+	h.overdue()
+	return true
+}
+
+// beat sends one heartbeat, and repeats it until it got through, or a claim has found that
+// the registration is lost.
 func (h *heartbeat) beat(ctx context.Context) {
 	for !h.try(ctx) {
+		select {
+		case worker := <-h.dead:
+			h.renew(ctx, worker)
+			return
+		default:
+		}
 	}
 }
 
@@ -82,7 +108,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	if err != nil {
 		return true
 	}
-	sent := time.Now()
+	sent := h.rt.moment()
 	var reply posthaste.HeartbeatReply
 	err = bounded(ctx, h.rt.config.Heartbeat, func(ctx context.Context) (err error) {
 		reply, err = h.rt.engine.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: h.rt.refs})
@@ -108,11 +134,11 @@ func (h *heartbeat) try(ctx context.Context) bool {
 }
 
 // alive notes that the store has renewed the lease at sent or later.
-func (h *heartbeat) alive(sent time.Time) {
+func (h *heartbeat) alive(sent instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rt.lastBeat.Store(&sent)
-	h.late.Reset(h.rt.config.Lease - time.Since(sent))
+	h.late.Reset(h.rt.config.Lease - h.rt.since(sent))
 	if h.paused {
 		h.paused = false
 		h.rt.pool.resume()
@@ -141,7 +167,7 @@ func (h *heartbeat) renew(ctx context.Context, worker posthaste.WorkerID) {
 		slog.Any("worker", worker), slog.Int("dropped", dropped))
 	h.rt.tell(posthaste.Event{Kind: posthaste.EventLost, Count: dropped})
 	for {
-		sent := time.Now()
+		sent := h.rt.moment()
 		id, err := h.rt.register(ctx)
 		if err == nil {
 			h.retry.worked()

@@ -58,12 +58,19 @@ func (o *outcome) holdsUp() bool { return o.key != "" && o.refusable() }
 // maxErrorBytes is where error texts are cut.
 const maxErrorBytes = 4000
 
+// errNotStarted is what became of a delivery that no handler was given.
+var errNotStarted = errors.New("it was not started, for the worker's lease was over")
+
 // judge says how a delivery ended that returned err.
 func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration) outcome {
 	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt, once: d.AtMostOnce}
 	o.Delivery, o.Duration = d.ID, took
 	if err == nil {
 		o.Outcome = posthaste.Done
+		return o
+	}
+	if err == errNotStarted { //nolint:errorlint // nobody else makes it
+		o.Outcome = posthaste.Released
 		return o
 	}
 	o.cause = err

@@ -284,6 +284,11 @@ func (s *slot) handle(seg *segment, low, high int64) (took time.Duration, ok boo
 	if tracing := s.pool.rt.config.Tracing; tracing != nil {
 		r.parent, r.traces = tracing.Handling(r.parent, items)
 	}
+	if !seg.sub.once.Load() && s.pool.rt.heart.over() { // what is handed out once runs nowhere else
+		r.end(runReturned)
+		s.record(r, errNotStarted, 0)
+		return 0, true
+	}
 	s.current.Store(r)
 	exited := func(err error) {
 		if r.end(runReturned) {

@@ -35,7 +35,8 @@ type runtime struct {
 	maintain  *janitor
 	schedule  *scheduler
 	reconcile *reconciler
-	lastBeat  atomic.Pointer[time.Time]
+	lastBeat  atomic.Pointer[instant]
+	wall      func(time.Time) int64
 
 	base       context.Context // never ends
 	fetching   context.Context // ends when the worker stops claiming
@@ -50,7 +51,7 @@ type runtime struct {
 }
 
 func newRuntime(w *Worker) *runtime {
-	rt := &runtime{engine: w.engine, config: w.config, log: w.config.Logger, subs: w.subs}
+	rt := &runtime{engine: w.engine, config: w.config, log: w.config.Logger, subs: w.subs, wall: w.wall}
 	_, rt.quiet = w.config.Telemetry.(posthaste.NoTelemetry)
 	rt.debug = rt.log.Enabled(context.Background(), slog.LevelDebug)
 	for _, s := range w.subs {
@@ -75,7 +76,7 @@ func (rt *runtime) tell(e posthaste.Event) {
 }
 
 // beaten is when the last heartbeat that got through was sent.
-func (rt *runtime) beaten() time.Time { return *rt.lastBeat.Load() }
+func (rt *runtime) beaten() instant { return *rt.lastBeat.Load() }
 
 // completed counts the messages that ended in this worker.
 func (rt *runtime) completed() (n int64) {
@@ -177,7 +178,7 @@ func (rt *runtime) openBell(ctx context.Context) error {
 }
 
 func (rt *runtime) registerFirst(ctx context.Context) error {
-	sent := time.Now()
+	sent := rt.moment()
 	id, err := rt.register(ctx)
 	if err == nil {
 		rt.lastBeat.Store(&sent)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -20,13 +21,14 @@ type Worker struct {
 	subs    []*subscription
 	running atomic.Bool
 	started chan struct{}
+	wall    func(time.Time) int64 // the wall clock, which jumps in tests
 }
 
 // New returns a worker on an engine. Faults in config are reported by
 // [Worker.Run], together with those of the handlers.
 func New(engine posthaste.Engine, config Config) *Worker {
 	config.setDefaults()
-	return &Worker{engine: engine, config: config, started: make(chan struct{})}
+	return &Worker{engine: engine, config: config, started: make(chan struct{}), wall: time.Time.UnixNano}
 }
 
 // Handle registers a handler of decoded payloads for a queue. See

@@ -38,7 +38,10 @@ func newCrew(s *stage, queue string, lease time.Duration, senders, workers int) 
 	return c
 }
 
-func (c *crew) sender() *child { return c.spawn(task{Role: "pester", Queue: c.queue, Concurrency: 2}) }
+func (c *crew) sender() *child {
+	_, ordered := c.keyed.Load(c.queue)
+	return c.spawn(task{Role: "pester", Queue: c.queue, Concurrency: 2, Ordered: ordered})
+}
 
 func (c *crew) worker() *child {
 	return c.spawn(task{Role: "worker", Queue: c.queue, Concurrency: 10, Lease: c.lease, Work: 5 * time.Millisecond})

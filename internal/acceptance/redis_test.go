@@ -90,7 +90,7 @@ func (s *stage) named(name string) (url, by string) {
 // Redis, too, as far as it does not speak of SQL, transactions or truncation.
 func TestRE1(t *testing.T) {
 	besideOthers(t)
-	onEachChange := []string{"DS1", "DS5_MaxAttempts", "DS6", "DS8", "LP4", "LP5", "LP7", "DU1_Receivers", "DU2", "DU4", "DU5_Withdraws"}
+	onEachChange := []string{"DS1", "DS5_MaxAttempts", "DS6", "DS8", "LP4", "LP5", "LP7", "DU1_Receivers", "DU2", "DU4", "DU5_Withdraws", "FT3"}
 	for name, test := range map[string]func(*testing.T){
 		"DS1":               TestDS1_SenderKilled,
 		"DS3_Order":         TestDS3_FirstInFirstOut,
@@ -124,6 +124,7 @@ func TestRE1(t *testing.T) {
 		"DU5_Withdraws":     TestDU5_LateAckWithdraws,
 		"DU5_Refused":       TestDU5_LateAckIsRefused,
 		"DU5_Clocks":        TestDU5_ClientsClocksDecideNothing,
+		"FT3":               TestFT3_NothingStartsAfterItsLease,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !slices.Contains(onEachChange, name) {

@@ -80,8 +80,11 @@ func pesterRole(ctx context.Context, t task, ready func()) error {
 	var group sync.WaitGroup
 	for range t.Concurrency {
 		group.Go(func() {
-			for ctx.Err() == nil {
+			for n := 0; ctx.Err() == nil; n++ {
 				m := posthaste.Message{Queue: t.Queue, Payload: "again"}
+				if t.Ordered {
+					m.Key = fmt.Sprint("key ", n%17)
+				}
 				ids, err := client.Send(context.WithoutCancel(ctx), m)
 				if err == nil {
 					record.Record(history.Event{Kind: history.Sent, ID: ids[0]})

@@ -291,10 +291,12 @@ func (s *stage) within(most time.Duration, what string, met func() bool) {
 func recording(r *history.Recorder) func(posthaste.Handler) posthaste.Handler {
 	return func(h posthaste.Handler) posthaste.Handler {
 		return func(ctx context.Context, d posthaste.RawDelivery) error {
+			begun := history.Now() // the process may be stopped before it is recorded
 			e := history.Event{Kind: history.Started, ID: d.MessageID, Attempt: d.Attempt, Alone: d.Alone, Note: lastHolder(d)}
+			e.Took = history.Now() - begun
 			r.Record(e)
 			err := h(ctx, d)
-			e.Kind, e.Note = history.Handled, ""
+			e.Kind, e.Note, e.Took = history.Handled, "", 0
 			if err != nil {
 				e.Kind, e.Note = history.Failed, err.Error()
 			}
