@@ -108,7 +108,9 @@ func build(opts []Option) options {
 }
 
 // New returns an engine on a pool that the caller keeps: Close leaves it open.
-// Nothing is checked yet; [Engine.Ready] does.
+// Nothing is checked yet; [Engine.Ready] does. Sessions of the pool must have client_encoding
+// UTF8, the DateStyle ISO, and transactions that are READ COMMITTED unless told otherwise;
+// those of [Open] see to that by themselves.
 func New(pool *pgxpool.Pool, opts ...Option) *Engine {
 	o := build(opts)
 	return &Engine{pool: pool, polling: o.polling, log: o.log}
@@ -116,7 +118,9 @@ func New(pool *pgxpool.Pool, opts ...Option) *Engine {
 
 // Open connects to url (a postgres:// URL or a keyword=value string) with a
 // pool of its own and checks that the engine can be used: the server's version,
-// that it takes writes, and that the schema fits this program. Its errors are
+// that it takes writes, and that the schema fits this program. What database, role or URL
+// say of encodings, formats and isolation does not count for its sessions, nor do timeouts
+// of database and role. Its errors are
 // those of [Engine.Ready], or Invalid with field database_url.
 //
 // Connections notice a dead peer within seconds: connecting takes at most 5 s
@@ -152,6 +156,11 @@ func Connect(ctx context.Context, url string, opts ...Option) (*pgx.Conn, error)
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err == nil && config.AfterConnect != nil {
+		if err = config.AfterConnect(ctx, conn); err != nil {
+			closeConn(conn)
+		}
+	}
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -188,6 +197,7 @@ func poolConfig(url string, o options) (*pgxpool.Config, error) {
 	if cc.RuntimeParams["application_name"] == "" {
 		cc.RuntimeParams["application_name"] = applicationName
 	}
+	ownSession(cc.RuntimeParams)
 	if cc.ConnectTimeout == 0 {
 		cc.ConnectTimeout = connectTimeout
 	}
@@ -195,6 +205,8 @@ func poolConfig(url string, o options) (*pgxpool.Config, error) {
 	if o.polling {
 		cc.DefaultQueryExecMode = pgx.QueryExecModeExec
 		cc.StatementCacheCapacity, cc.DescriptionCacheCapacity = 0, 0
+	} else {
+		config.AfterConnect = setSession
 	}
 	return config, nil
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -206,9 +207,10 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 // start tries some ports if it may choose: one that was free a moment ago may
-// be taken when PostgreSQL wants it.
+// be taken when PostgreSQL wants it. The memory of one that was killed may be let go of a
+// moment after its last process has gone.
 func (s *Server) start(ctx context.Context) error {
-	for try := 1; ; try++ {
+	for try, begun := 1, time.Now(); ; try++ {
 		port := s.port
 		if port == 0 {
 			var err error
@@ -222,6 +224,11 @@ func (s *Server) start(ctx context.Context) error {
 		if err == nil {
 			s.daemon, s.port = d, port
 			return nil
+		}
+		if strings.Contains(err.Error(), "pre-existing shared memory block") && time.Since(begun) < 5*lockPatience {
+			try--
+			time.Sleep(10 * pollEvery)
+			continue
 		}
 		if s.port != 0 || try == 5 || portFree(port) == nil {
 			return err

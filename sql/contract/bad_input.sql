@@ -13,9 +13,9 @@ insert into cases values
   ('select posthaste.send(''contract_bad'', null)', 'PH400', 'payload'),
   ('select posthaste.send(''contract_bad'', to_jsonb(repeat(''x'', 99)))', 'PH413', 'payload'),
   ('select posthaste.send(''contract_bad'', ''{'')', '22P02', ''),
-  ('select posthaste.send(''contract_bad'', ''"\u0000"'')', '22P05', ''),
-  ('select posthaste.send_bytes(''contract_bad'', ''\x7b'', ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
-  ('select posthaste.send_bytes(''contract_bad'', ''\xff'', ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
+  ('select posthaste.send(''contract_bad'', (''"'' || chr(92) || ''u0000"'')::jsonb)', '22P05', ''),
+  ('select posthaste.send_bytes(''contract_bad'', decode(''7b'', ''hex''), ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
+  ('select posthaste.send_bytes(''contract_bad'', decode(''ff'', ''hex''), ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
   ('select posthaste.send_bytes(''contract_bad'', convert_to(repeat(''x'', 101), ''UTF8''))', 'PH413', 'payload'),
   ('select posthaste.send_many(''contract_bad'', ''{}'')', 'PH400', 'messages'),
   ('select posthaste.send_many(''contract_bad'', ''[1]'')', 'PH400', 'messages'),
@@ -204,7 +204,7 @@ begin
     exception when others then
       get stacked diagnostics v_text = message_text, v_hint = pg_exception_hint;
     end;
-    assert v_text ~ 'message 2( of 3: |\))' and v_hint like c.hint, format('%s: %s, hint %L', left(c.second, 60), v_text, v_hint);
+    assert v_text ~ 'message 2( of 3: |[)])' and v_hint like c.hint, format('%s: %s, hint %L', left(c.second, 60), v_text, v_hint);
   end loop;
 end $$;
 

@@ -11,7 +11,7 @@ begin
 end $$;
 
 -- Everything that was said of a message comes back.
-select set_config('contract.id', posthaste.send('contract_send', '{"n": 9007199254740993, "s": "\u00e9"}',
+select set_config('contract.id', posthaste.send('contract_send', E'{"n": 9007199254740993, "s": "\\u00e9"}',
   '{"key": "ada", "kind": "greeting", "reference": "order 7", "headers": {"h": "v"}, "terms": ["x", "y"]}')::text, false);
 create temporary table got as select * from posthaste.receive('contract_send', 10, '1 minute');
 do $$
@@ -29,13 +29,13 @@ select from posthaste.ack(array(select delivery_id from got));
 drop table got;
 
 -- Bytes arrive byte for byte.
-select posthaste.send_bytes('contract_send', '\x00ff0a', '{"content_type": "image/x"}');
+select posthaste.send_bytes('contract_send', decode('00ff0a', 'hex'), '{"content_type": "image/x"}');
 do $$
 declare
   g record;
 begin
   select * into strict g from posthaste.receive('contract_send', 10, '1 minute');
-  assert g.payload = '\x00ff0a' and g.content_type = 'image/x', 'bytes changed';
+  assert g.payload = decode('00ff0a', 'hex') and g.content_type = 'image/x', 'bytes changed';
 end $$;
 
 -- Many at once, in order; what is said once holds for all that say nothing else.

@@ -65,7 +65,7 @@ begin
       ('PH400', 'expires_at', $q$select posthaste.token_add('bad', '{send}', '{"expires_at": "infinity"}')$q$),
       ('PH400', 'expires_at', $q$select posthaste.token_add('bad', '{send}', '{"expires_at": "2001-01-01"}')$q$),
       ('PH400', 'expires_at', $q$select posthaste.token_add('bad', '{send}', '{"expires_at": "tomorrow morning"}')$q$),
-      ('PH400', 'expires_in', $q$select posthaste.token_add('bad', '{send}', '{"expires_at": "2201-01-01", "expires_in": "1 day"}')$q$),
+      ('PH400', 'expires_in', $q$select posthaste.token_add('bad', '{send}', '{"expires_at": "2201-01-01T00:00:00Z", "expires_in": "1 day"}')$q$),
       ('PH404', 'name', $q$select posthaste.token_drop('bad')$q$),
       ('PH409', 'name', $q$select posthaste.token_add('again', '{send}'), posthaste.token_add('again', '{send}')$q$)
     ) x (state, field, sql) loop

@@ -17,7 +17,7 @@ declare
   v_modulus int := case when v_week then 7 else 60 end;
 begin
   foreach v_part in array string_to_array(p_text, ',') loop
-    m := regexp_match(v_part, '^(?:(\*)|([a-z]+|\d{1,2})(?:-([a-z]+|\d{1,2}))?)(?:/(\d{1,4}))?$');
+    m := regexp_match(v_part, '^(?:([*])|([a-z]+|[0-9]{1,2})(?:-([a-z]+|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?$');
     if m is null then
       v_fault := format('%L is no value, range, step or *', v_part);
       exit;
@@ -27,8 +27,8 @@ begin
       v_from := p_low;
       v_to := p_high;
     else
-      v_from := coalesce(p_low + array_position(p_names, m[2]) - 1, case when m[2] ~ '^\d' then m[2]::int end);
-      v_to := coalesce(p_low + array_position(p_names, m[3]) - 1, case when m[3] ~ '^\d' then m[3]::int end);
+      v_from := coalesce(p_low + array_position(p_names, m[2]) - 1, case when m[2] ~ '^[0-9]' then m[2]::int end);
+      v_to := coalesce(p_low + array_position(p_names, m[3]) - 1, case when m[3] ~ '^[0-9]' then m[3]::int end);
       if v_from is null or m[3] is not null and v_to is null then
         v_fault := format('%L is no name', case when v_from is null then m[2] else m[3] end);
         exit;

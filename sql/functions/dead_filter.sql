@@ -31,18 +31,8 @@ begin
   f.key := p_filter ->> 'key';
   f.reference := p_filter ->> 'reference';
   f.term := p_filter ->> 'term';
-  f.error := lower(p_filter ->> 'error');
-  foreach v_name in array array['died_from', 'died_before'] loop
-    begin
-      if v_name = 'died_from' then
-        f.died_from := (p_filter ->> v_name)::timestamptz;
-      else
-        f.died_before := (p_filter ->> v_name)::timestamptz;
-      end if;
-    exception when data_exception then
-      raise exception using errcode = 'PH400', column = v_name, message = format('%s is no time: %L', v_name, p_filter ->> v_name),
-        hint = 'for example 2030-01-31T12:00:00Z';
-    end;
-  end loop;
+  f.error := lower((p_filter ->> 'error') collate "C");
+  f.died_from := posthaste.option_time(p_filter, 'died_from');
+  f.died_before := posthaste.option_time(p_filter, 'died_before');
   return f;
 end $$;

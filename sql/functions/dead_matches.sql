@@ -8,6 +8,6 @@ return ((f).queue_id is null or d.queue_id = (f).queue_id)
    and ((f).key is null or d.key = (f).key)
    and ((f).reference is null or d.reference = (f).reference)
    and ((f).term is null or d.terms @> array[(f).term])
-   and ((f).error is null or pg_catalog.strpos(pg_catalog.lower(d.error), (f).error) > 0)
+   and ((f).error is null or pg_catalog.strpos(pg_catalog.lower(d.error collate "C"), (f).error) > 0)
    and ((f).died_from is null or d.died_at >= (f).died_from)
    and ((f).died_before is null or d.died_at < (f).died_before);

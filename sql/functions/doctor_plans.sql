@@ -45,7 +45,7 @@ begin
     execute 'explain (format json) ' || h.sql into v_plan;
     return query
       select 'warning', format('%s is planned with a %s on %s: it reads more than it needs', h.what, n ->> 'Node Type', coalesce(n ->> 'Relation Name', 'what it found')),
-             'see that this table has the indexes that migrations made, and which settings of this database or user change plans (\drds in psql)', null::text, null::text
+             E'see that this table has the indexes that migrations made, and which settings of this database or user change plans (\\drds in psql)', null::text, null::text
         from jsonb_path_query(v_plan, '$.**{0 to 20} ? (@."Node Type" == "Seq Scan" || @."Node Type" == "Bitmap Heap Scan" || @."Node Type" == "Sort" || @."Node Type" == "Incremental Sort")') n
        limit 1;
   end loop;

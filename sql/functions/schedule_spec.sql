@@ -5,14 +5,14 @@
 create or replace function posthaste.schedule_spec(p_spec text, out cron posthaste.cron, out every interval)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-  v_text text := lower(btrim(p_spec, E' \t'));
+  v_text text := lower(btrim(p_spec, E' \t') collate "C");
   f text[];
   v_hint text := 'a cron line such as ''30 2 * * mon-fri'', @daily, or ''every 90 seconds''';
 begin
   if coalesce(v_text, '') = '' or octet_length(p_spec) > 255 then
     raise exception using errcode = 'PH400', column = 'spec', message = case when octet_length(p_spec) > 255 then 'spec is over 255 bytes' else 'spec must say when the schedule ticks' end, hint = v_hint;
   end if;
-  if v_text ~ '^every\s' then
+  if v_text ~ '^every[[:space:]]' then
     begin
       every := substr(v_text, 7)::interval;
     exception when data_exception then
@@ -32,7 +32,7 @@ begin
   v_text := case v_text
     when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' when '@monthly' then '0 0 1 * *' when '@weekly' then '0 0 * * 0'
     when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *' when '@hourly' then '0 * * * *' else v_text end;
-  f := regexp_split_to_array(v_text, '[ \t]+');
+  f := regexp_split_to_array(v_text, E'[ \t]+');
   if cardinality(f) <> 5 then
     raise exception using errcode = 'PH400', column = 'spec', message = format('%L has %s fields and not five', p_spec, cardinality(f)), hint = v_hint;
   end if;

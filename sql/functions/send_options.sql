@@ -31,13 +31,8 @@ begin
   if dedupe_window is not null and dedupe_key is null then
     raise exception using errcode = 'PH400', column = 'dedupe_window', message = 'option ''dedupe_window'' says nothing without a dedupe_key';
   end if;
-  begin
-    send_at := posthaste.option_text(p_options, 'send_at')::timestamptz;
-  exception when data_exception then
-    raise exception using errcode = 'PH400', column = 'send_at',
-      message = format('option ''send_at'' is no time: %L', p_options ->> 'send_at'), hint = 'for example 2030-01-31T12:00:00Z';
-  end;
-  if not isfinite(send_at) or send_at >= posthaste.last_time() then
+  send_at := posthaste.option_time(p_options, 'send_at');
+  if send_at >= posthaste.last_time() then
     raise exception using errcode = 'PH400', column = 'send_at', message = format('option ''send_at'' must be a time before the last day of the year 9999, and is %s', send_at);
   end if;
   if delay is not null and send_at is not null then

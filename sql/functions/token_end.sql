@@ -4,14 +4,14 @@ create or replace function posthaste.token_end(p_options jsonb)
 returns timestamptz language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   v_in interval := posthaste.option_interval(p_options, 'expires_in');
-  v_at text := posthaste.option_text(p_options, 'expires_at');
+  v_at timestamptz := posthaste.option_time(p_options, 'expires_at');
   v_end timestamptz;
 begin
   if v_in is not null and v_at is not null then
     raise exception using errcode = 'PH400', column = 'expires_in', message = 'expires_in excludes expires_at';
   end if;
   begin
-    v_end := coalesce(v_at::timestamptz, clock_timestamp() + v_in);
+    v_end := coalesce(v_at, clock_timestamp() + v_in);
   exception when data_exception then
     raise exception using errcode = 'PH400', column = case when v_at is null then 'expires_in' else 'expires_at' end,
       message = 'this is no time that a token can expire at', hint = 'for example expires_at ''2030-01-31T12:00:00Z'', or expires_in ''90 days''';

@@ -6,9 +6,9 @@
 create or replace function posthaste.zone_name(p_zone text)
 returns text language plpgsql volatile set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 begin
-  if upper(p_zone) = 'UTC' then
+  if upper(p_zone collate "C") = 'UTC' then
     return 'UTC';
-  elsif p_zone ~ '^[A-Za-z_-]+(/[A-Za-z_-]+)+$' or p_zone ~* '^Etc/GMT([+-]?0|\+([1-9]|1[0-2])|-([1-9]|1[0-4]))$' then
+  elsif p_zone ~ '^[A-Za-z_-]+(/[A-Za-z_-]+)+$' or p_zone ~* '^Etc/GMT([+-]?0|[+]([1-9]|1[0-2])|-([1-9]|1[0-4]))$' then
     -- The setting answers with the name as it is written, and ends with this call;
     -- the view of all names would read a file for each.
     return set_config('TimeZone', p_zone, true);
