@@ -65,6 +65,9 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
+	if err := checkEncoding(ctx, conn); err != nil {
+		return err
+	}
 	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx, log *slog.Logger) error {
 		ours, err := installed(ctx, tx)
 		if err != nil {

@@ -156,7 +156,7 @@ func Connect(ctx context.Context, url string, opts ...Option) (*pgx.Conn, error)
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err == nil && config.AfterConnect != nil {
+	if err == nil {
 		if err = config.AfterConnect(ctx, conn); err != nil {
 			closeConn(conn)
 		}
@@ -205,9 +205,8 @@ func poolConfig(url string, o options) (*pgxpool.Config, error) {
 	if o.polling {
 		cc.DefaultQueryExecMode = pgx.QueryExecModeExec
 		cc.StatementCacheCapacity, cc.DescriptionCacheCapacity = 0, 0
-	} else {
-		config.AfterConnect = setSession
 	}
+	config.AfterConnect = setSession(o.polling)
 	return config, nil
 }
 
@@ -234,10 +233,11 @@ func dialer(timeout time.Duration) *net.Dialer {
 func (e *Engine) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return e.verify(ctx)
+	return e.verify(ctx, checkIsolation)
 }
 
-func (e *Engine) verify(ctx context.Context) error {
+// verify checks what every call needs, and more.
+func (e *Engine) verify(ctx context.Context, more ...func(context.Context, querier) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	conn, err := e.pool.Acquire(ctx)
@@ -245,10 +245,12 @@ func (e *Engine) verify(ctx context.Context) error {
 		return readError(err)
 	}
 	defer conn.Release()
-	if err := checkServer(ctx, conn.Conn()); err != nil {
-		return err
+	for _, check := range append([]func(context.Context, querier) error{checkServer, checkEncoding, checkSchema}, more...) {
+		if err := check(ctx, conn.Conn()); err != nil {
+			return err
+		}
 	}
-	return checkSchema(ctx, conn.Conn())
+	return nil
 }
 
 // Close closes the pool if [Open] made it. It waits for running statements, and up to

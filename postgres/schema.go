@@ -229,16 +229,13 @@ type serverFacts struct {
 	name       string
 	inRecovery bool
 	readOnly   bool
-	// The encodings of the database and of this session, and its default isolation.
-	encoding, clientEncoding, isolation string
 }
 
 func checkServer(ctx context.Context, q querier) error {
 	var f serverFacts
 	err := q.QueryRow(ctx, `select pg_catalog.current_setting('server_version_num')::int, pg_catalog.current_setting('server_version'),
-		pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')::bool, pg_catalog.current_setting('server_encoding'),
-		pg_catalog.current_setting('client_encoding'), pg_catalog.current_setting('default_transaction_isolation')`).
-		Scan(&f.version, &f.name, &f.inRecovery, &f.readOnly, &f.encoding, &f.clientEncoding, &f.isolation)
+		pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')::bool`).
+		Scan(&f.version, &f.name, &f.inRecovery, &f.readOnly)
 	if err != nil {
 		return readError(err)
 	}
@@ -257,21 +254,9 @@ func (f serverFacts) check() error {
 	case f.readOnly:
 		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this database or user is set to read only (default_transaction_read_only)",
 			Hint: "use one that may write"}
-	case f.encoding != encodingUTF8:
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("this database keeps text as %s, and Posthaste needs %s", f.encoding, encodingUTF8),
-			Hint: "make one by: create database … encoding 'UTF8' template template0"}
-	case f.clientEncoding != encodingUTF8:
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("the sessions of this pool send text as %s, and Go's text is %s", f.clientEncoding, encodingUTF8),
-			Hint: "set client_encoding=UTF8 in the pool's URL"}
-	case f.isolation != "read committed" && f.isolation != "read uncommitted":
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("transactions of these sessions are %s unless told otherwise, and messages can only be received in READ COMMITTED", strings.ToUpper(f.isolation)),
-			Hint: "alter role … set default_transaction_isolation = 'read committed'; without --polling-only, programs see to that by themselves"}
 	}
 	return nil
 }
-
-// encodingUTF8 is what PostgreSQL calls it.
-const encodingUTF8 = "UTF8"
 
 // applyError says where in which file the server stopped. Only what the
 // person who migrates can mend is classified; all else is a fault of the file.

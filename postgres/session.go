@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 // ownSettings are what every session of ours has from its start, whatever database, role and
@@ -18,14 +21,20 @@ var ownSettings = map[string]string{
 }
 
 // sessionSettings are what a session of ours sets for itself, for poolers refuse these in a
-// start-up message. Behind a pooler in transaction mode nothing can be set for a session.
-const sessionSettings = `set bytea_output = hex; set extra_float_digits = 1; set array_nulls = on; set intervalstyle = postgres;
-	set default_transaction_isolation = 'read committed'; set default_transaction_deferrable = off`
-
-// timeouts are those that may be set for a role or database against statements that hang. Each
-// of our calls has a time of its own, and upkeep may need longer. What the URL says, is meant
-// for this program.
-var timeouts = []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "transaction_timeout"}
+// start-up message. The timeouts of a role or database are against statements that hang; each
+// of our calls has a time of its own, and upkeep may need longer.
+var sessionSettings = map[string]string{
+	"IntervalStyle":                       "postgres",
+	"bytea_output":                        "hex",
+	"extra_float_digits":                  "1",
+	"array_nulls":                         "on",
+	"default_transaction_isolation":       "read committed",
+	"default_transaction_deferrable":      "off",
+	"statement_timeout":                   "0",
+	"lock_timeout":                        "0",
+	"idle_in_transaction_session_timeout": "0",
+	"transaction_timeout":                 "0", // since PostgreSQL 17
+}
 
 // ownSession gives the start-up parameters of a connection their values.
 func ownSession(params map[string]string) {
@@ -39,16 +48,56 @@ func ownSession(params map[string]string) {
 	}
 }
 
-// setSession sets what [ownSettings] cannot.
-func setSession(ctx context.Context, conn *pgx.Conn) error {
-	said := conn.Config().RuntimeParams
-	sql := sessionSettings
-	for _, name := range timeouts {
-		if said[name] == "" && !strings.Contains(said["options"], name) {
-			// By name, for transaction_timeout came with PostgreSQL 17.
-			sql += "; select pg_catalog.set_config('" + name + "', '0', false) where pg_catalog.current_setting('" + name + "', true) <> '0'"
+// setSession sets [sessionSettings], but for timeouts that the URL names: those are meant for
+// this program. With polling it does so only where no pooler is in the way, which would give
+// the session to somebody else: it cannot know the number of the server's process.
+func setSession(polling bool) func(context.Context, *pgx.Conn) error {
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		said := conn.Config().RuntimeParams
+		var rows []string
+		for name, value := range sessionSettings {
+			if !strings.HasSuffix(name, "_timeout") || said[name] == "" && !strings.Contains(said["options"], name) {
+				rows = append(rows, "('"+name+"', '"+value+"')")
+			}
 		}
+		sql := "select pg_catalog.set_config(s.name, s.value, false) from (values " + strings.Join(rows, ", ") + ") s (name, value) where pg_catalog.current_setting(s.name, true) <> s.value"
+		if polling {
+			sql += fmt.Sprintf(" and pg_catalog.pg_backend_pid() = %d", conn.PgConn().PID())
+		}
+		_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+		return err
 	}
-	_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-	return err
+}
+
+// checkEncoding refuses a database that keeps text in another encoding than Go's, or a pool's
+// session that sends it so: it would be garbled.
+func checkEncoding(ctx context.Context, q querier) error {
+	const wanted = "UTF8"
+	var server, client string
+	err := q.QueryRow(ctx, "select pg_catalog.current_setting('server_encoding'), pg_catalog.current_setting('client_encoding')").Scan(&server, &client)
+	switch {
+	case err != nil:
+		return readError(err)
+	case server != wanted:
+		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("this database keeps text as %s, and Posthaste needs %s", server, wanted),
+			Hint: "make one by: create database … encoding 'UTF8' template template0"}
+	case client != wanted:
+		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("this session sends text as %s, and Go's text is %s", client, wanted),
+			Hint: "set client_encoding=UTF8 in the URL of the pool"}
+	}
+	return nil
+}
+
+// checkIsolation refuses sessions whose transactions cannot receive.
+func checkIsolation(ctx context.Context, q querier) error {
+	var isolation string
+	if err := q.QueryRow(ctx, "select pg_catalog.current_setting('default_transaction_isolation')").Scan(&isolation); err != nil {
+		return readError(err)
+	}
+	if isolation == "read committed" || isolation == "read uncommitted" {
+		return nil
+	}
+	return &posthaste.Error{Code: posthaste.Unsupported,
+		Message: fmt.Sprintf("transactions are %s here unless told otherwise (default_transaction_isolation), and messages can only be received in READ COMMITTED", strings.ToUpper(isolation)),
+		Hint:    "alter role … set default_transaction_isolation = 'read committed'; programs that are not told to poll only see to that by themselves"}
 }

@@ -184,7 +184,7 @@ func TestDoctorFindingsOfSettings(t *testing.T) {
 	url := testpg.New(t)
 	s := connect(t, url)
 	findings := map[string][3]string{
-		"default_transaction_isolation = 'repeatable read'": {"settings", "fault", "default_transaction_isolation is repeatable read"},
+		"default_transaction_isolation = 'repeatable read'": {"settings", "warning", "default_transaction_isolation is repeatable read"},
 		"default_transaction_read_only = on":                {"settings", "fault", "default_transaction_read_only is on"},
 		"synchronous_commit = off":                          {"settings", "warning", "synchronous_commit is off"},
 		"statement_timeout = '9s'":                          {"settings", "warning", "statement_timeout is 9000 ms"},

@@ -1030,6 +1030,7 @@ function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) re
 function option_interval(p_options jsonb, p_name text) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function option_time(p_options jsonb, p_name text) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_wait(p_options jsonb, p_name text) returns double precision language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function ord_now() returns xid8 language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ordered_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_ord xid8, p_pos bigint, p_max integer, l live, OUT ords xid8[], OUT poss bigint[], OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1312,6 +1313,7 @@ grant EXECUTE on function option_int(jsonb,text,bigint,bigint) to posthaste_admi
 grant EXECUTE on function option_interval(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_rate(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_text(jsonb,text) to posthaste_admin
+grant EXECUTE on function option_time(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_wait(jsonb,text) to posthaste_admin
 grant EXECUTE on function ord_now() to posthaste_admin
 grant EXECUTE on function ordered_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
