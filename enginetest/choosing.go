@@ -17,6 +17,8 @@ var choosing = []test{
 	{name: "DS5_RetriesOfEveryPriority", run: retriesOfEveryPriority},
 	{name: "DedupeKeySendsOnce", run: dedupeKeySendsOnce},
 	{name: "DedupeKeyAtOnce", run: dedupeKeyAtOnce},
+	{name: "DedupeKeyIsFreeAgain", run: dedupeKeyIsFreeAgain, needsSearch: true},
+	{name: "DedupeKeyOfSubscriptions", run: dedupeKeyOfSubscriptions, needsSubscriptions: true},
 	{name: "RequestsThatComeAgain", run: requestsThatComeAgain, needsIdempotency: true},
 	{name: "PausedQueues", run: pausedQueues},
 	{name: "DS6_AtMostOnce", run: atMostOnce, needsAtMostOnce: true, needsSearch: true},
@@ -211,6 +213,89 @@ func dedupeKeySendsOnce(s *suite) {
 	s.until("the window is over", func() bool { return s.sendOnce("short", time.Hour) != short })
 	if _, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, DedupeWindow: time.Hour}); posthaste.CodeOf(err) != posthaste.Invalid {
 		s.Errorf("a window without a key: %v", err)
+	}
+}
+
+// What was taken back gives its key free: who sends with it again has a new message. One
+// that waits, is handed out, done or dead has its key.
+func dedupeKeyIsFreeAgain(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond})
+	w := s.register(time.Minute)
+	first := s.sendOnce("k", 0)
+	again := func(when string, free bool) {
+		s.Helper()
+		next := s.sendOnce("k", 0)
+		if (next != first) != free {
+			s.Errorf("%s: sent again it is %d, and was %d", when, next, first)
+		}
+		first = next
+	}
+	settled := func(outcome posthaste.Outcome) {
+		s.Helper()
+		s.settle(posthaste.Settlement{Outcome: outcome, Error: "x"}, s.claimed(w, 1)...)
+	}
+	cancelled := func() {
+		s.Helper()
+		_, err := s.engine.Cancel(s.ctx, "ada", first)
+		s.must(err)
+	}
+	again("it waits", false)
+	cancelled()
+	again("it is cancelled", true)
+	_, err := s.engine.QueuePurge(s.ctx, "ada", s.queue)
+	s.must(err)
+	again("it is purged", true)
+	settled(posthaste.Retried)
+	again("it waits for its retry", false)
+	cancelled()
+	again("its retry is cancelled", true)
+	settled(posthaste.Retried)
+	_, err = s.engine.QueuePurge(s.ctx, "ada", s.queue)
+	s.must(err)
+	again("its retry is purged", true)
+	settled(posthaste.Dead)
+	again("it is dead", false)
+	_, err = s.engine.Discard(s.ctx, "ada", first)
+	s.must(err)
+	again("it is discarded", true)
+	held := s.claimed(w, 1)
+	again("it is handed out", false)
+	s.settle(posthaste.Settlement{Outcome: posthaste.Done}, held...)
+	again("it is done", false)
+	s.none(w)
+	// In one call the first message with the key is sent, and the others are it.
+	other := s.sendOnce("other", 0)
+	_, err = s.engine.Cancel(s.ctx, "ada", other)
+	s.must(err)
+	ids, err := s.engine.Send(s.ctx, slices.Repeat([]posthaste.Message{{Queue: s.queue, DedupeKey: "other"}}, 3)...)
+	s.must(err)
+	if ids[0] == other || ids[1] != ids[0] || ids[2] != ids[0] {
+		s.Errorf("of one call they are %v, and the cancelled one is %d", ids, other)
+	}
+	s.claimed(w, 1)
+	s.none(w)
+}
+
+// Of several subscriptions, all must have it taken back.
+func dedupeKeyOfSubscriptions(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "other", posthaste.SubscriptionOptions{}))
+	w := s.register(time.Minute)
+	a, b := s.sendOnce("a", 0), s.sendOnce("b", 0)
+	s.settle(posthaste.Settlement{Outcome: posthaste.Done}, s.claimed(w, 2)...)
+	_, err := s.engine.Cancel(s.ctx, "ada", a) // for the other one
+	s.must(err)
+	if next := s.sendOnce("a", 0); next != a {
+		s.Errorf("one subscription has handled it, and sent again it is %d, not %d", next, a)
+	}
+	if next := s.sendOnce("b", 0); next != b {
+		s.Errorf("it waits in one subscription, and sent again it is %d, not %d", next, b)
+	}
+	c := s.sendOnce("c", 0)
+	_, err = s.engine.Cancel(s.ctx, "ada", c)
+	s.must(err)
+	if next := s.sendOnce("c", 0); next == c {
+		s.Error("both have it taken back, and sent again it is the same")
 	}
 }
 

@@ -46,6 +46,32 @@ func TestRuleDedupeKeyIsUsedOnce(t *testing.T) {
 	}, without("asking whether the window is over", patch{file: "insert_once.sql", old: " where d.until <= v_now\n      returning", new: "\n      returning"}))
 }
 
+// Of two who find at once that the message of a key was taken back, one sends.
+func TestRuleAKeyThatIsFreeAgainIsUsedOnce(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, first, second := begin(t, url), connect(t, url), connect(t, url)
+		for _, end := range []string{`commit`, `rollback`} {
+			s.exec(`select from posthaste.cancel($1)`, s.sendOnce("key of "+end))
+			first.exec(`begin`)
+			one := first.sendOnce("key of " + end)
+			waiting := second.start(`select posthaste.send('q', '2', jsonb_build_object('dedupe_key', 'key of ' || $1::text))`, end)
+			second.blocked(s)
+			first.exec(end)
+			a := <-waiting
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			if same := a.values[0] == one; same != (end == `commit`) {
+				return fmt.Sprintf("after %s of message %d the second sender was told %d", end, one, a.values[0])
+			}
+			if got := s.receive(); !slices.Equal(got, a.values) {
+				return fmt.Sprintf("after %s %v were handed out, and its sender was told %v", end, got, a.values)
+			}
+		}
+		return ""
+	}, without("asking whether the key has the message still", patch{file: "insert_once.sql", old: " and d.key = k.key and d.message_id = v_id\n", new: " and d.key = k.key\n"}))
+}
+
 // Those who send with a key that is in use do not wait for each other.
 func TestRuleDuplicatesDoNotWait(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {

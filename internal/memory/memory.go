@@ -174,7 +174,7 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 	for i, m := range made {
 		q := e.queues[m.Queue]
 		if m.DedupeKey != "" {
-			if first := q.once[m.DedupeKey]; first != nil && now.Before(first.createdAt.Add(cmp.Or(first.DedupeWindow, 24*time.Hour))) {
+			if first := q.once[m.DedupeKey]; first != nil && first.state != posthaste.StateCancelled && first.state != posthaste.StateDiscarded && now.Before(first.createdAt.Add(cmp.Or(first.DedupeWindow, 24*time.Hour))) {
 				ids[i] = first.id
 				continue
 			}

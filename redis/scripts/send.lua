@@ -91,12 +91,28 @@ local function put(r, id, place, o, priority, due)
   end
 end
 
+-- takenBack tells whether a message was cancelled, purged or discarded for each of the
+-- queue's subscriptions, but for those whose filters leave out the next one of its key (x).
+-- Of what is not known any more nobody can tell that it was.
+local function takenBack(q, id, x)
+  local any = false
+  for j, r in ipairs(q.readers) do
+    if (j > 1 or q.first) and not (x and r.letter and string.find(x, r.letter, 1, true)) then
+      local st = call('HGET', KEYS[r.at + 3], id)
+      local z = st and unpacked(st).z
+      if z ~= 'cancelled' and z ~= 'discarded' then return false end
+      any = true
+    end
+  end
+  return any
+end
+
 for i = 3, #ARGV, 2 do
   local o = ARGV[i] == '' and plain or unpacked(ARGV[i])
   local content = ARGV[i + 1]
   local q = queues[o.q or 1]
   local known = o.k and call('GET', KEYS[first + o.k])
-  if known then
+  if known and not takenBack(q, known, o.x) then
     ids[#ids + 1] = known
   else
     q.last = math.max(q.last + 1, now)

@@ -1,6 +1,6 @@
 -- posthaste.insert_once: appends messages of which some have a dedupe key: one
 -- whose key is in use is not appended, and answers with the id of the message
--- that uses it; of several with one key in a call only the first is appended.
+-- that uses it, unless that was taken back; of several with one key in a call only the first is appended.
 -- Arguments: parallel arrays as of posthaste.insert_entries, which has checked
 -- them, but with the queues' ids and lanes, and the order in keyed queues.
 -- Returns: the ids in order.
@@ -8,7 +8,8 @@
 -- transaction that is just using one of them, and goes on with what it left: its
 -- message, or none if it rolled back. In REPEATABLE READ and SERIALIZABLE that
 -- is a serialization failure (40001), as with any row.
--- Inserts: entries, dedupe_keys. Updates: dedupe_keys whose window is over.
+-- Inserts: entries, dedupe_keys. Updates: dedupe_keys whose window is over, or whose message
+-- was taken back.
 create or replace function posthaste.insert_once(p_queues int[], p_lanes smallint[], p_ords xid8[], p_payloads bytea[], p_content_types text[], p_keys text[],
   p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[],
   p_dedupe_keys text[], p_dedupe_windows double precision[])
@@ -42,6 +43,15 @@ begin
       -- everybody who sends it would wait for everybody else.
       select d.message_id into v_id from posthaste.dedupe_keys d where d.queue_id = k.queue and d.key = k.key and d.until - interval '0' > v_now; -- not by the index of until, which has all of them
       v_known := found;
+      if v_known and posthaste.taken_back(v_id) then
+        -- Its key is free. Of several who find that at once one sends, and the others its message.
+        update posthaste.dedupe_keys d set message_id = v_positions[k.first], until = v_now + make_interval(secs => coalesce(p_dedupe_windows[k.first], 86400))
+         where d.queue_id = k.queue and d.key = k.key and d.message_id = v_id
+        returning d.message_id into v_id;
+        v_known := false;
+        exit when found;
+        continue;
+      end if;
       exit when v_known;
       insert into posthaste.dedupe_keys as d (queue_id, key, message_id, until)
       values (k.queue, k.key, v_positions[k.first], v_now + make_interval(secs => coalesce(p_dedupe_windows[k.first], 86400)))

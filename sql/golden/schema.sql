@@ -1112,6 +1112,7 @@ function subscribe(queue text, subscription text, options jsonb DEFAULT '{}'::js
 function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function taken_back(p_id bigint) returns boolean language sql stable cost 100 set search_path=pg_catalog, pg_temp
 function tick(OUT sent integer, OUT missed bigint, OUT next_tick double precision) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_in() returns double precision language sql stable security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_schedule(s schedule_settings, p_now timestamp with time zone, OUT sent integer, OUT missed bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1406,6 +1407,7 @@ grant EXECUTE on function subscribe(text,text,jsonb,text) to posthaste_admin
 grant EXECUTE on function subscription_filter(jsonb) to posthaste_admin
 grant EXECUTE on function summarize() to posthaste_admin
 grant EXECUTE on function taken(claims,xid8,bigint,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function taken_back(bigint) to posthaste_admin
 grant EXECUTE on function tick() to posthaste_admin
 grant EXECUTE on function tick() to posthaste_receiver
 grant EXECUTE on function tick_in() to posthaste_admin
