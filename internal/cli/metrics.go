@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -33,8 +34,12 @@ func newMetrics(engine posthaste.Engine, log *slog.Logger) (*telemetry.Prometheu
 // storeMetrics asks the store for its queues and for how it is at every scrape.
 type storeMetrics struct{ engine posthaste.Engine }
 
-// scrapeTimeout bounds that question: a scraper waits 10 s, as a rule.
-const scrapeTimeout = 3 * time.Second
+// scrapeTimeout bounds these questions together, and upTimeout the first of them: a scraper
+// waits 10 s, as a rule.
+const (
+	scrapeTimeout = 8 * time.Second
+	upTimeout     = 3 * time.Second
+)
 
 func queueMetric(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("posthaste_queue_"+name, help, []string{"queue", "subscription"}, nil)
@@ -46,6 +51,7 @@ func storeMetric(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	upMetric      = storeMetric("store_up", "Whether the store answered (1) or not (0).")
+	slowMetric    = storeMetric("store_slow", "Whether the store answers, and did not tell all of its metrics in time (1) or did (0).")
 	findingMetric = storeMetric("finding", "1 for each thing that posthaste doctor finds wrong, such as the subscription that keeps the ring full.", "check", "fault", "queue", "subscription")
 	pausedMetric  = storeMetric("queue_paused", "Whether the queue is paused (1) or not (0).", "queue")
 )
@@ -91,7 +97,7 @@ var vitalMetrics = []vitalMetric{
 
 // Describe implements [prometheus.Collector].
 func (m *storeMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upMetric, findingMetric, pausedMetric} {
+	for _, d := range []*prometheus.Desc{upMetric, slowMetric, findingMetric, pausedMetric} {
 		out <- d
 	}
 	for _, m := range subscriptionMetrics {
@@ -106,18 +112,34 @@ func (m *storeMetrics) Describe(out chan<- *prometheus.Desc) {
 func (m *storeMetrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	queues, err := m.engine.Queues(ctx)
-	if err != nil {
-		out <- prometheus.MustNewConstMetric(upMetric, prometheus.GaugeValue, 0)
+	up := m.up(ctx)
+	out <- prometheus.MustNewConstMetric(upMetric, prometheus.GaugeValue, truth(up))
+	if !up {
 		return
 	}
-	out <- prometheus.MustNewConstMetric(upMetric, prometheus.GaugeValue, 1)
+	err := errors.Join(m.collectVitals(ctx, out), m.collectQueues(ctx, out), m.collectFindings(ctx, out))
+	out <- prometheus.MustNewConstMetric(slowMetric, prometheus.GaugeValue, truth(err != nil))
+}
+
+// up reports whether the store answers, be it that it cannot be used as it is.
+func (m *storeMetrics) up(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	err := m.engine.Ready(ctx)
+	return err == nil || ctx.Err() == nil && posthaste.CodeOf(err) != posthaste.Unavailable
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func (m *storeMetrics) collectQueues(ctx context.Context, out chan<- prometheus.Metric) error {
+	queues, err := m.engine.Queues(ctx)
 	for _, q := range queues {
-		paused := 0.0
-		if !q.PausedAt.IsZero() {
-			paused = 1
-		}
-		out <- prometheus.MustNewConstMetric(pausedMetric, prometheus.GaugeValue, paused, q.Name)
+		out <- prometheus.MustNewConstMetric(pausedMetric, prometheus.GaugeValue, truth(!q.PausedAt.IsZero()), q.Name)
 		for i := range q.Subscriptions {
 			s := &q.Subscriptions[i]
 			for _, each := range subscriptionMetrics {
@@ -125,19 +147,26 @@ func (m *storeMetrics) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
-	if vitals, err := m.engine.Vitals(ctx); err == nil { // else the next scrape tells
-		told := vitalMetrics
-		if vitals.SlotsWanted > 0 {
-			told = slices.Concat(ringMetrics, vitalMetrics)
-		}
-		for _, each := range told {
-			out <- prometheus.MustNewConstMetric(each.desc, prometheus.GaugeValue, each.value(&vitals))
-		}
-	}
-	found, err := m.engine.Doctor(ctx)
+	return err
+}
+
+func (m *storeMetrics) collectVitals(ctx context.Context, out chan<- prometheus.Metric) error {
+	vitals, err := m.engine.Vitals(ctx)
 	if err != nil {
-		return // the next scrape tells
+		return err
 	}
+	told := vitalMetrics
+	if vitals.SlotsWanted > 0 {
+		told = slices.Concat(ringMetrics, vitalMetrics)
+	}
+	for _, each := range told {
+		out <- prometheus.MustNewConstMetric(each.desc, prometheus.GaugeValue, each.value(&vitals))
+	}
+	return nil
+}
+
+func (m *storeMetrics) collectFindings(ctx context.Context, out chan<- prometheus.Metric) error {
+	found, err := m.engine.Doctor(ctx)
 	told := map[[4]string]bool{}
 	for _, f := range found {
 		labels := [4]string{f.Check, strconv.FormatBool(f.Fault), f.Queue, f.Subscription}
@@ -146,4 +175,5 @@ func (m *storeMetrics) Collect(out chan<- prometheus.Metric) {
 		}
 		told[labels] = true
 	}
+	return err
 }

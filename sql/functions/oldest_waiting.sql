@@ -71,6 +71,9 @@ begin
         where e.queue_id = p_queue and e.lane = v_lane and e.due_at is null and e.ord is null and e.xid = f.first_xid and e.pos = f.first_pos
           and ((e.pos >> 22) & 15) = (f.first_pos >> 22) & 15));
     end if;
+    -- Most have nothing that is due later, nor had; a look tells that for a part of the cost.
+    continue when not exists (select from posthaste.entries e
+      where e.queue_id = p_queue and e.lane = v_lane and e.due_at is not null and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f));
     -- What is left of the present window of the due track, then the next one.
     w := posthaste.cursor_of(v_reader + 1, l);
     for v_round in 1..4 loop
