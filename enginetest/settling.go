@@ -64,6 +64,17 @@ func maxAttempts(s *suite) {
 		s.wantState(id, posthaste.StateDead)
 	}
 	s.none(w)
+	s.until("two attempts of each are counted as repeated, and not the last", func() bool {
+		_, err := s.engine.Maintain(s.ctx)
+		s.must(err)
+		infos, err := s.engine.Queues(s.ctx, s.queue)
+		s.must(err)
+		counts := infos[0].Subscriptions[0]
+		if counts.Retried > 4 {
+			s.Fatalf("%d attempts are counted as repeated, and 4 were", counts.Retried)
+		}
+		return counts.Retried == 4 && counts.Dead == 2
+	})
 }
 
 func permanent(s *suite) {

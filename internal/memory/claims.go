@@ -435,13 +435,11 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.Done:
 		d.q.info.Done++
 	case posthaste.Lost:
-		d.q.info.Lost++
 		if next.losses++; d.alone {
 			next.lostsAlone++
 		}
 		next.attempt++
 	case posthaste.Retried:
-		d.q.info.Retried++
 		next.failures++
 		next.attempt++
 		wait := min(o.BackoffMax, o.BackoffBase<<min(d.failures, 30))
@@ -470,6 +468,10 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		d.m.state, d.m.diedAt = posthaste.StateDead, now
 		d.q.info.Dead++
 		return outcome, time.Time{}
+	case posthaste.Lost:
+		d.q.info.Lost++
+	case posthaste.Retried:
+		d.q.info.Retried++
 	}
 	d.m.state, d.m.dueAt = posthaste.StateRetrying, next.dueAt
 	if next.attempt == 1 { // it was released, and has not failed before

@@ -1,7 +1,7 @@
 -- How deliveries end.
 local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0}
 local holders, released, left, kept, batches = {}, {}, {}, {}, {}
-local wake = false
+local wake, losses = false, 0 -- losses: with those that are dead by it
 
 -- holder tells of who holds a delivery: its worker's name, and when it claimed.
 local function holder(tag)
@@ -37,11 +37,10 @@ local function ended(delivery, held, s)
   local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
   local outcome, alone, due = s.o, st.l >= 2, now
   if outcome == 'lost' then
-    counts.lost = counts.lost + 1
+    losses = losses + 1
     st.l = st.l + 1
     if alone then st.x = st.x + 1 end
   elseif outcome == 'retried' then
-    counts.retried = counts.retried + 1
     if s.a then
       due = now + s.a
     else
@@ -52,6 +51,8 @@ local function ended(delivery, held, s)
     due = now + (s.a or 0)
   end
   if (outcome == 'retried' or outcome == 'lost') and st.f + st.x >= rules.n then outcome = 'dead' end
+  -- Those that come again.
+  if outcome == 'retried' or outcome == 'lost' then counts[outcome] = counts[outcome] + 1 end
   st.d = nil
   if not before then call('ZADD', KNOWN, id, id) end
   if s.t and #s.t > 0 and not st.t and not select(2, wordsOf(call('HGET', MSG, id))) then

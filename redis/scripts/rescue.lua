@@ -45,4 +45,4 @@ if #overdue > 0 then
 else
   finish(limits)
 end
-return counts.lost
+return losses
