@@ -46,7 +46,7 @@ type Config struct {
 	// AuthMechanisms are offered where Username is set (default PLAIN and LOGIN).
 	AuthMechanisms []string
 	// Without are extensions left out of what is announced: SMTPUTF8, and on
-	// connections without TLS 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES.
+	// connections without TLS 8BITMIME, PIPELINING, ENHANCEDSTATUSCODES and LIMITS.
 	Without []string
 	// Logger is told of what goes wrong (default: nobody is).
 	Logger *slog.Logger

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/emersion/go-smtp"
@@ -202,8 +203,12 @@ func (h *hookConn) closeAfterWrite() {
 
 // Write implements [net.Conn].
 func (h *hookConn) Write(b []byte) (int, error) {
-	if word, ok := bytes.CutPrefix(b, []byte("250-")); ok && slices.Contains(h.catcher.cfg.Without, string(bytes.TrimSpace(word))) {
-		return len(b), nil
+	if len(b) > 4 && bytes.HasPrefix(b, []byte("250")) && slices.Contains(h.catcher.cfg.Without, strings.Fields(string(b[4:]) + " -")[0]) {
+		if b[3] == '-' {
+			return len(b), nil
+		}
+		_, err := h.Conn.Write([]byte("250 HELP\r\n")) // the last line, which ends the list
+		return len(b), err
 	}
 	if bytes.HasPrefix(b, []byte("354 ")) {
 		if f := h.catcher.faults.take(StageData, ""); f != nil {

@@ -61,7 +61,9 @@ func (a *attempt) run(ctx context.Context, recipients []string) {
 		a.failed(recipients, err)
 		return
 	}
-	for _, t := range a.transactions(c, recipients) {
+	for queue := a.transactions(c, recipients); len(queue) > 0; {
+		t := queue[0]
+		queue = queue[1:]
 		usable, err := a.transact(ctx, c, t)
 		if err != nil && reused && t.untouched && ctx.Err() == nil {
 			// The pooled connection was dead after all. That is no fault of
@@ -82,6 +84,7 @@ func (a *attempt) run(ctx context.Context, recipients []string) {
 			a.failed(a.untried(recipients), fmt.Errorf("the connection to %s ended before", a.sink.target.address))
 			return
 		}
+		queue = append(t.next(), queue...)
 	}
 	a.sink.pool.put(c, true)
 }
@@ -94,6 +97,18 @@ type transaction struct {
 	untouched bool
 	// open are the recipients without an answer yet.
 	open []string
+	// surplus are those that were too many for the server, which took as many as accepted.
+	surplus  []string
+	accepted int
+}
+
+// next are transactions for the surplus, of as many recipients as the server took. Each makes
+// progress, or has none.
+func (t *transaction) next() (list []*transaction) {
+	for some := range slices.Chunk(t.surplus, max(1, t.accepted)) {
+		list = append(list, &transaction{recipients: some, smtputf8: t.smtputf8})
+	}
+	return list
 }
 
 // transactions divides the recipients by what the server takes, and refuses
@@ -199,9 +214,12 @@ func (a *attempt) rcpt(ctx context.Context, c *conn, t *transaction) (accepted [
 		if err != nil {
 			return nil, false, a.wireError(ctx, "RCPT", err, c.target.CommandTimeout)
 		}
-		if r.ok() {
+		switch {
+		case r.ok():
 			accepted = append(accepted, recipient)
-		} else {
+		case r.tooMany() && len(accepted) > 0:
+			t.surplus, t.accepted = append(t.surplus, recipient), len(accepted)
+		default:
 			a.answered([]string{recipient}, r, r.rcptStatus())
 		}
 		t.open = slices.Concat(accepted, t.recipients[i+1:])

@@ -68,11 +68,22 @@ func (r reply) status() email.AnswerStatus {
 	return email.Deferred
 }
 
-// rcptStatus is what the reply to a RCPT means for its recipient. A 552 is how servers of
-// RFC 821 say that there are too many recipients, and passes (RFC 5321, 4.5.3.1.10), unless
-// its status code gives another reason, such as a full mailbox.
+// tooMany reports an answer to a RCPT that may say that the transaction has too many
+// recipients (RFC 5321, 4.5.3.1.10): 452, or 552 as servers of RFC 821 say it, unless the
+// status code gives another reason, such as a full mailbox.
+func (r reply) tooMany() bool {
+	switch r.code {
+	case 452:
+		return r.enhanced == "" || r.enhanced == "4.0.0" || r.enhanced == "4.5.3"
+	case 552:
+		return r.enhanced == "" || r.enhanced == "5.0.0" || r.enhanced == "5.5.3"
+	}
+	return false
+}
+
+// rcptStatus is what the reply to a RCPT means for its recipient.
 func (r reply) rcptStatus() email.AnswerStatus {
-	if r.code == 552 && (r.enhanced == "" || r.enhanced == "5.0.0" || r.enhanced == "5.5.3") {
+	if r.tooMany() {
 		return email.Deferred
 	}
 	return r.status()
