@@ -46,7 +46,8 @@ func Rebase(ctx context.Context, url string, sameIDs bool, progress func(string)
 	var did Rebased
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		// It may take minutes, and waits for open senders.
-		for _, sql := range []string{`set local statement_timeout = 0`, `set local lock_timeout = 0`, `set local client_min_messages = notice`} {
+		for _, sql := range []string{`set local statement_timeout = 0`, `set local lock_timeout = 0`, `set local client_min_messages = notice`,
+			`select pg_catalog.set_config('transaction_timeout', '0', true) where pg_catalog.current_setting('transaction_timeout', true) is not null`} {
 			if _, err := tx.Exec(ctx, sql); err != nil {
 				return err
 			}

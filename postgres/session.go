@@ -49,10 +49,14 @@ func ownSession(params map[string]string) {
 }
 
 // setSession sets [sessionSettings], but for timeouts that the URL names: those are meant for
-// this program. With polling it does so only where no pooler is in the way, which would give
-// the session to somebody else: it cannot know the number of the server's process.
+// this program. A pooler in transaction mode gives the server's session to other programs as
+// well, so with polling nothing is set through a pooler, and otherwise no timeouts. A pooler
+// does not know the number of the server's process, by which it is told.
 func setSession(polling bool) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
+		// The pool gives this call no deadline, and one that hung would keep its place for good.
+		ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout)
+		defer cancel()
 		said := conn.Config().RuntimeParams
 		var rows []string
 		for name, value := range sessionSettings {
@@ -60,10 +64,9 @@ func setSession(polling bool) func(context.Context, *pgx.Conn) error {
 				rows = append(rows, "('"+name+"', '"+value+"')")
 			}
 		}
-		sql := "select pg_catalog.set_config(s.name, s.value, false) from (values " + strings.Join(rows, ", ") + ") s (name, value) where pg_catalog.current_setting(s.name, true) <> s.value"
-		if polling {
-			sql += fmt.Sprintf(" and pg_catalog.pg_backend_pid() = %d", conn.PgConn().PID())
-		}
+		sql := fmt.Sprintf(`select pg_catalog.set_config(s.name, s.value, false) from (values %s) s (name, value)
+			where pg_catalog.current_setting(s.name, true) <> s.value and (pg_catalog.pg_backend_pid() = %d or %t and s.name !~ '_timeout$')`,
+			strings.Join(rows, ", "), conn.PgConn().PID(), !polling)
 		_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
 		return err
 	}

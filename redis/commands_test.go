@@ -33,6 +33,8 @@ type fate struct {
 	ids    map[string]posthaste.MessageID // sent, by kind
 	unsure map[string]bool                // sent perhaps
 	ended  map[string]bool                // by subscription and kind: must not come (again)
+	// back are kinds that it began to take back, whose dedupe keys may be free again.
+	back   map[string]bool
 	broken string
 }
 
@@ -46,7 +48,11 @@ func (f *fate) broke(format string, args ...any) {
 func (f *fate) sent(ids []posthaste.MessageID, messages []posthaste.Message) {
 	for i, m := range messages {
 		if before, again := f.ids[m.Kind]; again && before != ids[i] {
-			f.broke("%s was sent as %s and again as %s", m.Kind, before, ids[i])
+			if !f.back[m.Kind] {
+				f.broke("%s was sent as %s and again as %s", m.Kind, before, ids[i])
+			}
+			delete(f.ended, "default "+m.Kind)
+			delete(f.ended, "audit "+m.Kind)
 		}
 		f.ids[m.Kind] = ids[i]
 	}
@@ -204,6 +210,7 @@ func (f *fate) live(url string, gone func() bool) {
 			return err
 		},
 		func() error {
+			f.back["f"] = true
 			were, err := e.Cancel(ctx, "ada", f.ids["f"])
 			for _, w := range were {
 				if w.InTime {
@@ -237,6 +244,7 @@ func (f *fate) live(url string, gone func() bool) {
 		drain("audit"),
 		send(messages("p", "q")),
 		func() error {
+			f.back["p"], f.back["q"] = true, true
 			_, err := e.QueuePurge(ctx, "ada", jobs)
 			if err == nil {
 				for _, kind := range []string{"p", "q"} {
@@ -355,6 +363,9 @@ func (f *fate) judge() {
 	}
 	times := map[string]int{}
 	for _, m := range all {
+		if f.back[m.Kind] && m.ID != f.ids[m.Kind] && m.Subscriptions[0].State == posthaste.StateCancelled {
+			continue // another of its key was sent since
+		}
 		times[m.Kind]++
 		if id, told := f.ids[m.Kind]; told && id != m.ID {
 			f.broke("%s is there as %s, and its sender was told %s", m.Kind, m.ID, id)
@@ -392,7 +403,7 @@ func disturbed(t *testing.T, url string, how disturbance, n int64) (was bool, br
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	f := &fate{t: t, url: url, sound: open(t, url), ids: map[string]posthaste.MessageID{}, unsure: map[string]bool{}, ended: map[string]bool{}}
+	f := &fate{t: t, url: url, sound: open(t, url), ids: map[string]posthaste.MessageID{}, unsure: map[string]bool{}, ended: map[string]bool{}, back: map[string]bool{}}
 	defer f.sound.Close()
 	cut := proxy.CutAfter()
 	if how == notGiven {
@@ -451,7 +462,7 @@ func TestRE1_EveryCommandIsProtected(t *testing.T) {
 		"a claim is not repeated":        {noReply, []patch{{&claimScript, "if before then", "if false then"}}},
 		"requests are not known":         {noReply, []patch{{&sendScript, "if request then call('SET'", "if false then call('SET'"}}},
 		"dedupe keys are not known":      {killed, []patch{{&sendScript, "local known = o.k and", "local known = false and"}}},
-		"nobody knows what a worker had": {killed, []patch{{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""}, {&mendScript, "if call('HGET', TALLY, 'fill')", "if true"}}},
+		"nobody knows what a worker had": {killed, []patch{{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""}, {&repairScript, "if call('HGET', TALLY, 'fill')", "if true"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			breaks(t, func(t *testing.T, e *Engine) string {

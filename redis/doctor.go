@@ -65,12 +65,12 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	mended, err := e.doctorMended(ctx)
+	repaired, err := e.doctorRepaired(ctx)
 	if err != nil {
 		return nil, err
 	}
 	late, err := e.doctorSchedules(ctx)
-	return slices.Concat(found, behind, mended, late), err
+	return slices.Concat(found, behind, repaired, late), err
 }
 
 // examined is what a server says of itself that it should not.
@@ -173,11 +173,11 @@ func (e *Engine) doctorBehind(ctx context.Context) (found []posthaste.Finding, e
 	return found, nil
 }
 
-// mendedFor is how long Doctor tells of what upkeep put right.
-const mendedFor = 24 * time.Hour
+// repairedFor is how long Doctor tells of what upkeep repaired.
+const repairedFor = 24 * time.Hour
 
-// doctorMended tells of what upkeep put right in the last day.
-func (e *Engine) doctorMended(ctx context.Context) (found []posthaste.Finding, err error) {
+// doctorRepaired tells of what upkeep repaired in the last day.
+func (e *Engine) doctorRepaired(ctx context.Context) (found []posthaste.Finding, err error) {
 	all, err := e.queues(ctx)
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (e *Engine) doctorMended(ctx context.Context) (found []posthaste.Finding, e
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.subscription, b.subscription))
 	})
 	for _, q := range queues {
-		said, err := e.client.HGet(ctx, q.keys[slices.Index(ofQueue, "tally")], "mends").Result()
+		said, err := e.client.HGet(ctx, q.keys[slices.Index(ofQueue, "tally")], "repairs").Result()
 		if err != nil {
 			if e.cluster || errors.Is(err, goredis.Nil) { // a server that is away is told of by itself
 				continue
@@ -197,10 +197,10 @@ func (e *Engine) doctorMended(ctx context.Context) (found []posthaste.Finding, e
 		n, at, _ := strings.Cut(said, " ")
 		last, ok := parseMicros(at)
 		if !ok {
-			return nil, unexpected("what was put right in queue "+q.name, said)
+			return nil, unexpected("what was repaired in queue "+q.name, said)
 		}
-		if when := time.UnixMicro(last + epoch*1e6); time.Since(when) < mendedFor {
-			found = append(found, posthaste.Finding{Check: "mended", Queue: q.name, Subscription: q.subscription,
+		if when := time.UnixMicro(last + epoch*1e6); time.Since(when) < repairedFor {
+			found = append(found, posthaste.Finding{Check: "stranded", Queue: q.name, Subscription: q.subscription,
 				Message: fmt.Sprintf("%s messages of subscription %q of queue %q were held by nobody and waited nowhere, and were put back; the last ones at %s", n, q.subscription, q.name, when.UTC().Format(time.RFC3339)),
 				Hint:    "look whether somebody changed keys of this Redis by hand or restored a part of them; if not, please report it"})
 		}

@@ -47,7 +47,7 @@ func TestEngine(t *testing.T) {
 	enginetest.RunWith(t, enginetest.Capabilities{NoMaxLag: true}, func(t *testing.T) posthaste.Engine {
 		e := open(t, server.URL())
 		t.Cleanup(func() {
-			if n := mendAll(t, e); n > 0 {
+			if n := repairAll(t, e); n > 0 {
 				t.Errorf("%d deliveries and messages were held by nobody or waited nowhere", n)
 			}
 		})

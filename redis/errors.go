@@ -14,6 +14,8 @@ import (
 // oneServer is what to do where a cluster's server was opened by itself.
 const oneServer = "say so in the URL: redis://host:6379?cluster=true, with further servers as &addr=host2:6379; a program in Go may give its client of the cluster to redis.New"
 
+const permissionsHint = "give it the commands, keys and channels that docs/redis-engine.md lists"
+
 // refusals are what Redis answers before it has done anything, by how that begins.
 var refusals = []struct {
 	begins  string
@@ -25,7 +27,7 @@ var refusals = []struct {
 	{"OOM", posthaste.Unavailable, "Redis is out of memory and takes no more messages", "raise maxmemory, or let workers catch up; then send again"},
 	{"NOAUTH", posthaste.Denied, "Redis wants a password", "put user and password into the URL"},
 	{"WRONGPASS", posthaste.Denied, "Redis does not take this user and password", "check both"},
-	{"NOPERM", posthaste.Denied, "this user of Redis may not do what is needed", "give it the commands, keys and channels that docs/redis-engine.md lists"},
+	{"NOPERM", posthaste.Denied, "this user of Redis may not do what is needed", permissionsHint},
 	{"LOADING", posthaste.Unavailable, "Redis is still loading its data", "try again"},
 	{"BUSY", posthaste.Unavailable, "Redis is busy with somebody's script", "try again"},
 	{"MISCONF", posthaste.Unavailable, "Redis cannot write its data to its disk and takes no writes", "look at its log and its disk"},
@@ -66,6 +68,11 @@ func readError(err error) error {
 	text := err.Error()
 	if no := refusal(err); no != nil {
 		return no
+	}
+	for _, begins := range [...]string{"ERR The user executing", "ERR ACL failure"} {
+		if strings.HasPrefix(text, begins) { // in a script that writes nothing: others look first
+			return &posthaste.Error{Code: posthaste.Denied, Message: "this user of Redis may not do what is needed: " + text, Hint: permissionsHint, Cause: err}
+		}
 	}
 	if answered(err) {
 		return err

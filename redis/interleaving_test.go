@@ -310,7 +310,7 @@ func interleave(t *testing.T, e *Engine, seed uint64, steps int) string {
 		if broken := w.step(); broken != "" {
 			return fmt.Sprintf("step %d: %s", n, broken)
 		}
-		if n%20 == 0 && mendAll(t, e) > 0 {
+		if n%20 == 0 && repairAll(t, e) > 0 {
 			return fmt.Sprintf("step %d: something was held by nobody or waited nowhere", n)
 		}
 	}

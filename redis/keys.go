@@ -102,7 +102,7 @@ var ofQueue = []string{
 	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3",
 	"known",   // sorted set: messages by id that are due later, wait in a queue that looks at keys, were tried before, or are kept by themselves
 	"words",   // sorted set, all of one score: "r" and a reference or "t" and a term, a zero byte, and a message that has it, in 16 digits
-	"tally",   // hash: the subscription's number, totals, its rate, up to which message it still gets what was sent before, and what upkeep put right; with the first subscription it is in meta
+	"tally",   // hash: the subscription's number, totals, its rate, up to which message it still gets what was sent before, and what upkeep repaired; with the first subscription it is in meta
 	"holders", // hash: message to whose it is, of those that further subscriptions get (scripts/holders.lua)
 }
 

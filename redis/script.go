@@ -108,7 +108,7 @@ var (
 	listScript       = load("list")
 	makeScript       = load("make")
 	mayScript        = load("may")
-	mendScript       = load("mend")
+	repairScript     = load("repair")
 	pauseScript      = load("pause")
 	purgeScript      = load("purge")
 	rescueScript     = load("rescue")

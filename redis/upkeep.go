@@ -25,7 +25,7 @@ func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, e
 	}
 	more, fault := e.expire(ctx, all)
 	if queues := allOf(all); len(queues) > 0 {
-		fault = errors.Join(fault, e.mend(ctx, queues[rand.N(len(queues))]))
+		fault = errors.Join(fault, e.repair(ctx, queues[rand.N(len(queues))]))
 	}
 	if fault = errors.Join(fault, e.dropAll(ctx)); fault != nil {
 		err = errors.Join(err, fault)
@@ -62,8 +62,8 @@ func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, 
 	return more, readError(err)
 }
 
-// mend puts right a part of what a subscription has.
-func (e *Engine) mend(ctx context.Context, q *queue) error {
-	_, err := mendScript.run(ctx, e.client, q.keys, q.numberArg, q.rules)
+// repair repairs a part of what a subscription has.
+func (e *Engine) repair(ctx context.Context, q *queue) error {
+	_, err := repairScript.run(ctx, e.client, q.keys, q.numberArg, q.rules)
 	return readError(err)
 }

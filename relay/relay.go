@@ -14,7 +14,7 @@ import (
 
 // The headers under which a broker gets what it has no place of its own for.
 // Those that would be empty are left out. A message's own headers go along under
-// their names, and never replace these.
+// their names, but for those with one of these.
 const (
 	HeaderQueue     = "posthaste-queue"     // the queue that it came from
 	HeaderKind      = "posthaste-kind"      // its kind
@@ -114,6 +114,9 @@ func (m *Mapper) Map(d *posthaste.RawDelivery) (Outgoing, error) {
 	}
 	headers := make(map[string]string, len(d.Headers)+len(m.headers)+5)
 	maps.Copy(headers, d.Headers)
+	for _, name := range [...]string{HeaderQueue, HeaderKind, HeaderKey, HeaderReference, HeaderAttempt} {
+		delete(headers, name) // a sender's own would pass as ours
+	}
 	for _, h := range m.headers {
 		value, err := h.value.Execute(d)
 		if err != nil {

@@ -78,6 +78,17 @@ func TestMap(t *testing.T) {
 	if !maps.Equal(d.Headers, before) {
 		t.Error("the delivery's headers changed")
 	}
+	// What a sender calls as the relay's own headers does not pass as those.
+	d.Attempt, d.Kind = 1, ""
+	d.Headers = map[string]string{HeaderAttempt: "7", HeaderKind: "forged", HeaderReference: "A-1", "region": "eu"}
+	if out, err = m.Map(d); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range out.Headers {
+		if h.Name == HeaderAttempt || h.Name == HeaderKind || h.Value == "forged" {
+			t.Errorf("header %s is %q", h.Name, h.Value)
+		}
+	}
 	m, _ = NewMapper(Mapping{MessageID: "{{.Reference}}"}, "")
 	d.Reference = ""
 	if _, err := m.Map(d); !posthaste.IsPermanent(err) {

@@ -46,7 +46,7 @@ var hot = []hotStatement{
 	{"slot_held: leases", "from posthaste.leases e where e.subscriber = z.subscriber"},
 	{"carry_slot: cursors", "order by y.reader desc, y.seq desc limit 1) = p_slot"},
 	{"count_up: due entries", "count(*) filter (where e.message_id is null) as first"},
-	{"insert_once: a key", "select d.message_id from posthaste.dedupe_keys d where"},
+	{"insert_once: a key", "where d.queue_id = k.queue and d.key = k.key and d.until"},
 }
 
 type hotStatement struct{ name, words string }

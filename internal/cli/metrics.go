@@ -118,7 +118,7 @@ func (m *storeMetrics) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	err := errors.Join(m.collectVitals(ctx, out), m.collectQueues(ctx, out), m.collectFindings(ctx, out))
-	out <- prometheus.MustNewConstMetric(slowMetric, prometheus.GaugeValue, truth(err != nil))
+	out <- prometheus.MustNewConstMetric(slowMetric, prometheus.GaugeValue, truth(err != nil && ctx.Err() != nil))
 }
 
 // up reports whether the store answers, be it that it cannot be used as it is.

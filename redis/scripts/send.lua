@@ -92,16 +92,21 @@ local function put(r, id, place, o, priority, due)
 end
 
 -- takenBack tells whether a message was cancelled, purged or discarded for each of the
--- queue's subscriptions, but for those whose filters leave out the next one of its key (x).
--- Of what is not known any more nobody can tell that it was.
+-- queue's subscriptions, but for those made after it and those whose filters leave out the
+-- next one of its key (x). Of what is not known any more nobody can tell that it was.
 local function takenBack(q, id, x)
-  local any = false
+  local any, held, made = false, call('HGET', KEYS[q.at + 30], id) or '', {}
+  for _, s in ipairs(unpacked(call('HGET', KEYS[q.at + 1], 'subs') or pack({}))) do made[s.h] = s.c end
   for j, r in ipairs(q.readers) do
-    if (j > 1 or q.first) and not (x and r.letter and string.find(x, r.letter, 1, true)) then
-      local st = call('HGET', KEYS[r.at + 3], id)
+    if j > 1 or q.first then
+      local letter, st = r.letter or '@', call('HGET', KEYS[r.at + 3], id)
       local z = st and unpacked(st).z
-      if z ~= 'cancelled' and z ~= 'discarded' then return false end
-      any = true
+      if z == 'cancelled' or z == 'discarded' then
+        any = true
+      elseif st or string.find(held, letter, 1, true)
+        or not (made[letter] and made[letter] > tonumber(id) or x and string.find(x, letter, 1, true)) then
+        return false
+      end
     end
   end
   return any

@@ -12,7 +12,8 @@
 //     with the broker's words, and dead after max_attempts.
 //   - A connection lost before the confirm: unknown whether the broker has it, so
 //     it is published again, with the same message id.
-//   - A routing key, message id or header that AMQP cannot carry, a template that
+//   - A routing key, message id or header that AMQP cannot carry, a header CC or BCC,
+//     which RabbitMQ takes for a list of routing keys, a template that
 //     names a missing header, a message above the broker's limit: dead at once, or
 //     at the second attempt where that limit is below 256 KiB.
 //
@@ -124,6 +125,11 @@ func parse(c Config) (*target, error) {
 	}
 	if t.mapper, err = relay.NewMapper(c.Mapping, eventPrefix); err != nil {
 		return nil, err
+	}
+	for name := range c.Mapping.Headers {
+		if isOrder(name) {
+			return nil, posthaste.Invalidf("headers."+name, "RabbitMQ takes the header %s for a list of further routing keys: name it otherwise", name)
+		}
 	}
 	switch c.Declare {
 	case "":

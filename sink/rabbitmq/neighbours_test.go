@@ -17,6 +17,44 @@ func again(d posthaste.RawDelivery, r posthaste.SinkResult) posthaste.RawDeliver
 	return d
 }
 
+// A header that RabbitMQ would close the channel over is refused before anything is
+// published: its neighbours come once, at their first attempt.
+func TestHeadersThatCloseTheChannel(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, nil)
+	s := o.sink(nil)
+	var batch []posthaste.RawDelivery
+	for n := 1; n <= 30; n++ {
+		d := delivery(n)
+		switch n {
+		case 10:
+			d.Headers = map[string]string{"CC": "someone@example.com"}
+		case 20:
+			d.Headers = map[string]string{"BCC": "x"}
+		case 21:
+			d.Headers = map[string]string{"cc": "an ordinary header"}
+		}
+		batch = append(batch, d)
+	}
+	for i, r := range deliver(t, s, batch...) {
+		if bad := i == 9 || i == 19; bad != posthaste.IsPermanent(r.Err) || !bad && r.Err != nil {
+			t.Errorf("message %d: %v", i+1, r.Err)
+		}
+	}
+	came := map[string]int{}
+	for _, d := range o.all() {
+		came[d.MessageId]++
+	}
+	if len(came) != 28 {
+		t.Errorf("%d came", len(came))
+	}
+	for id, times := range came {
+		if times != 1 {
+			t.Errorf("message %s came %d times", id, times)
+		}
+	}
+}
+
 // A message over which the broker closes the channel is found at its second attempt,
 // and goes on to fail by itself: it repeats once what was in flight beside it, and
 // nobody else, also when another relay has the later attempts.

@@ -104,10 +104,17 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 		if err := short("headers", h.Name); err != nil {
 			return job{}, err
 		}
+		if isOrder(h.Name) {
+			return job{}, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s names further routing keys to RabbitMQ, as a list: a text under that name closes the channel, so name it otherwise", h.Name))
+		}
 		j.msg.Headers[h.Name] = h.Value
 	}
 	return j, nil
 }
+
+// isOrder says whether a header is one of sender-selected distribution, by which RabbitMQ
+// routes a message to further queues.
+func isOrder(name string) bool { return name == "CC" || name == "BCC" }
 
 // short checks that a text can be one of AMQP's short strings.
 func short(field, text string) error {

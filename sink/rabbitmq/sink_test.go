@@ -591,6 +591,7 @@ func TestConfig(t *testing.T) {
 		"routing_key":        func(c *Config) { c.RoutingKey = "{{" },
 		"message_id":         func(c *Config) { c.Mapping.MessageID = "{{.X}}" },
 		"headers.a":          func(c *Config) { c.Mapping.Headers = map[string]string{"a": "{{.X}}"} },
+		"headers.CC":         func(c *Config) { c.Mapping.Headers = map[string]string{"CC": "x"} },
 		"cloudevents.source": func(c *Config) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
 		"declare":            func(c *Config) { c.Declare = "classic" },
 	} {

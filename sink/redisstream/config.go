@@ -46,7 +46,8 @@ import (
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
-// The fields of an entry beside the headers. Headers of these names are left out.
+// The fields of an entry beside the headers. A message with a header of such a name is dead
+// at once.
 const (
 	FieldMessageID   = "message_id"
 	FieldContentType = "content_type"

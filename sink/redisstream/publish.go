@@ -109,11 +109,12 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 		n += 3
 	}
 	for _, h := range out.Headers {
-		if !reserved(h.Name) {
-			n += 2
-			size += len(h.Name) + len(h.Value) + 16
-			j.largest = max(j.largest, len(h.Name), len(h.Value))
+		if reserved(h.Name) {
+			return job{}, posthaste.Permanent(posthaste.Invalidf("headers", "a header cannot be called %s, which is a field of every entry: name it otherwise", h.Name))
 		}
+		n += 2
+		size += len(h.Name) + len(h.Value) + 16
+		j.largest = max(j.largest, len(h.Name), len(h.Value))
 	}
 	c := word(word(newCommand(n, size), "XADD"), j.stream)
 	if t.Existing {
@@ -127,9 +128,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 	c = word(word(c, FieldContentType), out.ContentType)
 	c = word(word(c, FieldPayload), out.Payload)
 	for _, h := range out.Headers {
-		if !reserved(h.Name) {
-			c = word(word(c, h.Name), h.Value)
-		}
+		c = word(word(c, h.Name), h.Value)
 	}
 	j.command = c
 	j.largest = max(j.largest, len(j.stream), len(out.MessageID), len(out.ContentType))

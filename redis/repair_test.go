@@ -9,9 +9,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// mendAll looks at all that the engine's subscriptions have, and returns how many
-// deliveries and messages were put right.
-func mendAll(t *testing.T, e *Engine) (mended int64) {
+// repairAll looks at all that the engine's subscriptions have, and returns how many
+// deliveries and messages were repaired.
+func repairAll(t *testing.T, e *Engine) (repaired int64) {
 	t.Helper()
 	ctx := context.Background() // also when the test has ended
 	all, err := e.queues(ctx)
@@ -23,11 +23,11 @@ func mendAll(t *testing.T, e *Engine) (mended int64) {
 		if q.subscription == posthaste.DefaultSubscription {
 			tally = e.keys.of(q.name, "meta")
 		}
-		if err := e.client.HDel(ctx, tally, "mended", "mendedRun").Err(); err != nil {
+		if err := e.client.HDel(ctx, tally, "repaired", "repairedRun").Err(); err != nil {
 			t.Fatal(err)
 		}
 		for through := false; !through; {
-			reply, err := mendScript.run(ctx, e.client, q.keys, q.numberArg, q.rules)
+			reply, err := repairScript.run(ctx, e.client, q.keys, q.numberArg, q.rules)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,12 +35,12 @@ func mendAll(t *testing.T, e *Engine) (mended int64) {
 			if !ok {
 				break // it is being purged or ended
 			}
-			mended += n
-			at := e.client.HMGet(ctx, tally, "mended", "mendedRun").Val()
+			repaired += n
+			at := e.client.HMGet(ctx, tally, "repaired", "repairedRun").Val()
 			through = strings.HasPrefix(str(at[0]), "0@") && strings.HasPrefix(str(at[1]), "0@")
 		}
 	}
-	return mended
+	return repaired
 }
 
 // damage is a state that no script leaves: messages of it are handed out again once upkeep
@@ -64,7 +64,7 @@ func settleAs(outcome posthaste.Outcome) func(*testing.T, *Engine, posthaste.Raw
 // once, and as hands leave them.
 var damages = []damage{
 	{name: "handed out and not written down", harm: func(ctx context.Context, e *Engine, key func(string) string, d posthaste.RawDelivery) error {
-		return e.client.Del(ctx, key("run"), key("held")).Err()
+		return e.client.Del(ctx, key("run")).Err()
 	}},
 	{name: "a claim that is gone", harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
 		return e.client.Del(ctx, key("claim")).Err()
@@ -88,7 +88,7 @@ var damages = []damage{
 			}
 		},
 		harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
-			return e.client.Del(ctx, key("run"), key("held")).Err()
+			return e.client.Del(ctx, key("run")).Err()
 		}},
 	{name: "a receiver's lease that never ends",
 		prepare: func(t *testing.T, e *Engine, d posthaste.RawDelivery) {
@@ -122,14 +122,14 @@ func stranded(t *testing.T, e *Engine, o posthaste.QueueOptions, m damage, upkee
 	if m.prepare != nil {
 		m.prepare(t, e, got[0])
 	}
-	if n := mendAll(t, e); n > 0 {
-		t.Fatalf("before the damage %d were put right", n)
+	if n := repairAll(t, e); n > 0 {
+		t.Fatalf("before the damage %d were repaired", n)
 	}
 	if err := m.harm(ctx, e, func(what string) string { return e.keys.of(jobs, what) }, got[0]); err != nil {
 		t.Fatal(err)
 	}
-	if upkeep && mendAll(t, e) == 0 {
-		return "nothing was put right"
+	if upkeep && repairAll(t, e) == 0 {
+		return "nothing was repaired"
 	}
 	for range 100 {
 		if dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: jobs}); err != nil {
@@ -178,7 +178,7 @@ func TestUpkeepFindsTheStranded(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, f := range found {
-					if f.Check == "mended" && f.Queue == jobs {
+					if f.Check == "stranded" && f.Queue == jobs {
 						return
 					}
 				}
@@ -218,6 +218,42 @@ func TestUpkeepFindsTheUnlisted(t *testing.T) {
 	}
 }
 
+// A key that has lost its turn gets one, and a delivery without a content is let go.
+func TestUpkeepFindsKeysAndDeliveriesLeftAlone(t *testing.T) {
+	t.Parallel()
+	for kind, o := range map[string]posthaste.QueueOptions{"ordered": {Ordered: true}, "fair": {Fair: true}} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			e := open(t, server.URL())
+			create(t, e, o)
+			sendKeys(t, e, "a", "b")
+			if err := e.client.Del(t.Context(), e.keys.of(jobs, "turn"), e.keys.of(jobs, "fresh")).Err(); err != nil {
+				t.Fatal(err)
+			}
+			w := register(t, e)
+			if got := claim(t, e, w, 1, 10); len(got) != 0 {
+				t.Fatalf("%d came without a turn", len(got))
+			}
+			if n := repairAll(t, e); n != 0 {
+				t.Errorf("%d were repaired", n)
+			}
+			got := claim(t, e, w, 2, 10)
+			if len(got) != 2 {
+				t.Fatalf("%d came", len(got))
+			}
+			if err := e.client.Del(t.Context(), e.keys.of(jobs, "msg")).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if n := repairAll(t, e); n != 2 {
+				t.Errorf("%d were repaired", n)
+			}
+			if n := e.client.HLen(t.Context(), e.keys.of(jobs, "run")).Val(); n != 0 {
+				t.Errorf("%d are handed out", n)
+			}
+		})
+	}
+}
+
 // The look at what is stranded costs a bounded time, however much waits.
 func TestUpkeepLooksAtAPart(t *testing.T) {
 	t.Parallel()
@@ -229,13 +265,13 @@ func TestUpkeepLooksAtAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := all[jobs]
-	if _, err := mendScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules); err != nil {
+	if _, err := repairScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := e.client.HGet(t.Context(), e.keys.of(jobs, "meta"), "mended").Result(); err != nil || strings.HasPrefix(at, "0@") {
+	if at, err := e.client.HGet(t.Context(), e.keys.of(jobs, "meta"), "repaired").Result(); err != nil || strings.HasPrefix(at, "0@") {
 		t.Errorf("after one look it is at %q, %v", at, err)
 	}
-	if n := mendAll(t, e); n != 0 {
-		t.Errorf("%d were put right", n)
+	if n := repairAll(t, e); n != 0 {
+		t.Errorf("%d were repaired", n)
 	}
 }

@@ -1,35 +1,48 @@
 #!lua flags=allow-oom
--- Looks at a part of what a subscription has, and puts right what no claim and no rescue
+-- Looks at a part of what a subscription has, and repairs what no claim and no rescue
 -- would come to: a delivery that nobody holds is lost, and a message that waits in no list
 -- waits again. No script leaves such; keys that were removed or restored by hand may.
 -- keys: of the queue
 -- args: 1 the queue's number; 2 its rules (rules.lua)
--- returns: "gone"; "later": what waits is being moved; or how many it put right
+-- returns: "gone"; "later": what waits is being moved; or how many it repaired
 -- cost: some 100 deliveries and 200 messages or 100 kB a call, up to six commands each
 -- includes: keys, rules, current, keyed, words, holders, ended, walk
 if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', unpack(KEYS, 21, 26)) > 0
   or rules.y and call('EXISTS', ASIDE) == 1 then return 'later' end
-local mended = 0
+local repaired = 0
 
 local function isHeld(delivery, tag)
   if string.sub(tag, 1, 1) == 'T' then return call('ZSCORE', TIMED, delivery) end
   return call('HEXISTS', CLAIM, tag) == 1 and call('ZSCORE', CLAIMS, tag) and call('ZSCORE', LEASES, string.match(tag, '^[^:]+'))
 end
-local page = call('HSCAN', RUN, resumed('mendedRun'), 'COUNT', 100)
+local page = call('HSCAN', RUN, resumed('repairedRun'), 'COUNT', 100)
 for i = 1, #page[2], 2 do
   local delivery, held = page[2][i], page[2][i + 1]
-  if not isHeld(delivery, string.match(rules.y and keyIn(held) or held, '^[^/]+')) then
+  local tag, id = string.match(rules.y and keyIn(held) or held, '^([^/]+)/?(.*)$')
+  if call('HEXISTS', MSG, id ~= '' and id or delivery) == 0 then -- there is nothing to hand out
+    call('HDEL', RUN, delivery)
+    call('ZREM', TIMED, delivery)
+    repaired = repaired + 1
+  elseif not isHeld(delivery, tag) then
     ended(delivery, held, {o = 'lost', e = 'nobody held it'})
-    mended = mended + 1
+    repaired = repaired + 1
   end
 end
-paused('mendedRun', page[1])
+paused('repairedRun', page[1])
 
--- waits tells whether something will come to a message that waits.
+-- waits tells whether something will come to a message that waits. A key without a turn may
+-- wait for something, or have lost its turn: it gets one, which is only a look.
+local turn = {}
 local function waits(id, content, before)
   local priority = string.sub(content, 1, 1)
   local member = priority .. ':' .. id
-  if rules.y and call('ZSCORE', WAIT, placed(keyOf(content), id)) then return true end
+  if rules.y and call('ZSCORE', WAIT, placed(keyOf(content), id)) then
+    local key = keyOf(content)
+    if not (call('ZSCORE', TURN, key) or call('ZSCORE', FRESH, key) or call('ZSCORE', LATER, key) or call('ZSCORE', AGAIN, key)) then
+      turn[#turn + 1] = key
+    end
+    return true
+  end
   if not rules.o and (call('ZSCORE', DUE, member) or call('ZSCORE', ALONE, member)) then return true end
   if rules.y or before then return false end
   local first = call('LINDEX', READY[priority], 0) -- the list is in the order of ids
@@ -44,7 +57,7 @@ local function look(id, content)
   if st and st.z and st.z ~= 'waits' and not st.d then -- it is settled
     if st.z == 'dead' and not call('ZSCORE', DEAD, id) then
       call('ZADD', DEAD, id, id)
-      mended = mended + 1
+      repaired = repaired + 1
     end
     return
   end
@@ -65,7 +78,7 @@ local function look(id, content)
     ready[#ready + 1] = string.sub(content, 1, 1) .. ':' .. id
   end
 end
-local cursor, looked = resumed('mended'), 0
+local cursor, looked = resumed('repaired'), 0
 repeat
   page = call('HSCAN', MSG, cursor, 'COUNT', 1)
   cursor = page[1]
@@ -75,12 +88,25 @@ repeat
     looked = looked + 500 + #page[2][i + 1]
   end
 until cursor == '0' or looked > 100000
-paused('mended', cursor)
-mended = mended + #put
+paused('repaired', cursor)
+repaired = repaired + #put
 know(put)
 many('ZADD', rules.y and WAIT or DUE, ready)
-if rules.y then line(TURN, keys) end
-wake = wake or #put > 0
-if mended > 0 then call('HSET', TALLY, 'mends', call('HINCRBY', TALLY, 'found', mended) .. ' ' .. text(now)) end
+if #keys > 0 then -- how many of them are handed out is counted anew
+  local of, all = {}, call('HVALS', RUN)
+  for _, held in ipairs(all) do
+    local key = select(2, keyIn(held))
+    if key then of[key] = (of[key] or 0) + 1 end
+  end
+  for _, key in ipairs(keys) do
+    if of[key] then call('HSET', HELD, key, of[key]) else call('HDEL', HELD, key) end
+  end
+end
+if rules.y then
+  line(TURN, keys)
+  line(TURN, turn)
+end
+wake = wake or #put > 0 or #turn > 0
+if repaired > 0 then call('HSET', TALLY, 'repairs', call('HINCRBY', TALLY, 'found', repaired) .. ' ' .. text(now)) end
 finish(call('HGET', META, 'limits'))
-return mended
+return repaired
