@@ -50,8 +50,8 @@ func ownSession(params map[string]string) {
 
 // setSession sets [sessionSettings], but for timeouts that the URL names: those are meant for
 // this program. A pooler in transaction mode gives the server's session to other programs as
-// well, so with polling nothing is set through a pooler, and otherwise no timeouts. A pooler
-// does not know the number of the server's process, by which it is told.
+// well: through a pooler nothing is set with polling, and no timeouts without. Where a pooler
+// is in the way, the number of the process that it told is not that of the server's process.
 func setSession(polling bool) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		// The pool gives this call no deadline, and one that hung would keep its place for good.

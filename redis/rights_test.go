@@ -119,15 +119,44 @@ func (d *deprived) restore(ctx context.Context, all map[string]string) {
 	}
 }
 
-// life is a short life of a program, in which each script that writes is called.
-func (d *deprived) life(e *Engine) {
-	t, ctx := d.t, d.t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+// shortLife is one of a program, in which each script that writes is called.
+type shortLife struct {
+	t      *testing.T
+	ctx    context.Context
+	e      *Engine
+	w      posthaste.WorkerID
+	number int64
+}
+
+func (l *shortLife) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
 	}
+}
+
+func (l *shortLife) claimed(queue, subscription string) []posthaste.RawDelivery {
+	l.t.Helper()
+	l.number++
+	reply, err := l.e.Claim(l.ctx, posthaste.ClaimRequest{Worker: l.w, Number: l.number, QueueRef: posthaste.QueueRef{Queue: queue, Subscription: subscription}, Max: 10, Idle: true})
+	l.must(err)
+	return reply.Deliveries
+}
+
+func (l *shortLife) settled(all []posthaste.RawDelivery, outcomes ...posthaste.Outcome) {
+	l.t.Helper()
+	var settlements []posthaste.Settlement
+	for i, d := range all {
+		settlements = append(settlements, posthaste.Settlement{Delivery: d.ID, Outcome: outcomes[i%len(outcomes)], Error: "x"})
+	}
+	_, err := l.e.Settle(l.ctx, settlements)
+	l.must(err)
+}
+
+// begin makes what the rest needs.
+func (l *shortLife) begin() {
+	l.t.Helper()
+	e, ctx, must := l.e, l.ctx, l.must
 	must(e.QueueCreate(ctx, jobs, posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond, Retention: time.Hour}))
 	must(e.QueueCreate(ctx, "keyed", posthaste.QueueOptions{Ordered: true, Retention: time.Microsecond}))
 	must(e.QueueCreate(ctx, "limited", posthaste.QueueOptions{Fair: true}))
@@ -137,70 +166,71 @@ func (d *deprived) life(e *Engine) {
 	must(err)
 	_, err = e.TokenAdd(ctx, "ada", posthaste.Token{Name: "t", Scopes: []posthaste.Scope{posthaste.ScopeSend}})
 	must(err)
-	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Hour})
+	l.w, err = e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Hour})
 	must(err)
 	doorbell, err := e.Doorbell(ctx)
 	must(err)
 	defer doorbell.Close()
 	must(doorbell.Sleep(ctx, jobs, func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{Found: true}, nil }))
-	var number int64
-	claimed := func(queue, subscription string) []posthaste.RawDelivery {
-		number++
-		reply, err := e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: queue, Subscription: subscription}, Max: 10, Idle: true})
-		must(err)
-		return reply.Deliveries
+}
+
+// handle has messages of a queue sent, taken back, handled and replayed.
+func (l *shortLife) handle(queue string) {
+	l.t.Helper()
+	e, ctx, must := l.e, l.ctx, l.must
+	l.claimed(queue, "")
+	ids, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...)
+	must(err)
+	_, err = e.SendIdempotent(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
+	must(err)
+	if queue != jobs {
+		must(e.KeyPause(ctx, "ada", queue, "other"))
 	}
-	settled := func(all []posthaste.RawDelivery, outcomes ...posthaste.Outcome) {
-		var settlements []posthaste.Settlement
-		for i, d := range all {
-			settlements = append(settlements, posthaste.Settlement{Delivery: d.ID, Outcome: outcomes[i%len(outcomes)], Error: "x"})
-		}
-		_, err := e.Settle(ctx, settlements)
+	_, err = e.Cancel(ctx, "ada", ids[7])
+	must(err)
+	if queue != "keyed" {
+		_, err = e.Reschedule(ctx, "ada", ids[6], time.Now().Add(time.Hour))
 		must(err)
 	}
-	for _, queue := range []string{jobs, "keyed", "limited"} {
-		claimed(queue, "")
-		ids, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...)
+	_, err = e.Heartbeat(ctx, posthaste.Heartbeat{Worker: l.w, Queues: []posthaste.QueueRef{{Queue: jobs}, {Queue: queue}}})
+	must(err)
+	got := l.claimed(queue, "")
+	_, err = e.Unsettled(ctx, l.w, l.number)
+	must(err)
+	l.settled(got, posthaste.Done, posthaste.Dead, posthaste.Retried, posthaste.Released)
+	dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: queue})
+	must(err)
+	if len(dead) > 0 {
+		_, err = e.Replay(ctx, "ada", dead[0].ID)
 		must(err)
-		_, err = e.SendIdempotent(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
-		must(err)
-		if queue != jobs {
-			must(e.KeyPause(ctx, "ada", queue, "other"))
-		}
-		_, err = e.Cancel(ctx, "ada", ids[7])
-		must(err)
-		if queue != "keyed" {
-			_, err = e.Reschedule(ctx, "ada", ids[6], time.Now().Add(time.Hour))
-			must(err)
-		}
-		_, err = e.Heartbeat(ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{{Queue: jobs}, {Queue: queue}}})
-		must(err)
-		got := claimed(queue, "")
-		_, err = e.Unsettled(ctx, w, number)
-		must(err)
-		settled(got, posthaste.Done, posthaste.Dead, posthaste.Retried, posthaste.Released)
-		dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: queue})
-		must(err)
-		if len(dead) > 0 {
-			_, err = e.Replay(ctx, "ada", dead[0].ID)
-			must(err)
-		}
-		received, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3, Lease: time.Hour})
-		must(err)
-		if len(received.Deliveries) > 0 {
-			_, err = e.Extend(ctx, []posthaste.DeliveryID{received.Deliveries[0].ID}, time.Nanosecond*1000)
-			must(err)
-		}
-		must(e.QueuePause(ctx, "ada", queue))
-		_, err = e.QueuePurge(ctx, "ada", queue)
-		must(err)
-		must(e.QueueResume(ctx, "ada", queue))
-		if queue != jobs {
-			must(e.KeyResume(ctx, "ada", queue, "other"))
-		}
 	}
-	settled(claimed(jobs, "audit"), posthaste.Done)
-	_, err = e.Maintain(ctx)
+}
+
+// operate has a queue received from, paused and purged.
+func (l *shortLife) operate(queue string) {
+	l.t.Helper()
+	e, ctx, must := l.e, l.ctx, l.must
+	received, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3, Lease: time.Hour})
+	must(err)
+	if len(received.Deliveries) > 0 {
+		_, err = e.Extend(ctx, []posthaste.DeliveryID{received.Deliveries[0].ID}, time.Nanosecond*1000)
+		must(err)
+	}
+	must(e.QueuePause(ctx, "ada", queue))
+	_, err = e.QueuePurge(ctx, "ada", queue)
+	must(err)
+	must(e.QueueResume(ctx, "ada", queue))
+	if queue != jobs {
+		must(e.KeyResume(ctx, "ada", queue, "other"))
+	}
+}
+
+// end cleans up.
+func (l *shortLife) end() {
+	l.t.Helper()
+	e, ctx, must := l.e, l.ctx, l.must
+	l.settled(l.claimed(jobs, "audit"), posthaste.Done)
+	_, err := e.Maintain(ctx)
 	must(err)
 	_, _, err = e.Erase(ctx, "ada", "term", 0)
 	must(err)
@@ -212,7 +242,7 @@ func (d *deprived) life(e *Engine) {
 	must(e.QueueDrop(ctx, "keyed"))
 	must(e.ScheduleDrop(ctx, "s"))
 	must(e.TokenDrop(ctx, "ada", "t"))
-	must(e.Unregister(ctx, w))
+	must(e.Unregister(ctx, l.w))
 }
 
 // denied lives a life in which rights are taken away.
@@ -246,7 +276,13 @@ func denied(t *testing.T, bare bool) *deprived {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.life(e)
+	l := &shortLife{t: t, ctx: t.Context(), e: e}
+	l.begin()
+	for _, queue := range []string{jobs, "keyed", "limited"} {
+		l.handle(queue)
+		l.operate(queue)
+	}
+	l.end()
 	return d
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -14,6 +15,7 @@ type holdings struct {
 
 	mu         sync.Mutex
 	worker     posthaste.WorkerID // 0 while not registered
+	living     atomic.Int64       // the same, to be read without the lock
 	registered chan struct{}      // closed while registered
 	number     int64              // the newest claim's number
 	flying     map[int64]struct{} // numbers whose answer is not here yet
@@ -30,6 +32,7 @@ func (h *holdings) register(worker posthaste.WorkerID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.worker = worker
+	h.living.Store(int64(worker))
 	close(h.registered)
 }
 
@@ -60,6 +63,7 @@ func (h *holdings) lose(worker posthaste.WorkerID) (dropped int, news bool) {
 		return 0, false
 	}
 	h.worker = 0
+	h.living.Store(0)
 	h.registered = make(chan struct{})
 	for _, sub := range h.subs {
 		if sub.once.Load() {
@@ -124,11 +128,7 @@ func (h *holdings) unsettled() int {
 
 // lives reports whether the registration that seg was claimed under is still
 // the current one.
-func (h *holdings) lives(seg *segment) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return seg.worker == h.worker
-}
+func (h *holdings) lives(seg *segment) bool { return int64(seg.worker) == h.living.Load() }
 
 // waiting takes what waits for others of its key, to hand it back.
 func (h *holdings) waiting(sub *subscription) []*segment {

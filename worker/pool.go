@@ -284,7 +284,7 @@ func (s *slot) handle(seg *segment, low, high int64) (took time.Duration, ok boo
 	if tracing := s.pool.rt.config.Tracing; tracing != nil {
 		r.parent, r.traces = tracing.Handling(r.parent, items)
 	}
-	if !seg.sub.once.Load() && s.pool.rt.heart.over() { // what is handed out once runs nowhere else
+	if r.idle = !s.mayStart(r); r.idle {
 		r.end(runReturned)
 		s.record(r, errNotStarted, 0)
 		return 0, true
@@ -345,11 +345,15 @@ func (s *slot) recordResults(r *run, results []posthaste.SinkResult, took time.D
 func (s *slot) put(r *run, took time.Duration, result func(i int) posthaste.SinkResult) {
 	for i, trace := range r.traces {
 		if trace != nil {
-			trace.Handled(r.answer(i, result).Err)
+			err := r.answer(i, result).Err
+			if err == errNotStarted { //nolint:errorlint // nobody else makes it
+				err = posthaste.Snooze(0)
+			}
+			trace.Handled(err)
 		}
 	}
 	var told *batch
-	if r.call != nil && !s.pool.rt.quiet {
+	if r.call != nil && !s.pool.rt.quiet && !r.idle {
 		told = &batch{sub: r.seg.sub, claim: time.Duration(r.seg.sub.claimTook.Load()), took: took, ended: now()}
 	}
 	s.mu.Lock()

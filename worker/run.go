@@ -29,6 +29,7 @@ type run struct {
 	deadline time.Duration // 0: none
 	state    atomic.Int32
 	call     *call // of a call for many
+	idle     bool  // no handler was called
 	// traces follow the deliveries, in order; nil where nothing is followed.
 	traces []posthaste.Trace
 	mu     sync.Mutex

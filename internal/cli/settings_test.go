@@ -171,22 +171,9 @@ func alike(t *testing.T, all, want string) {
 	}
 }
 
-// asked calls one endpoint of the API after the other and returns what they said.
-func asked(t *testing.T, database string) string {
-	t.Helper()
-	mails, err := catcher.Start(catcher.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mails.Close()
-	env := []string{"DATABASE_URL=" + database, "SMTP_URL=smtp://" + mails.Addr() + "?tls=none"}
-	if out, err := exec.Command("env", append(env, "posthaste", "migrate", "up")...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	_, address := startServe(t, env, "--worker")
-	eventually(t, "ready", answers("http://"+address+"/readyz", 200))
-	var said strings.Builder
-	call := func(method, path, body string) (raw string) {
+// caller calls an endpoint, writes down what it said but for what changes, and returns all.
+func caller(t *testing.T, address string, said *strings.Builder) func(method, path, body string) string {
+	return func(method, path, body string) string {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(body))
 		if err != nil {
@@ -202,9 +189,27 @@ func asked(t *testing.T, database string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&said, "%s %s: %s\n%s\n", method, path, answer.Status, changing.ReplaceAllString(string(out), "<>"))
+		fmt.Fprintf(said, "%s %s: %s\n%s\n", method, path, answer.Status, changing.ReplaceAllString(string(out), "<>"))
 		return string(out)
 	}
+}
+
+// asked calls one endpoint of the API after the other and returns what they said.
+func asked(t *testing.T, database string) string {
+	t.Helper()
+	mails, err := catcher.Start(catcher.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mails.Close()
+	env := []string{"DATABASE_URL=" + database, "SMTP_URL=smtp://" + mails.Addr() + "?tls=none"}
+	if out, err := exec.Command("env", append(env, "posthaste", "migrate", "up")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, address := startServe(t, env, "--worker")
+	eventually(t, "ready", answers("http://"+address+"/readyz", 200))
+	var said strings.Builder
+	call := caller(t, address, &said)
 	call("PUT", "/v1/queues/jobs", `{"max_attempts": 1, "rate_limit": {"limit": 1000, "per": "3s"}}`)
 	call("POST", "/v1/queues/jobs/messages", `{"payload": {"name": "Jürgen 🚀"}, "key": "schlüssel", "reference": "ref-ü", "terms": ["Öl"]}`)
 	call("POST", "/v1/queues/jobs/messages", `{"payload": "AP8K", "content_type": "image/x"}`)

@@ -419,6 +419,16 @@ func checkSettlement(s posthaste.Settlement) error {
 	return nil
 }
 
+// comesAgain counts a delivery whose message comes again.
+func (q *queue) comesAgain(outcome posthaste.Outcome) {
+	switch outcome {
+	case posthaste.Lost:
+		q.info.Lost++
+	case posthaste.Retried:
+		q.info.Retried++
+	}
+}
+
 // end settles d and appends or buries what follows from it.
 func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Outcome, dueAt time.Time) {
 	d.settled = true
@@ -468,11 +478,8 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		d.m.state, d.m.diedAt = posthaste.StateDead, now
 		d.q.info.Dead++
 		return outcome, time.Time{}
-	case posthaste.Lost:
-		d.q.info.Lost++
-	case posthaste.Retried:
-		d.q.info.Retried++
 	}
+	d.q.comesAgain(outcome)
 	d.m.state, d.m.dueAt = posthaste.StateRetrying, next.dueAt
 	if next.attempt == 1 { // it was released, and has not failed before
 		d.m.state = posthaste.StateReady

@@ -14,7 +14,7 @@ begin
         ('fsync', 'fault', 'what was committed can be lost, and the database be destroyed, when the machine goes down', 'turn it on'),
         ('full_page_writes', 'fault', 'the database can be destroyed when the machine goes down', 'turn it on'),
         ('synchronous_commit', 'warning', 'what was sent or settled in the last moments can be lost when the database goes down', 'turn it on, for this database at least'),
-        ('default_transaction_isolation', 'warning', 'whoever receives by SQL is refused outside of READ COMMITTED', 'set it to read committed, for those who receive at least'),
+        ('default_transaction_isolation', 'warning', 'receiving by SQL is refused outside of READ COMMITTED', 'set it to read committed, for those who receive at least'),
         ('default_transaction_read_only', 'fault', 'nothing can be sent or handed out', 'turn it off for this database'),
         ('autovacuum', 'warning', 'small tables (queues, workers, counters) grow without end', 'turn it on; the ring does not need it, all else does'),
         ('statement_timeout', 'warning', 'upkeep and rescue may need longer', 'set it for the roles that need it, not for the database'),
