@@ -84,7 +84,7 @@ func (m *Message) checkDedupe() error {
 }
 
 // CheckName reports whether name can name a queue or subscription: 1 to 63 of
-// a-z, 0-9, "_", "-" and ".". field is the field that the error names.
+// a-z, 0-9, "_", "-" and ".", but not "." or "..". field is the field that the error names.
 func CheckName(field, name string) error {
 	if name == "" {
 		return Invalidf(field, "%s is required: a name of 1 to %d of a-z, 0-9, _, - and .", field, MaxQueueNameBytes)
@@ -98,6 +98,9 @@ func CheckName(field, name string) error {
 		default:
 			return Invalidf(field, "%s %q must consist of a-z, 0-9, _, - and .", field, name)
 		}
+	}
+	if name == "." || name == ".." { // no URL's path can have such a part
+		return Invalidf(field, "%s must not be %q", field, name)
 	}
 	return nil
 }

@@ -7,6 +7,11 @@ update posthaste.queue_settings set backoff_base = '2 hours', timeout = '400 day
 create temporary table cases (statement text, code text, field text);
 insert into cases values
   ('select posthaste.send(''nowhere'', ''1'')', 'PH404', 'queue'),
+  -- No URL's path has such a part.
+  ('select posthaste.create_queue(''.'')', 'PH400', 'name'),
+  ('select posthaste.create_queue(''..'')', 'PH400', 'name'),
+  ('select posthaste.subscribe(''contract_bad'', ''..'')', 'PH400', 'subscription'),
+  ('select posthaste.schedule_put(''..'', ''contract_bad'', ''@daily'')', 'PH400', 'name'),
   ('select posthaste.send(null, ''1'')', 'PH404', 'queue'),
   ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "2 hours"}, "timeout": "400 days"}'')', 'none', ''),
   ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "3 hours"}}'')', 'PH409', 'name'),

@@ -48,6 +48,7 @@ begin
   for r in select * from (values
       ('PH400', 'name', $q$select posthaste.token_add(null, '{send}')$q$),
       ('PH400', 'name', $q$select posthaste.token_add('No Good', '{send}')$q$),
+      ('PH400', 'name', $q$select posthaste.token_add('..', '{send}')$q$),
       ('PH400', 'scopes', $q$select posthaste.token_add('bad', '{}')$q$),
       ('PH400', 'scopes', $q$select posthaste.token_add('bad', null)$q$),
       ('PH400', 'scopes', $q$select posthaste.token_add('bad', '{send,root}')$q$),
