@@ -272,7 +272,7 @@ func TestEM2_HangingServerIsCut(t *testing.T) {
 func TestEM2_RecipientsByThemselves(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
-	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "full@example.com", Times: 2, Code: 452})
+	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "full@example.com", Times: 2, Code: 450})
 	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "nobody@example.com", Times: -1, Code: 550})
 	f := p.ends(p.send(simple("ada@example.com", "full@example.com", "nobody@example.com")))
 	if f.Status != email.StatusError || len(f.Attempts) != 3 { // one was refused for good
