@@ -250,6 +250,9 @@ func TestUpkeepFindsKeysAndDeliveriesLeftAlone(t *testing.T) {
 			if n := e.client.HLen(t.Context(), e.keys.of(jobs, "run")).Val(); n != 0 {
 				t.Errorf("%d are handed out", n)
 			}
+			if sendKeys(t, e, "a"); len(claim(t, e, w, 3, 10)) != 1 {
+				t.Error("its key hands out nothing any more")
+			}
 		})
 	}
 }

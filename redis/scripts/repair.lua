@@ -20,6 +20,8 @@ for i = 1, #page[2], 2 do
   local delivery, held = page[2][i], page[2][i + 1]
   local tag, id = string.match(rules.y and keyIn(held) or held, '^([^/]+)/?(.*)$')
   if call('HEXISTS', MSG, id ~= '' and id or delivery) == 0 then -- there is nothing to hand out
+    local key = rules.y and select(2, keyIn(held))
+    if key then freed[key] = (freed[key] or 0) + 1 end
     call('HDEL', RUN, delivery)
     call('ZREM', TIMED, delivery)
     repaired = repaired + 1
