@@ -61,11 +61,15 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 		return nil, err
 	}
 	found = append(found, doctorWorkers(workers, theirs)...)
-	behind, err := e.doctorBehind(ctx)
+	all, err := e.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	repaired, err := e.doctorRepaired(ctx)
+	behind, err := e.doctorBehind(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	repaired, err := e.doctorRepaired(ctx, allOf(all))
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +149,7 @@ func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste
 }
 
 // doctorBehind looks which subscriptions fall behind.
-func (e *Engine) doctorBehind(ctx context.Context) (found []posthaste.Finding, err error) {
-	all, err := e.queues(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found []posthaste.Finding, err error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		q, err := e.count(ctx, name)
 		if code := posthaste.CodeOf(err); code == posthaste.NotFound || e.cluster && code == posthaste.Unavailable {
@@ -177,17 +177,18 @@ func (e *Engine) doctorBehind(ctx context.Context) (found []posthaste.Finding, e
 const repairedFor = 24 * time.Hour
 
 // doctorRepaired tells of what upkeep repaired in the last day.
-func (e *Engine) doctorRepaired(ctx context.Context) (found []posthaste.Finding, err error) {
-	all, err := e.queues(ctx)
-	if err != nil {
-		return nil, err
-	}
-	queues := allOf(all)
+func (e *Engine) doctorRepaired(ctx context.Context, queues []*queue) (found []posthaste.Finding, err error) {
 	slices.SortFunc(queues, func(a, b *queue) int {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.subscription, b.subscription))
 	})
-	for _, q := range queues {
-		said, err := e.client.HGet(ctx, q.keys[slices.Index(ofQueue, "tally")], "repairs").Result()
+	pipe := e.client.Pipeline()
+	answers := make([]*goredis.StringCmd, len(queues))
+	for i, q := range queues {
+		answers[i] = pipe.HGet(ctx, q.tally(), "repairs")
+	}
+	_, _ = pipe.Exec(ctx) // each answer has its own error
+	for i, q := range queues {
+		said, err := answers[i].Result()
 		if err != nil {
 			if e.cluster || errors.Is(err, goredis.Nil) { // a server that is away is told of by itself
 				continue

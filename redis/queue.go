@@ -48,6 +48,9 @@ type queue struct {
 	wanted   posthaste.SubscriptionOptions
 }
 
+// tally is the key of its counters.
+func (q *queue) tally() string { return q.keys[slices.Index(ofQueue, "tally")] }
+
 // of is what tells a queue from an earlier one of its name, as its schedules have it.
 func (q *queue) of() string { return fmt.Sprint(q.messages, " ", q.created) }
 

@@ -19,11 +19,7 @@ func repairAll(t *testing.T, e *Engine) (repaired int64) {
 		t.Fatal(err)
 	}
 	for _, q := range allOf(all) {
-		tally := e.keys.own(q.name, q.subscription, "tally")
-		if q.subscription == posthaste.DefaultSubscription {
-			tally = e.keys.of(q.name, "meta")
-		}
-		if err := e.client.HDel(ctx, tally, "repaired", "repairedRun").Err(); err != nil {
+		if err := e.client.HDel(ctx, q.tally(), "repaired", "repairedRun").Err(); err != nil {
 			t.Fatal(err)
 		}
 		for through := false; !through; {
@@ -36,7 +32,7 @@ func repairAll(t *testing.T, e *Engine) (repaired int64) {
 				break // it is being purged or ended
 			}
 			repaired += n
-			at := e.client.HMGet(ctx, tally, "repaired", "repairedRun").Val()
+			at := e.client.HMGet(ctx, q.tally(), "repaired", "repairedRun").Val()
 			through = strings.HasPrefix(str(at[0]), "0@") && strings.HasPrefix(str(at[1]), "0@")
 		}
 	}

@@ -17,29 +17,40 @@ func (s *session) sendManyOnce(keys ...string) <-chan answer {
 	return s.start(`select posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'dedupe_key', k) order by n) from unnest($1::text[]) with ordinality u (k, n)))`, keys)
 }
 
+// sendsBeside lets second send with the key that first has just sent with, and first end as
+// end says. It returns what second was told, and what is wrong with that or "".
+func (s *session) sendsBeside(first, second *session, end string) (told int64, broken string) {
+	s.t.Helper()
+	first.exec(`begin`)
+	one := first.sendOnce("key of " + end)
+	waiting := second.start(`select posthaste.send('q', '2', jsonb_build_object('dedupe_key', 'key of ' || $1::text))`, end)
+	second.blocked(s)
+	first.exec(end)
+	a := <-waiting
+	if a.err != nil {
+		s.t.Fatal(a.err)
+	}
+	if same := a.values[0] == one; same != (end == `commit`) {
+		return a.values[0], fmt.Sprintf("after %s of message %d the second sender was told %d", end, one, a.values[0])
+	}
+	if got := s.receive(); !slices.Equal(got, a.values) {
+		return a.values[0], fmt.Sprintf("after %s %v were handed out, and its sender was told %v", end, got, a.values)
+	}
+	return a.values[0], ""
+}
+
 // Who sends with a key that is just being used waits for that transaction, and
 // answers with its message, or sends if it rolled back.
 func TestRuleDedupeKeyIsUsedOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, first, second := begin(t, url), connect(t, url), connect(t, url)
 		for _, end := range []string{`commit`, `rollback`} {
-			first.exec(`begin`)
-			one := first.sendOnce("key of " + end)
-			waiting := second.start(`select posthaste.send('q', '2', jsonb_build_object('dedupe_key', 'key of ' || $1::text))`, end)
-			second.blocked(s)
-			first.exec(end)
-			a := <-waiting
-			if a.err != nil {
-				t.Fatal(a.err)
+			told, broken := s.sendsBeside(first, second, end)
+			if broken != "" {
+				return broken
 			}
-			if same := a.values[0] == one; same != (end == `commit`) {
-				return fmt.Sprintf("after %s of message %d the second sender was told %d", end, one, a.values[0])
-			}
-			if got := s.receive(); !slices.Equal(got, a.values) {
-				return fmt.Sprintf("after %s %v were handed out, and its sender was told %v", end, got, a.values)
-			}
-			if again := s.sendOnce("key of " + end); again != a.values[0] {
-				return fmt.Sprintf("a third sender was told %d, want %d", again, a.values[0])
+			if again := s.sendOnce("key of " + end); again != told {
+				return fmt.Sprintf("a third sender was told %d, want %d", again, told)
 			}
 		}
 		return ""
@@ -52,20 +63,8 @@ func TestRuleAKeyThatIsFreeAgainIsUsedOnce(t *testing.T) {
 		s, first, second := begin(t, url), connect(t, url), connect(t, url)
 		for _, end := range []string{`commit`, `rollback`} {
 			s.exec(`select from posthaste.cancel($1)`, s.sendOnce("key of "+end))
-			first.exec(`begin`)
-			one := first.sendOnce("key of " + end)
-			waiting := second.start(`select posthaste.send('q', '2', jsonb_build_object('dedupe_key', 'key of ' || $1::text))`, end)
-			second.blocked(s)
-			first.exec(end)
-			a := <-waiting
-			if a.err != nil {
-				t.Fatal(a.err)
-			}
-			if same := a.values[0] == one; same != (end == `commit`) {
-				return fmt.Sprintf("after %s of message %d the second sender was told %d", end, one, a.values[0])
-			}
-			if got := s.receive(); !slices.Equal(got, a.values) {
-				return fmt.Sprintf("after %s %v were handed out, and its sender was told %v", end, got, a.values)
+			if _, broken := s.sendsBeside(first, second, end); broken != "" {
+				return broken
 			}
 		}
 		return ""

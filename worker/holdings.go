@@ -14,8 +14,7 @@ type holdings struct {
 	subs []*subscription
 
 	mu         sync.Mutex
-	worker     posthaste.WorkerID // 0 while not registered
-	living     atomic.Int64       // the same, to be read without the lock
+	worker     atomic.Int64       // 0 while not registered; changed under mu
 	registered chan struct{}      // closed while registered
 	number     int64              // the newest claim's number
 	flying     map[int64]struct{} // numbers whose answer is not here yet
@@ -31,8 +30,7 @@ func newHoldings(subs []*subscription) *holdings {
 func (h *holdings) register(worker posthaste.WorkerID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.worker = worker
-	h.living.Store(int64(worker))
+	h.worker.Store(int64(worker))
 	close(h.registered)
 }
 
@@ -40,7 +38,7 @@ func (h *holdings) register(worker posthaste.WorkerID) {
 func (h *holdings) current(ctx context.Context) (posthaste.WorkerID, error) {
 	for {
 		h.mu.Lock()
-		worker, registered := h.worker, h.registered
+		worker, registered := h.id(), h.registered
 		h.mu.Unlock()
 		if worker != 0 {
 			return worker, nil
@@ -59,11 +57,10 @@ func (h *holdings) current(ctx context.Context) (posthaste.WorkerID, error) {
 func (h *holdings) lose(worker posthaste.WorkerID) (dropped int, news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.worker != worker || worker == 0 {
+	if h.id() != worker || worker == 0 {
 		return 0, false
 	}
-	h.worker = 0
-	h.living.Store(0)
+	h.worker.Store(0)
 	h.registered = make(chan struct{})
 	for _, sub := range h.subs {
 		if sub.once.Load() {
@@ -97,7 +94,7 @@ func (h *holdings) finish(number int64, seg *segment) bool {
 	if seg == nil {
 		return true
 	}
-	if seg.worker != h.worker && !seg.sub.once.Load() {
+	if !h.lives(seg) && !seg.sub.once.Load() {
 		return false
 	}
 	h.segments[seg] = struct{}{}
@@ -128,7 +125,10 @@ func (h *holdings) unsettled() int {
 
 // lives reports whether the registration that seg was claimed under is still
 // the current one.
-func (h *holdings) lives(seg *segment) bool { return int64(seg.worker) == h.living.Load() }
+func (h *holdings) lives(seg *segment) bool { return seg.worker == h.id() }
+
+// id is the current registration, 0 while there is none.
+func (h *holdings) id() posthaste.WorkerID { return posthaste.WorkerID(h.worker.Load()) }
 
 // waiting takes what waits for others of its key, to hand it back.
 func (h *holdings) waiting(sub *subscription) []*segment {
@@ -153,7 +153,7 @@ func (h *holdings) memory() (worker posthaste.WorkerID, upTo int64, known map[po
 			known[seg.items[i].ID] = struct{}{}
 		}
 	}
-	return h.worker, upTo, known
+	return h.id(), upTo, known
 }
 
 // forget gives up on the answers that are still missing: at the end nobody
@@ -168,5 +168,5 @@ func (h *holdings) forget() {
 func (h *holdings) leaving() (posthaste.WorkerID, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.worker, h.open
+	return h.id(), h.open
 }

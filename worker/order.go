@@ -52,7 +52,7 @@ func (h *holdings) finishOrdered(number int64, sub *subscription, worker posthas
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.flying, number)
-	if worker != h.worker {
+	if worker != h.id() {
 		return false, nil
 	}
 	if sub.order == nil {
@@ -106,7 +106,7 @@ func (h *holdings) ended(seg *segment, key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := seg.sub.order
-	if o == nil || seg.worker != h.worker || o.keys[key] == nil {
+	if o == nil || !h.lives(seg) || o.keys[key] == nil {
 		return
 	}
 	switch q := o.keys[key]; {
@@ -130,7 +130,7 @@ func (h *holdings) unfinished(seg *segment, key string) (back []outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := seg.sub.order
-	if o == nil || seg.worker != h.worker || o.keys[key] == nil {
+	if o == nil || !h.lives(seg) || o.keys[key] == nil {
 		return nil
 	}
 	q := o.keys[key]
@@ -149,7 +149,7 @@ func (h *holdings) unfinished(seg *segment, key string) (back []outcome) {
 func (h *holdings) restart(seg *segment, key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o := seg.sub.order; o != nil && seg.worker == h.worker {
+	if o := seg.sub.order; o != nil && h.lives(seg) {
 		if q := o.keys[key]; q != nil && q.unsaid > 0 {
 			if q.unsaid--; q.unsaid == 0 {
 				q.until = h.number

@@ -346,7 +346,7 @@ func (s *slot) put(r *run, took time.Duration, result func(i int) posthaste.Sink
 	for i, trace := range r.traces {
 		if trace != nil {
 			err := r.answer(i, result).Err
-			if err == errNotStarted { //nolint:errorlint // nobody else makes it
+			if r.idle {
 				err = posthaste.Snooze(0)
 			}
 			trace.Handled(err)

@@ -216,19 +216,29 @@ func waitLock(ctx context.Context, file string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock of PostgreSQL's programs: %w", err)
 	}
+	switch err := flock(ctx, f); {
+	case err == nil:
+		return func() { f.Close() }, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		f.Close()
+		return nil, fmt.Errorf("waiting for another process that fetches PostgreSQL: %w", ctx.Err())
+	default:
+		f.Close()
+		return nil, fmt.Errorf("lock of PostgreSQL's programs: %w", err)
+	}
+}
+
+// flock locks a file for this process alone. If another has it until ctx ends, the error is
+// EWOULDBLOCK.
+func flock(ctx context.Context, f *os.File) error {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock of PostgreSQL's programs: %w", err)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("waiting for another process that fetches PostgreSQL: %w", ctx.Err())
+			return unix.EWOULDBLOCK
 		case <-time.After(pollEvery):
 		}
 	}

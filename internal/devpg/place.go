@@ -254,12 +254,9 @@ func (p *place) lockIn(dir string) error {
 	if err != nil {
 		return &posthaste.Error{Code: posthaste.Denied, Field: "data_dir", Message: "the data directory cannot be locked: " + err.Error(), Cause: err}
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for begun := time.Now(); errors.Is(err, unix.EWOULDBLOCK) && time.Since(begun) < lockPatience; {
-		time.Sleep(pollEvery)
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	if err := flock(ctx, f); err != nil {
 		holder := make([]byte, 20)
 		n, _ := f.ReadAt(holder, 0)
 		f.Close()
