@@ -190,8 +190,8 @@ func TestRuleOldestThatWaitsWasNotWithdrawn(t *testing.T) {
 		}
 		return ""
 	},
-		without("passing over", patch{file: "oldest_waiting.sql", old: "v_n is null and v_left <= 0", new: "true"}),
-		without("a bound", patch{file: "oldest_waiting.sql", old: "v_n is null and v_left <= 0", new: "false"}))
+		without("passing over", patch{file: "oldest_fresh.sql", old: "where not exists (select from posthaste.cancelled y where y.pos = e.pos and y.subscriber = c.subscriber)", new: ""}),
+		without("a bound", patch{file: "oldest_fresh.sql", old: "order by e.ord, e.pos limit 1024", new: "order by e.ord, e.pos"}))
 }
 
 // Whoever receives by SQL can say by which words a message is found, where it was
@@ -239,4 +239,18 @@ func TestRuleListingsByFoundTerm(t *testing.T) {
 		}
 		return ""
 	}, without("looking them up at once", patch{file: "named_heads.sql", old: "group by x >> 10)", new: "group by x)"}))
+}
+
+// What waits for its retry is found behind any number of newer messages.
+func TestRuleRetryingIsFoundBehindManyOthers(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		id := s.send(`{}`)
+		s.exec(`select from posthaste.fail((select delivery_id from posthaste.receive('q', 1, '1 hour')), 'no')`)
+		s.exec(`insert into posthaste.entries (queue_id, payload) select id, '1' from posthaste.queue_settings cross join generate_series(1, 6000) where name = 'q'`)
+		if found, next := s.page(`in_state => 'retrying',`, 1<<62, 10); !slices.Equal(found, []int64{id}) || next != 0 {
+			return fmt.Sprintf("retrying are %v, and it goes on below %d", found, next)
+		}
+		return ""
+	}, without("a way of its own", patch{file: "list_messages.sql", old: "if v_state = 'retrying' then", new: "if false then"}))
 }

@@ -8,9 +8,10 @@ begin
                              date_trunc('second', o.age), case when o.paused_at is not null then ': the queue is paused' else '' end),
            case when o.paused_at is not null then format('posthaste queue resume %s', o.queue)
                 else 'run a worker for it, or more of them; look whether its handlers fail or take long' end, o.queue, o.subscription
-      from (select q.name as queue, s.name as subscription, q.paused_at, clock_timestamp() - posthaste.oldest_waiting(q.id, s.number, q.lanes) as age
-              from posthaste.queue_settings q join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
-             where q.dropped_at is null) o
+      from (select q.name as queue, s.name as subscription, q.paused_at, clock_timestamp() - w.since as age
+              from posthaste.oldest_waiting() w
+              join posthaste.queue_settings q on q.id = w.queue_id
+              join posthaste.subscriptions s on s.queue_id = w.queue_id and s.number = w.subscription) o
      where o.age > posthaste.patience()
      order by o.age desc limit 100;
 end $$;

@@ -5,10 +5,11 @@
 -- Returns: one row per message and subscription, as posthaste.message without
 -- the payload. What was erased is found by its queue, id and state alone.
 -- By reference and term it uses their indexes, by state dead it reads the dead
--- letters, and the history by key, too. With any other state it looks at the
--- 10,000 newest messages that match the rest and no further, by key at 500,000
--- positions of the ring, and at 10,000 of those that are parked where more are;
--- and says so in a notice: page on with before.
+-- letters, by state retrying what was tried before, and the history by key, too.
+-- With any other state it looks at the newest messages that match the rest, up to
+-- 5,000 deliveries, and no further; by key at 500,000 positions of the ring, and at
+-- 10,000 of those that are parked where more are; and says so in a notice: page on
+-- with before.
 -- For clients that see no notices it is in the setting posthaste.list_before, too,
 -- until the transaction ends; empty after a search that was not cut.
 -- Errors: PH400, PH404 with the field.
@@ -29,6 +30,7 @@ declare
   v_left int := list_messages.max;
   v_page int;
   v_looked int := 0;
+  v_copies int;
   v_queues int[];
   v_heads posthaste.head[];
   v_ids bigint[];
@@ -52,7 +54,9 @@ begin
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null);
     v_queue := null;
   end if;
-  while v_left > 0 and v_looked < 10000 and not v_cut loop
+  v_copies := coalesce((select max(x.n) from (select count(*) as n from posthaste.subscriptions s
+                                               where s.queue_id = any (v_queues) and s.dropped_at is null group by s.queue_id) x), 1);
+  while v_left > 0 and v_looked < 5000 and not v_cut loop
     v_page := case when v_state is null and (v_key is null or v_reference is null and v_term is null) then v_left else 1000 end;
     -- v_bottom is how far down all that is there was seen; null is to the end.
     v_bottom := null;
@@ -74,7 +78,11 @@ begin
       v_bottom := greatest(v_bottom, v.cut_at, v.message_ids[v_page]);
       v_cut := v_bottom is not null;
     else
-      v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
+      if v_state = 'retrying' then
+        v_heads := array(select h from posthaste.later_newest(v_queues, v_before, v_page) h);
+      else
+        v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
+      end if;
       -- Of these, too, the ring may have forgotten all.
       v := posthaste.parked_newest(v_queues, null, v_before, v_page);
       v_heads := v_heads || array(select h from posthaste.parked_heads(v.message_ids) h);
@@ -103,7 +111,7 @@ begin
     if v_key is not null and (v_reference is not null or v_term is not null) then
       v_heads := array(select x from unnest(v_heads) x where x.key = v_key);
     end if;
-    v_looked := v_looked + cardinality(v_ids);
+    v_looked := v_looked + cardinality(v_ids) * v_copies;
     v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
                || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
                || array(select h from posthaste.parked_heads(v_ids) h);

@@ -876,6 +876,7 @@ view workers
   ended_at timestamp with time zone
 function ack(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function adopt() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function all_cursors(p_track integer, l live) returns TABLE(queue_id integer, subscription integer, lane integer, subscriber bigint, keyed boolean, filter jsonb, part integer, s0 pg_snapshot, s1 pg_snapshot, t1 timestamp with time zone, last_xid xid8, last_pos bigint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function all_headers(headers jsonb, trace text) returns jsonb language sql immutable parallel safe cost 100
 function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -991,6 +992,7 @@ function lane_wished(p_subscriber bigint, p_lane integer, p_holder bigint) retur
 function last_time() returns timestamp with time zone language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function later_newest(p_queues integer[], p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function left_out(p_queue integer, p_lane integer, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], INOUT turn bigint, p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1021,8 +1023,10 @@ function newest_heads(p_queue integer, p_before bigint, p_max integer) returns S
 function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
 function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with time zone) returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function no_dead_letter(p_ids bigint[]) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function oldest_due(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function oldest_fresh(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function oldest_slot() returns TABLE(slot integer, since timestamp with time zone, blocker text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function oldest_waiting(p_queue integer, p_subscription integer, p_lanes integer) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function oldest_waiting() returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function open_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function option_boolean(p_options jsonb, p_name text, p_default boolean) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -1149,6 +1153,7 @@ grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_rece
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_receiver
 grant EXECUTE on function adopt() to posthaste_admin
+grant EXECUTE on function all_cursors(integer,live) to posthaste_admin
 grant EXECUTE on function all_headers(jsonb,text) to posthaste_admin
 grant EXECUTE on function append_again(head,timestamp with time zone,integer) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_admin
@@ -1272,6 +1277,7 @@ grant EXECUTE on function lane_wished(bigint,integer,bigint) to posthaste_admin
 grant EXECUTE on function last_time() to posthaste_admin
 grant EXECUTE on function late_done(claims,bit varying) to posthaste_admin
 grant EXECUTE on function later_heads(bigint[]) to posthaste_admin
+grant EXECUTE on function later_newest(integer[],bigint,integer) to posthaste_admin
 grant EXECUTE on function leases_ended(bigint) to posthaste_admin
 grant EXECUTE on function left_out(integer,integer,bigint,jsonb,xid8[],bigint[]) to posthaste_admin
 grant EXECUTE on function let_go(queue_settings,bigint,bigint,text[],bigint[],bigint,integer,boolean,bigint,bigint,timestamp with time zone,boolean,boolean,timestamp with time zone,live) to posthaste_admin
@@ -1305,8 +1311,10 @@ grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admi
 grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function next_token(bigint,integer,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function no_dead_letter(bigint[]) to posthaste_admin
+grant EXECUTE on function oldest_due(pg_snapshot,live) to posthaste_admin
+grant EXECUTE on function oldest_fresh(pg_snapshot,live) to posthaste_admin
 grant EXECUTE on function oldest_slot() to posthaste_admin
-grant EXECUTE on function oldest_waiting(integer,integer,integer) to posthaste_admin
+grant EXECUTE on function oldest_waiting() to posthaste_admin
 grant EXECUTE on function open_claims(bigint) to posthaste_admin
 grant EXECUTE on function open_places(claims) to posthaste_admin
 grant EXECUTE on function option_boolean(jsonb,text,boolean) to posthaste_admin

@@ -18,15 +18,17 @@ select q.name as queue, s.name as subscription,
        (select count(*) from posthaste.dead_letter_entries d where d.queue_id = q.id and d.subscription = s.number) as dead,
        k.sent - k.sifted as sent, k.done, k.retried, k.lost,
        r.sent_per_second, r.done_per_second,
-       clock_timestamp() - posthaste.oldest_waiting(q.id, s.number, q.lanes) as oldest_age,
+       clock_timestamp() - w.since as oldest_age,
        q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width as lanes, q.mode, q.paused_at, q.created_at, k.counted_at, q.retention, q.retain_payload,
        q.ordered, q.on_dead, q.key_concurrency, q.fair, q.concurrency,
-       posthaste.rate_option(q.rate, q.burst) as rate_limit, posthaste.rate_option(q.key_rate, q.key_burst) as key_rate_limit,
+       case when q.rate is not null then posthaste.rate_option(q.rate, q.burst) end as rate_limit,
+       case when q.key_rate is not null then posthaste.rate_option(q.key_rate, q.key_burst) end as key_rate_limit,
        case when q.keyed then array(select k.key from posthaste.keys k where k.subscriber = q.id::bigint << 10 | s.number and k.paused_at is not null order by k.key limit 100) end as paused_keys,
        s.filter, s.max_lag, k.dropped as withdrawn
   from posthaste.queue_settings q
   join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
   left join posthaste.counters k on k.queue_id = q.id and k.subscription = s.number
+  left join posthaste.oldest_waiting() w on w.queue_id = q.id and w.subscription = s.number
  cross join lateral (
    select coalesce((k.sent - k.before_sent) / nullif(extract(epoch from k.counted_at - k.before_at), 0), 0)::float8 as sent_per_second,
           coalesce((k.done - k.before_done) / nullif(extract(epoch from k.counted_at - k.before_at), 0), 0)::float8 as done_per_second) r
