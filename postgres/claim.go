@@ -50,8 +50,8 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	defer cancel()
 	e.warmUp(ctx)
 	var id posthaste.WorkerID
-	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8))",
-		info.Name, info.Version, info.Lease.Seconds()).Scan((*int64)(&id))
+	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''))",
+		info.Name, info.Version, info.Lease.Seconds(), e.environment).Scan((*int64)(&id))
 	// A registration whose answer got lost is a worker without claims.
 	return id, readError(err)
 }

@@ -57,16 +57,19 @@ type Engine struct {
 	numbers sync.Map    // WorkerID → *atomic.Int64: the highest number claimed with
 	keyed   sync.Map    // names of queues that looked at keys when something was last copied to them
 	log     *slog.Logger
+	// environment names where this program belongs; empty is nowhere.
+	environment string
 }
 
 // Option changes how an [Engine] works.
 type Option func(*options)
 
 type options struct {
-	log      *slog.Logger
-	polling  bool
-	poolSize int
-	lazy     bool
+	log         *slog.Logger
+	polling     bool
+	poolSize    int
+	lazy        bool
+	environment string
 }
 
 // Logger sets where the engine reports what no caller is told, such as a lost
@@ -113,7 +116,14 @@ func build(opts []Option) options {
 // those of [Open] see to that by themselves.
 func New(pool *pgxpool.Pool, opts ...Option) *Engine {
 	o := build(opts)
-	return &Engine{pool: pool, polling: o.polling, log: o.log}
+	return newEngine(pool, o)
+}
+
+func newEngine(pool *pgxpool.Pool, o options) *Engine {
+	if o.environment == "" {
+		o.environment = environmentOf(pool.Config().ConnConfig)
+	}
+	return &Engine{pool: pool, polling: o.polling, log: o.log, environment: o.environment}
 }
 
 // Open connects to url (a postgres:// URL or a keyword=value string) with a
@@ -136,7 +146,8 @@ func Open(ctx context.Context, url string, opts ...Option) (*Engine, error) {
 	if err != nil {
 		return nil, readError(err)
 	}
-	e := &Engine{pool: pool, owned: true, polling: o.polling, log: o.log}
+	e := newEngine(pool, o)
+	e.owned = true
 	if o.lazy {
 		return e, nil
 	}
@@ -229,11 +240,12 @@ func dialer(timeout time.Duration) *net.Dialer {
 
 // Ready returns nil if messages can be sent and handed out now. It answers
 // within 3 seconds. Codes: Unavailable, Denied, ReadOnly, Unsupported (the
-// server is older than PostgreSQL 14), SchemaOld, SchemaNew.
+// server is older than PostgreSQL 14), SchemaOld, SchemaNew, Refused (the database is a
+// copy, or may be one, and hands out nothing: see [Rebase] and [WithEnvironment]).
 func (e *Engine) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return e.verify(ctx, checkIsolation)
+	return e.verify(ctx, checkIsolation, e.checkHere)
 }
 
 // verify checks what every call needs, and more.

@@ -18,9 +18,10 @@ type Rebased struct {
 }
 
 // Rebase makes the ledger of a copy usable: of a database that was restored from a
-// dump, cloned or replicated, which hands out nothing until then. sameIDs says that
-// pg_upgrade made it, so that nothing but that is written down. The original must
-// hand out nothing any more, or what was not settled is handled there and here.
+// dump, cloned or replicated, or of a physical one (see [WithEnvironment]), which hands
+// out nothing until then. sameIDs says that pg_upgrade made it, or that it is no copy but
+// was moved, so that nothing but that is written down. The original must hand out nothing
+// any more, or what was not settled is handled there and here.
 //
 // It is one transaction, for which whoever sends waits; cut off, it has done
 // nothing, and repeated, too. progress is told in words how far it is; it is called

@@ -28,6 +28,7 @@ begin
   for g in
     select l.role, l.function
       from (values
+        ('posthaste_sender', 'not_here'),
         ('posthaste_sender', 'send'),
         ('posthaste_sender', 'send_bytes'),
         ('posthaste_sender', 'send_many'),

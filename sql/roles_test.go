@@ -26,7 +26,7 @@ var interfaceOf = map[string]string{
 	"claim": "receiver", "fetch": "receiver", "settle": "receiver", "rescue": "receiver", "maintain": "receiver",
 
 	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "limit_queue": "admin", "pause_key": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
-	"message_state": "admin", "oldest_waiting": "admin", // views ask them
+	"not_here": "sender", "message_state": "admin", "oldest_waiting": "admin", // views ask them
 	"cancel": "admin", "reschedule": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
 	"check_identity": "admin", "handed_out": "admin", // inner ones that nobody else may call
 	"schedule_put": "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",

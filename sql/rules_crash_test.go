@@ -60,6 +60,6 @@ func TestRuleAfterACrashNobodyWaitsInLine(t *testing.T) {
 			return fmt.Sprintf("the sequence was moved again, from %d to %d", moved, now)
 		}
 		return ""
-	}, without("waiting for the commit", patch{file: "check_identity.sql", old: "perform pg_sleep(0.002);", new: "exit;"}),
-		without("going on side by side", patch{file: "check_identity.sql", old: "if v_tries > 500 then", new: "if true then"}))
+	}, without("waiting for the commit", patch{file: "admit.sql", old: "perform pg_sleep(0.002);", new: "exit;"}),
+		without("going on side by side", patch{file: "admit.sql", old: "if v_tries > 500 then", new: "if true then"}))
 }

@@ -99,11 +99,12 @@ func uncertain(err error) bool {
 }
 
 // hopeless reports whether err will not go away by itself, so that a worker
-// that meets it at its start should say so and end.
+// that meets it at its start should say so and end. Refused is a copy of a database,
+// where a person has the say: the worker waits for that.
 func hopeless(err error) bool {
 	switch posthaste.CodeOf(err) {
 	case posthaste.Invalid, posthaste.NotFound, posthaste.Unsupported, posthaste.SchemaOld, posthaste.SchemaNew,
-		posthaste.Denied, posthaste.Refused:
+		posthaste.Denied:
 		return true
 	}
 	return false

@@ -202,7 +202,7 @@ func newLostIDs(b *books, primary *devpg.Server, name string, patched bool) *los
 	l := &lostIDs{books: openBooks(b.T, url), name: name, patched: patched}
 	l.exec(`select posthaste.create_queue('q')`)
 	if patched {
-		l.broken("check_identity.sql", "perform posthaste.jump();", "null;")
+		l.broken("admit.sql", "perform posthaste.jump();", "null;")
 	}
 	return l
 }

@@ -23,6 +23,7 @@ type database struct {
 	// sleeps says that the command sleeps at the doorbell, polling that it must
 	// not. Commands that do neither keep nothing in a session anyway.
 	sleeps, polling bool
+	environment     string
 }
 
 // The engines, as --engine names them.
@@ -56,10 +57,11 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	}
 }
 
-// pollingFlag is for commands that sleep at the doorbell.
+// pollingFlag is for commands that sleep at the doorbell, which are those that work on messages.
 func (d *database) pollingFlag(cmd *cobra.Command) {
 	d.sleeps = true
 	cmd.Flags().BoolVar(&d.polling, "polling-only", false, "look for messages instead of being woken: for a pooler in transaction mode, such as pgbouncer")
+	cmd.Flags().StringVar(&d.environment, "environment", "", "where this program belongs, such as production: a copy of its database delivers nothing to others (the host, port and database of the URL)")
 }
 
 // options open an engine as the flags say. Without a doorbell nothing is lost
@@ -67,6 +69,9 @@ func (d *database) pollingFlag(cmd *cobra.Command) {
 func (d *database) options(more ...postgres.Option) []postgres.Option {
 	if d.polling || !d.sleeps {
 		more = append(more, postgres.WithPollingOnly())
+	}
+	if d.environment != "" {
+		more = append(more, postgres.WithEnvironment(d.environment))
 	}
 	return more
 }

@@ -18,7 +18,9 @@ func newRebase(a *app) *cobra.Command {
 		Long: `Make the ledger of a copy usable: of a database that was restored from a dump,
 cloned, or moved by logical replication. Until then nothing is handed out in it,
 for its transaction ids are others than those its messages were sent under, and so
-that a copy of production does not send mails by itself.
+that a copy of production does not send mails by itself. A physical copy, such as a
+restored snapshot, hands out nothing either while it is reached from elsewhere than
+its original was.
 
 What was not settled when the copy was made is handed out again, what was handed
 out then with attempt + 1. So make sure first that the original hands out nothing
@@ -29,7 +31,7 @@ is done.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.rebase(cmd.Context(), db, sameIDs) },
 	}
 	db.sqlFlag(cmd, "on a Redis nothing has to be told of a copy")
-	cmd.Flags().BoolVar(&sameIDs, "same-ids", false, "this is what pg_upgrade made: its transaction ids are the same, and nothing is handed out again")
+	cmd.Flags().BoolVar(&sameIDs, "same-ids", false, "this is what pg_upgrade made, or the database itself, reached by another address: its transaction ids are the same, and nothing is handed out again")
 	return cmd
 }
 

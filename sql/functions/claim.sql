@@ -51,7 +51,7 @@ begin
     raise exception using errcode = 'PH400', column = 'number', message = 'worker and number must not be null';
   end if;
   if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
-    perform posthaste.check_identity();
+    perform posthaste.check_identity(null, p_worker);
   end if;
   -- Declaring a worker lost takes this key exclusively, so that no claim of it
   -- can commit afterwards.

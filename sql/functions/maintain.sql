@@ -16,7 +16,9 @@ begin
   -- In a copy nothing is sent by itself, and by cursors with other transaction ids
   -- slots would be found free that are not.
   begin
-    perform posthaste.refuse_copy();
+    if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
+      perform posthaste.check_identity();
+    end if;
   exception when sqlstate 'PH503' then
     return query select 'refused', sqlerrm;
     return;

@@ -29,7 +29,7 @@ begin
       hint = 'begin another transaction';
   end if;
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
-  rebased := not posthaste.is_original();
+  rebased := exists (select from posthaste.not_here() n where n.message is not null);
   waiting := 0;
   again := 0;
   if not rebased then
@@ -61,6 +61,7 @@ begin
     drop table pg_temp.rebase_work, pg_temp.rebase_readers;
   end if;
   perform posthaste.adopt();
+  perform posthaste.admit();
   insert into posthaste.action_records (by, action, details)
   values (coalesce(rebase.by, session_user), 'rebase', jsonb_build_object('same_ids', rebase.same_ids, 'waiting', waiting, 'again', again));
   return next;

@@ -9,9 +9,7 @@ begin
     return;
   end if;
   if not posthaste.is_original() then
-    raise exception using errcode = 'PH503',
-      message = 'this database is a copy of the one that its messages were sent in: nothing is handed out until a person says that it may be',
-      hint = 'sending works; if the original hands out nothing any more, run `posthaste rebase`, or after pg_upgrade `posthaste rebase --same-ids` (in SQL posthaste.rebase)';
+    perform posthaste.check_identity();
   end if;
   perform set_config('posthaste.original', 'yes', false);
 end $$;

@@ -1,0 +1,131 @@
+//go:build unix
+
+package acceptance
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devpg"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// refusals counts how often a worker was refused.
+type refusals struct{ atomic.Int64 }
+
+func (r *refusals) Event(_ context.Context, e posthaste.Event) {
+	if e.Kind == posthaste.EventError && posthaste.CodeOf(e.Err) == posthaste.Refused {
+		r.Add(1)
+	}
+}
+
+// A base backup that is started beside the original delivers nothing to a worker from
+// elsewhere, which waits until a person says that it may; the original goes on by itself
+// after a crash, and so does a standby that is promoted.
+func TestPhysicalCopyDeliversNothing(t *testing.T) {
+	t.Parallel()
+	original := testpg.Server(t)
+	open := func(s *devpg.Server, environment string) *postgres.Engine {
+		t.Helper()
+		engine, err := postgres.Open(t.Context(), s.URL(), postgres.WithEnvironment(environment))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(engine.Close)
+		return engine
+	}
+	// works starts a worker, which ends with the test.
+	works := func(engine posthaste.Engine, lease time.Duration) (handled chan posthaste.MessageID) {
+		t.Helper()
+		handled = make(chan posthaste.MessageID, 10)
+		w := worker.New(engine, worker.Config{Lease: lease})
+		worker.HandleRaw(w, "q", func(_ context.Context, d posthaste.RawDelivery) error {
+			handled <- d.MessageID
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("the worker ended with %v", err)
+			}
+		})
+		return handled
+	}
+	next := func(handled chan posthaste.MessageID, want posthaste.MessageID) {
+		t.Helper()
+		select {
+		case got := <-handled:
+			if got != want {
+				t.Fatalf("handled %s, want %s", got, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("message %s was not handled", want)
+		}
+	}
+	b := openBooks(t, original.URL())
+	b.exec(`select posthaste.create_queue('q')`)
+	send := func(to *books) posthaste.MessageID {
+		return posthaste.MessageID(ask[int64](to, `select posthaste.send('q', '1')`))
+	}
+	production := open(original, "production")
+	handled := works(production, 5*time.Second)
+	next(handled, send(b))
+
+	dir, following := testdb.Copy(t, original, false), follower(b, original)
+	// The original after a crash.
+	if err := original.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	testdb.Promote(t, following)
+	if err := original.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	next(handled, send(b))
+	// What was a standby, with a worker from there.
+	next(works(open(following, "production"), 5*time.Second), send(openBooks(t, following.URL())))
+
+	copied := testpg.Unfilled(t, func(c *devpg.Config) { c.DataDir = dir })
+	c := openBooks(t, copied.URL())
+	waiting := send(c)
+	staging := open(copied, "staging")
+	refused := func(err error) bool { return posthaste.CodeOf(err) == posthaste.Refused }
+	if err := staging.Ready(t.Context()); !refused(err) {
+		t.Errorf("a copy is ready: %v", err)
+	}
+	if _, err := staging.Register(t.Context(), posthaste.WorkerInfo{Name: "w", Lease: time.Second}); !refused(err) {
+		t.Errorf("a worker from elsewhere registers: %v", err)
+	}
+	var tried refusals
+	elsewhere := make(chan posthaste.MessageID, 10)
+	w := worker.New(staging, worker.Config{Telemetry: &tried})
+	worker.HandleRaw(w, "q", func(_ context.Context, d posthaste.RawDelivery) error {
+		elsewhere <- d.MessageID
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	testrun.Until(t, patience, "the worker was refused again and again", func() bool { return tried.Load() >= 3 })
+	if _, err := postgres.Rebase(t.Context(), copied.URL(), true, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	next(elsewhere, waiting)
+	if err := staging.Ready(t.Context()); err != nil {
+		t.Errorf("not ready, though a person said that it may be: %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

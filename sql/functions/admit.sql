@@ -1,0 +1,34 @@
+-- posthaste.admit: says that this server may hand out since it was started.
+-- After a crash it also moves the sequence a revolution ahead, before anything is
+-- handed out: workers commit claims without waiting for the flush, and an id that
+-- was lost with the crash must not come to mean another claim while its holder
+-- lives on.
+-- Updates: since_crash, slots, positions, the sequence of registrations.
+-- Locks: the maintenance key, by the one that does it.
+create or replace function posthaste.admit()
+returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_tries int := 0;
+begin
+  -- Who comes meanwhile waits for that to be committed, and not for the key, which it
+  -- would keep to the end of its transaction, so that all go one after the other. In the
+  -- end it waits for the key nevertheless, so that a deadlock is found.
+  while not exists (select from posthaste.since_crash x where x.started = pg_postmaster_start_time()) loop
+    v_tries := v_tries + 1;
+    if v_tries > 500 then
+      perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
+    end if;
+    if pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then
+      if not exists (select from posthaste.since_crash) then
+        perform posthaste.jump();
+        -- Nor may a worker that a standby did not hear of before it was promoted be
+        -- taken for one that registers now.
+        perform posthaste.skip_workers();
+        insert into posthaste.since_crash (started) values (pg_postmaster_start_time());
+      end if;
+      update posthaste.since_crash x set started = pg_postmaster_start_time() where x.started is distinct from pg_postmaster_start_time();
+      exit;
+    end if;
+    perform pg_sleep(0.002);
+  end loop;
+end $$;
