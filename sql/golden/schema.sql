@@ -718,6 +718,7 @@ table registrations with (fillfactor=50)
   cleared boolean not null default false
   oldest_open bigint not null default 0
   looked integer not null default 0
+  environment text
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
 sequence registrations_id_seq bigint start 1 increment 1 cache 1
@@ -816,6 +817,7 @@ leaf settlements_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=
 unlogged table since_crash
   only_row boolean not null default true
   at timestamp with time zone not null default clock_timestamp()
+  started timestamp with time zone
   constraint since_crash_only_row_check CHECK (only_row)
   constraint since_crash_pkey PRIMARY KEY (only_row)
   index UNIQUE INDEX since_crash_pkey ON posthaste.since_crash USING btree (only_row)
@@ -875,6 +877,7 @@ view workers
   lost_at timestamp with time zone
   ended_at timestamp with time zone
 function ack(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function admit() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function adopt() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function all_cursors(p_track integer, l live) returns TABLE(queue_id integer, subscription integer, lane integer, subscriber bigint, keyed boolean, filter jsonb, part integer, s0 pg_snapshot, s1 pg_snapshot, t1 timestamp with time zone, last_xid xid8, last_pos bigint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function all_headers(headers jsonb, trace text) returns jsonb language sql immutable parallel safe cost 100
@@ -887,7 +890,7 @@ function bits_of(p_places integer[]) returns bit varying language plpgsql immuta
 function block_keys(p_subscriber bigint, p_lane integer, p_keys text[], p_ords xid8[], p_ids bigint[], p_waits boolean[] DEFAULT NULL::boolean[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function cancel(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, cancelled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
-function check_identity() returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function check_identity(p_environment text DEFAULT NULL::text, p_worker bigint DEFAULT NULL::bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function check_ids(p_ids bigint[]) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_options(p_options jsonb, p_known text[], p_planned text[]) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_singles(p_deliveries bigint[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -1023,6 +1026,7 @@ function newest_heads(p_queue integer, p_before bigint, p_max integer) returns S
 function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
 function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with time zone) returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function no_dead_letter(p_ids bigint[]) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function not_here(p_environment text DEFAULT NULL::text, OUT message text, OUT hint text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function oldest_due(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function oldest_fresh(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function oldest_slot() returns TABLE(slot integer, since timestamp with time zone, blocker text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1143,7 +1147,7 @@ function without_places(c claims) returns claims language plpgsql immutable cost
 function worker_heartbeat(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function worker_overdue(w registrations) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
-function worker_register(p_name text, p_version text, p_lease interval) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unregister(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unsettled(p_worker bigint, p_upto bigint) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function zone_change(p_zone text, p_low timestamp with time zone, p_high timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1152,6 +1156,7 @@ grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_admi
 grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_receiver
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_receiver
+grant EXECUTE on function admit() to posthaste_admin
 grant EXECUTE on function adopt() to posthaste_admin
 grant EXECUTE on function all_cursors(integer,live) to posthaste_admin
 grant EXECUTE on function all_headers(jsonb,text) to posthaste_admin
@@ -1166,7 +1171,7 @@ grant EXECUTE on function bits_of(integer[]) to posthaste_admin
 grant EXECUTE on function block_keys(bigint,integer,text[],xid8[],bigint[],boolean[]) to posthaste_admin
 grant EXECUTE on function cancel(bigint,text) to posthaste_admin
 grant EXECUTE on function carry_slot(integer) to posthaste_admin
-grant EXECUTE on function check_identity() to posthaste_admin
+grant EXECUTE on function check_identity(text,bigint) to posthaste_admin
 grant EXECUTE on function check_ids(bigint[]) to posthaste_admin
 grant EXECUTE on function check_options(jsonb,text[],text[]) to posthaste_admin
 grant EXECUTE on function check_singles(bigint[]) to posthaste_admin
@@ -1311,6 +1316,8 @@ grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admi
 grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function next_token(bigint,integer,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function no_dead_letter(bigint[]) to posthaste_admin
+grant EXECUTE on function not_here(text) to posthaste_admin
+grant EXECUTE on function not_here(text) to posthaste_sender
 grant EXECUTE on function oldest_due(pg_snapshot,live) to posthaste_admin
 grant EXECUTE on function oldest_fresh(pg_snapshot,live) to posthaste_admin
 grant EXECUTE on function oldest_slot() to posthaste_admin
@@ -1447,8 +1454,8 @@ grant EXECUTE on function worker_heartbeat(bigint) to posthaste_receiver
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_admin
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_receiver
 grant EXECUTE on function worker_overdue(registrations) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval) to posthaste_receiver
+grant EXECUTE on function worker_register(text,text,interval,text) to posthaste_admin
+grant EXECUTE on function worker_register(text,text,interval,text) to posthaste_receiver
 grant EXECUTE on function worker_unregister(bigint) to posthaste_admin
 grant EXECUTE on function worker_unregister(bigint) to posthaste_receiver
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_admin
