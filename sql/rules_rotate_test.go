@@ -47,9 +47,9 @@ func movedOn(t *testing.T, s *session, sent, got []int64) string {
 	return ""
 }
 
-// What the sequence ran into is marked in a transaction that commits before the
-// sequence moves away: until then only its place makes that slot live.
-func TestRuleSlotsRunInToAreMarkedBeforeTheSequenceMoves(t *testing.T) {
+// What the sequence ran into is live also while it is moved away: until that is
+// committed nothing that was announced counts as reached.
+func TestRuleSlotsRunInToAreLiveWhileTheSequenceMoves(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := announced(t, url)
 		rotator := connect(t, url)
@@ -63,7 +63,9 @@ func TestRuleSlotsRunInToAreMarkedBeforeTheSequenceMoves(t *testing.T) {
 		got := s.receive()
 		rotator.exec(`commit`)
 		return movedOn(t, s, sent, got)
-	}, without("waiting for the commit", patch{file: "rotate.sql", old: "if v_ran or m.marked_by", new: "if m.marked_by"}))
+	}, without("waiting for the commit",
+		patch{file: "live_slots.sql", old: "s.epoch <= v_epoch and s.marked_by is null", new: "s.epoch <= v_epoch"},
+		patch{file: "live_slots.sql", old: "p.last_value >> 22 and s.marked_by is null", new: "p.last_value >> 22"}))
 }
 
 // The sequence may run on into the next slot between being read and being moved:
@@ -314,4 +316,35 @@ func TestRuleTruncationLocksInTheOrderOfSettling(t *testing.T) {
 	}, without("the order", patch{file: "truncate_slot.sql",
 		old: "lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_%1$s, posthaste.outcomes_%1$s in",
 		new: "lock table posthaste.entries_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s in"}))
+}
+
+// ◆ An announced slot that the sequence ran past by itself, a whole revolution without a
+// round of upkeep, is no mark of where it has come to: what it ran through on the way is
+// read, before upkeep comes and after.
+func TestRuleAnnouncedAndOvertakenLosesNothing(t *testing.T) {
+	ranPast := func(upkeep int) func(t *testing.T, url string) string {
+		return func(t *testing.T, url string) string {
+			s := announced(t, url)
+			var sent []int64
+			for _, epoch := range []int64{35, 44, 53} { // slot 2 was announced as epoch 50
+				s.exec(`select setval('posthaste.positions', $1::bigint << 22)`, epoch)
+				sent = append(sent, s.send(`{}`))
+			}
+			for range upkeep {
+				s.exec(`select from posthaste.maintain()`)
+			}
+			if got := append(s.receive(), s.receive()...); !slices.Equal(got, sent) {
+				return fmt.Sprintf("sent %v, received %v", sent, got)
+			}
+			return ""
+		}
+	}
+	t.Run("read", func(t *testing.T) {
+		rule(t, ranPast(0), without("telling it from one that was reached",
+			patch{file: "live_slots.sql", old: "s.epoch <= v_epoch and s.marked_by is null", new: "s.epoch <= v_epoch"},
+			patch{file: "live_slots.sql", old: "p.last_value >> 22 and s.marked_by is null", new: "p.last_value >> 22"}))
+	})
+	t.Run("marked", func(t *testing.T) {
+		rule(t, ranPast(1), without("telling it from one that was reached", patch{file: "mark_entered.sql", old: " and s.marked_by is null", new: ""}))
+	})
 }

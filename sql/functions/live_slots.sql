@@ -16,15 +16,15 @@ declare
   v_slots bigint[];
   v_cuts int[];
 begin
-  -- A slot that is announced lies ahead of the sequence and is no mark of where
-  -- it has come to.
+  -- A slot that is announced (marked_by) is no mark of where the sequence has come to:
+  -- it lies ahead, or was run past without maintenance, and what lies before it, too.
   select p.last_value >> 22 into v_epoch from posthaste.positions p;
-  select min(s.slot), max(s.slot), count(*), max(s.epoch) filter (where s.epoch <= v_epoch)
+  select min(s.slot), max(s.slot), count(*), max(s.epoch) filter (where s.epoch <= v_epoch and s.marked_by is null)
     into v_first, v_last, v_count, v_newest from posthaste.slots s where s.live;
   if v_newest = v_epoch and v_last - v_first + 1 = v_count then
     return row(v_first, v_last, 1, 0, 1, 0)::posthaste.live;
   end if;
-  with marked as (select p.last_value >> 22 as epoch, coalesce(max(s.epoch) filter (where s.live and s.epoch <= p.last_value >> 22), (p.last_value >> 22) - 16) as newest
+  with marked as (select p.last_value >> 22 as epoch, coalesce(max(s.epoch) filter (where s.live and s.epoch <= p.last_value >> 22 and s.marked_by is null), (p.last_value >> 22) - 16) as newest
                     from posthaste.positions p cross join posthaste.slots s group by p.last_value)
   select array_agg(x.slot order by x.slot) into v_slots
     from (select s.slot::bigint from posthaste.slots s where s.live

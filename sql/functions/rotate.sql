@@ -13,7 +13,6 @@ declare
   c posthaste.settings;
   v_last bigint;
   v_epoch bigint;
-  v_ran boolean;
   v_start bigint;
   m posthaste.slots;
 begin
@@ -28,13 +27,11 @@ begin
      and exists (select from posthaste.slots where live and epoch < v_epoch and left_before is null) then
     update posthaste.slots set left_before = pg_current_xact_id() where live and epoch < v_epoch and left_before is null;
   end if;
-  v_ran := posthaste.mark_entered(v_epoch);
+  perform posthaste.mark_entered(v_epoch);
 
   select * into m from posthaste.slots where live and epoch > v_epoch order by epoch desc limit 1;
   if m.slot is not null then
-    -- So with the slots that it ran into: while nobody else sees their marks, it
-    -- is the sequence's place that makes them live.
-    if v_ran or m.marked_by = pg_current_xact_id_if_assigned() then
+    if m.marked_by = pg_current_xact_id_if_assigned() then
       return 'marked';
     end if;
     -- The sequence may run on into the next slot after it was read and before it
@@ -52,7 +49,7 @@ begin
     end if;
     v_start := posthaste.slot_start(v_last, m.slot);
     perform setval('posthaste.positions', v_start, false);
-    update posthaste.slots set epoch = v_start >> 22, opened_at = clock_timestamp() where slot = m.slot;
+    update posthaste.slots set epoch = v_start >> 22, marked_by = null, opened_at = clock_timestamp() where slot = m.slot;
     return 'moved';
   end if;
   if (v_last & 4194303) + 1 >= c.slot_rows

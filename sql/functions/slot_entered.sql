@@ -15,7 +15,7 @@ begin
   if not m.live then
     return 'it is free already';
   end if;
-  select coalesce(max(s.epoch), v_epoch - 16) into v_newest from posthaste.slots s where s.live and s.epoch <= v_epoch;
+  select coalesce(max(s.epoch), v_epoch - 16) into v_newest from posthaste.slots s where s.live and s.epoch <= v_epoch and s.marked_by is null;
   if m.left_before is null or exists (select from generate_series(least(v_newest + 1, v_epoch), v_epoch) e where (e & 15) = p_slot) then
     return 'it is in use';
   end if;
