@@ -32,7 +32,7 @@ var interfaceOf = map[string]string{
 	"schedule_put": "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
 	"tick": "receiver", "tick_in": "receiver", "rescue_in": "receiver",
 	"token_add": "admin", "token_drop": "admin", "token_hashes": "admin", "delivery_queues": "admin",
-	"doctor": "admin", "rebase": "admin", "erase": "admin", "oldest_slot": "admin", "vitals": "admin",
+	"doctor": "admin", "rebase": "admin", "erase": "admin", "give_up": "admin", "oldest_slot": "admin", "vitals": "admin",
 }
 
 // inherits says which roles' rights a role has.

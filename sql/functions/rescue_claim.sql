@@ -51,6 +51,9 @@ begin
   foreach v_place in array v_open loop
     v_wanted := set_bit(v_wanted, v_place, 1);
   end loop;
+  if exists (select from posthaste.held_claims h where h.subscriber = c.reader >> 10 and h.claim = c.id and h.tries >= 10) then
+    return posthaste.rescue_apart(c, v_open);
+  end if;
   perform set_config('lock_timeout', '10ms', true);
   begin
     v_fresh := posthaste.settle_claim(c, v_wanted, v_bits, null);
@@ -92,7 +95,13 @@ exception when lock_not_available then
   -- claim was rescued, and its turn comes again.
   return -1;
 when others then
-  -- One claim that cannot be rescued must not stop the rescue of all others.
+  -- One claim that cannot be rescued must not stop the rescue of all others. What is about
+  -- the server (connections, conflicts, space, locks, its end, its disk) may pass; the rest
+  -- is counted: after ten tries its places are tried one by one, and the doctor tells.
   raise warning 'claim % cannot be rescued: % (%)', p_claim, sqlerrm, sqlstate;
+  if left(sqlstate, 2) not in ('08', '40', '53', '55', '57', '58') then
+    insert into posthaste.held_claims as h (subscriber, claim, next_try, tries, error) values (c.reader >> 10, c.id, clock_timestamp() + interval '1 second', 1, sqlerrm)
+    on conflict (subscriber, claim) do update set tries = h.tries + 1, error = excluded.error;
+  end if;
   return -1;
 end $$;

@@ -43,8 +43,9 @@ begin
     if v_lost = 0 then
       delete from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = v_held;
     else
-      -- It may have been held in part: only the next try tells.
-      update posthaste.held_claims h set next_try = clock_timestamp() + interval '1 second' where h.subscriber = p_subscriber and h.claim = v_held;
+      -- It may have been held in part: only the next try tells. A quarantined one is tried
+      -- once an hour.
+      update posthaste.held_claims h set next_try = clock_timestamp() + case when h.tries > 10 then interval '1 hour' else interval '1 second' end where h.subscriber = p_subscriber and h.claim = v_held;
     end if;
     if v_lost > 0 then
       return v_lost;
@@ -99,7 +100,8 @@ begin
     if v_lost < 0 or (v_lost > 0 and posthaste.claim_open(c)) then
       -- Held in part by a settle in progress, or extended in part, which the next
       -- try finds out.
-      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second');
+      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second')
+      on conflict (subscriber, claim) do update set next_try = excluded.next_try;
       v_waited := true;
       v_lost := greatest(v_lost, 0);
     end if;

@@ -44,7 +44,7 @@ begin
       elsif v_lost < 0 then
         v_all := false;
         insert into posthaste.held_claims as h (subscriber, claim, next_try) values (c.reader >> 10, c.id, clock_timestamp() + interval '1 second')
-        on conflict (subscriber, claim) do update set next_try = excluded.next_try;
+        on conflict (subscriber, claim) do update set next_try = case when h.tries > 10 then excluded.next_try + interval '1 hour' else excluded.next_try end;
         exit when clock_timestamp() > v_stop;
       end if;
     end loop;

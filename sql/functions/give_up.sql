@@ -1,0 +1,51 @@
+-- posthaste.give_up: ends a quarantined claim, one that cannot be rescued: what it holds
+-- becomes dead letters, without their content where that cannot be read. Of what cannot
+-- even be named only the record is left, posthaste.list_actions.
+-- Arguments: the claim, as the doctor names it; by: who asked, for the record.
+-- Returns: how many became dead letters, and how many could not be named.
+-- Errors: PH409 it is not quarantined, PH503 in a copy.
+-- Locks: the claim's. Inserts: settlements, outcomes, dead_letter_entries, action_records.
+create or replace function posthaste.give_up(claim bigint, by text default session_user, out dead int, out unnamed int)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  c posthaste.claims;
+  h posthaste.held_claims;
+  d record;
+  v_none bit varying;
+  v_place int;
+  v_ids bigint[] := '{}';
+begin
+  perform posthaste.refuse_copy();
+  dead := 0;
+  unnamed := 0;
+  perform pg_advisory_xact_lock(posthaste.lock_key(2, give_up.claim));
+  select * into h from posthaste.held_claims x where x.claim = give_up.claim and x.tries >= 10;
+  if h.claim is null then
+    raise exception using errcode = 'PH409', column = 'claim', message = format('claim %s is not quarantined', give_up.claim), hint = 'the doctor names those that are (quarantined)';
+  end if;
+  select * into c from posthaste.claims where slot = (give_up.claim >> 22) & 15 and id = give_up.claim;
+  v_none := repeat('0', c.places)::bit varying;
+  foreach v_place in array posthaste.open_places(c) loop
+    continue when get_bit(posthaste.settle_claim(c, set_bit(v_none, v_place, 1), v_none, null), v_place) = 0;
+    begin
+      perform posthaste.finish(c, array[v_place], array['dead'], array[h.error], array[null::double precision], array[null::jsonb], array[null::real]);
+      dead := dead + 1;
+    exception when others then
+      begin
+        select x.pos, x.message_id, x.created_at, x.attempt, x.ord into d from posthaste.deliveries_at(c, array[v_place]) x;
+        insert into posthaste.dead_letter_entries (message_id, subscription, queue_id, lane, pos, ord, attempt, created_at, error, story, payload, erased_at)
+        values (d.message_id, (c.reader >> 10) & 1023, c.reader >> 20, (c.reader >> 1) & 255, d.pos, d.ord, d.attempt, d.created_at, left(h.error, 4000), '[]', '', clock_timestamp())
+        on conflict do nothing;
+        dead := dead + 1;
+        v_ids := v_ids || d.message_id;
+      exception when others then
+        unnamed := unnamed + 1;
+      end;
+    end;
+  end loop;
+  delete from posthaste.held_claims x where x.subscriber = h.subscriber and x.claim = h.claim;
+  insert into posthaste.action_records (by, action, queue_id, details)
+  values (coalesce(give_up.by, session_user), 'give_up', c.reader >> 20,
+          jsonb_build_object('claim', c.id, 'error', h.error, 'dead', dead, 'without_content', to_jsonb(v_ids), 'unnamed', unnamed,
+                             'from', coalesce(c.first_pos, 0), 'to', coalesce(c.last_pos, 0)));
+end $$;
