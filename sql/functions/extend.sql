@@ -2,7 +2,8 @@
 -- now. Per delivery: the others of the same receive keep theirs.
 -- Options: strict. Returns: per id whether it is still the caller's.
 -- Errors: PH400, also unless READ COMMITTED; PH409 when strict.
--- Locks: one advisory lock per claim, ascending, shared with rescue.
+-- Locks: the claims' rows, ascending, shared with rescue: rows take no place in the
+-- server's table of locks, which is all programs', however many ids there are.
 -- Inserts: leases. Reads: claims, settlements.
 create or replace function posthaste.extend(delivery_ids bigint[], lease interval, options jsonb default '{}')
 returns table (delivery_id bigint, settled boolean)
@@ -25,9 +26,8 @@ begin
   perform posthaste.snapshot_now();
   perform posthaste.check_singles(extend.delivery_ids);
   for v_id in select distinct x from unnest(extend.delivery_ids) x order by x loop
-    perform pg_advisory_xact_lock(posthaste.lock_key(2, v_id >> 12));
     c := null;
-    select k.* into c from posthaste.claims k where k.slot = (v_id >> 34) & 15 and k.id = v_id >> 12;
+    select k.* into c from posthaste.claims k where k.slot = (v_id >> 34) & 15 and k.id = v_id >> 12 for no key update;
     delivery_id := v_id;
     settled := c.id is not null and c.holder is null and v_id & 4095 < c.places
       and not exists (select from posthaste.settlements s where s.slot = c.slot and s.claim = c.id and s.part = v_id & 4095);

@@ -18,12 +18,11 @@ begin
   perform posthaste.refuse_copy();
   dead := 0;
   unnamed := 0;
-  perform pg_advisory_xact_lock(posthaste.lock_key(2, give_up.claim));
+  select * into c from posthaste.claims where slot = (give_up.claim >> 22) & 15 and id = give_up.claim for no key update;
   select * into h from posthaste.held_claims x where x.claim = give_up.claim and x.tries >= 10;
   if h.claim is null then
     raise exception using errcode = 'PH409', column = 'claim', message = format('claim %s is not quarantined', give_up.claim), hint = 'the doctor names those that are (quarantined)';
   end if;
-  select * into c from posthaste.claims where slot = (give_up.claim >> 22) & 15 and id = give_up.claim;
   v_none := repeat('0', c.places)::bit varying;
   foreach v_place in array posthaste.open_places(c) loop
     continue when get_bit(posthaste.settle_claim(c, set_bit(v_none, v_place, 1), v_none, null), v_place) = 0;

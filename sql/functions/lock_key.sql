@@ -1,6 +1,6 @@
 -- posthaste.lock_key: the key of an advisory lock. The first two bytes ("PH")
 -- keep clear of other programs' keys, the next half byte names what is locked.
--- Arguments: family (1 reader, 2 claim, 3 bell, 4 doze, 5 worker,
+-- Arguments: family (1 reader, 3 bell, 4 doze, 5 worker,
 --   6 maintenance, 7 queue, 8 request of a worker, 9 rescue of what a worker held,
 --   10 look at ended leases of a subscription, 12 what is withdrawn from a queue,
 --   13 a queue's settings, 15 migration, 20 idempotency key), id (its lower 44 bits

@@ -3,8 +3,7 @@
 -- Arguments: claim id.
 -- Returns: how many deliveries were lost; -1 if something of it was held by a
 -- settle in progress and is left for the next look.
--- Locks: one advisory lock per claim, shared with extending; the ends are read
--- under it. All parts are settled in one subtransaction with a lock_timeout of
+-- Locks: the claim's row, shared with extending; the ends are read under it. All parts are settled in one subtransaction with a lock_timeout of
 -- 10 ms; where one is held, each in a subtransaction of its own with 5 ms, for
 -- 200 ms, since one settle may hold many, beginning anywhere, so that each has
 -- its turn; who waits so shortly need not keep the order.
@@ -24,10 +23,10 @@ declare
   v_stop timestamptz;
   v_from int;
 begin
-  if not pg_try_advisory_xact_lock(posthaste.lock_key(2, p_claim)) then
+  select * into c from posthaste.claims where slot = (p_claim >> 22) & 15 and id = p_claim for no key update skip locked;
+  if c.id is null and exists (select from posthaste.claims where slot = (p_claim >> 22) & 15 and id = p_claim) then
     return -1;
   end if;
-  select * into c from posthaste.claims where slot = (p_claim >> 22) & 15 and id = p_claim;
   if not posthaste.claim_open(c) then
     return 0;
   end if;
