@@ -68,6 +68,9 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 	if err := checkEncoding(ctx, conn); err != nil {
 		return err
 	}
+	if err := checkLocks(ctx, conn); err != nil {
+		return err
+	}
 	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx, log *slog.Logger) error {
 		ours, err := installed(ctx, tx)
 		if err != nil {
@@ -115,6 +118,27 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 		}
 		return apply(ctx, tx, s.grants)
 	})
+}
+
+// migrationLocks is how many places in the server's table of locks a migration takes that
+// makes the whole schema: 1,320, and some for others.
+const migrationLocks = 1500
+
+// checkLocks refuses a server whose table of locks has no room for a migration, which would
+// fail other programs' statements, too.
+func checkLocks(ctx context.Context, q querier) error {
+	var places, each int
+	err := q.QueryRow(ctx, `select m.locks * (m.backends + pg_catalog.current_setting('max_prepared_transactions')::int), m.locks
+		from (select pg_catalog.current_setting('max_locks_per_transaction')::int as locks,
+		             pg_catalog.sum(s.setting::int)::int as backends
+		        from pg_catalog.pg_settings s
+		       where s.name in ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) m`).Scan(&places, &each)
+	if err != nil || places >= migrationLocks {
+		return readError(err)
+	}
+	return &posthaste.Error{Code: posthaste.Refused,
+		Message: fmt.Sprintf("the server's table of locks has %d places, and the migration needs %d of them", places, migrationLocks),
+		Hint:    fmt.Sprintf("set max_locks_per_transaction to %d or more, which needs a restart of the server; it is %d", (each*migrationLocks+places-1)/places, each)}
 }
 
 // How long a table that is in use is waited for. Whoever wants the same table

@@ -348,3 +348,36 @@ func TestRuleAnnouncedAndOvertakenLosesNothing(t *testing.T) {
 		rule(t, ranPast(1), without("telling it from one that was reached", patch{file: "mark_entered.sql", old: " and s.marked_by is null", new: ""}))
 	})
 }
+
+// ◆ Behind a lock that lasts, such as a backup's, upkeep waits for one slot a round and not
+// for each: who claims waits behind it.
+func TestRuleABackupIsWaitedForOnceARound(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		backup := connect(t, url)
+		s.exec(`update posthaste.settings set spare_slots = 15`)
+		s.exec(`update posthaste.slots set live = true, left_before = '3', epoch = slot - 16 where slot > 0`)
+		backup.exec(`begin`)
+		backup.exec(`lock table posthaste.entries in access share mode`)
+		least := func(refused string) time.Duration {
+			least := time.Minute
+			for range 6 {
+				began := time.Now()
+				if reason := get[string](s, refused); !strings.Contains(reason, "lock") {
+					t.Fatalf("%s: %s", refused, reason)
+				}
+				least = min(least, time.Since(began))
+			}
+			return least
+		}
+		once := least(`select case when not posthaste.truncate_slot(5, n.readers) then 'lock' end from posthaste.ring_seen() n`)
+		if round := least(`select reason from posthaste.reclaim()`); round > 10*once {
+			return fmt.Sprintf("to wait for one lock takes %v, and a round waited for %v", once, round)
+		}
+		backup.exec(`rollback`)
+		until(t, "slots are given back", func() bool {
+			return get[*int](s, `select slot from posthaste.reclaim()`) != nil
+		})
+		return ""
+	}, without("once", patch{file: "reclaim.sql", old: "v_wait := not v_waited and random() < 0.5;", new: "v_wait := true;"}))
+}

@@ -6,7 +6,8 @@
 -- copied right before. ACCESS EXCLUSIVE with a lock_timeout of
 -- 50 ms; then everything that can have changed is checked again under the lock,
 -- in new statements that take no lock which the first check did not take already;
--- then TRUNCATE. A lock that is refused (a backup may hold it for hours) means later.
+-- then TRUNCATE. A lock that is refused (a backup may hold it for hours) means later,
+-- and is waited for once a round, for claims wait behind it.
 -- Called under the maintenance lock, last in its transaction.
 create or replace function posthaste.reclaim(out slot int, out reason text)
 language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
@@ -15,6 +16,8 @@ declare
   v_blocker text;
   v_blocked int[] := '{}';
   v_seen record;
+  v_wait boolean;
+  v_waited boolean := false;
 begin
   if (select count(*) from posthaste.slots s where not s.live) >= (select spare_slots from posthaste.settings) then
     reason := 'enough slots are free';
@@ -32,7 +35,10 @@ begin
       end if;
       -- What was settled since the last count would be gone uncounted.
       perform posthaste.count_up();
-      if posthaste.truncate_slot(v_slot, v_seen.readers) then
+      -- By chance, or who holds one slot for long would keep the others from their turn.
+      v_wait := not v_waited and random() < 0.5;
+      v_waited := v_waited or v_wait;
+      if posthaste.truncate_slot(v_slot, v_seen.readers, v_wait) then
         slot := v_slot;
         reason := null;
         return;

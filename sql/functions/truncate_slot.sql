@@ -2,9 +2,10 @@
 -- free under its lock.
 -- Arguments: slot; the readers that posthaste.ring_seen told before
 -- posthaste.slot_blocker said null.
--- Returns: whether it did. A lock that is refused within 50 ms means later.
+-- p_wait: whether to wait for the lock, 50 ms: all who come to the slot's tables wait
+-- behind that. Returns: whether it did. A lock that is refused means later.
 -- Locks: ACCESS EXCLUSIVE on the slot's tables.
-create or replace function posthaste.truncate_slot(p_slot int, p_readers bigint[])
+create or replace function posthaste.truncate_slot(p_slot int, p_readers bigint[], p_wait boolean default true)
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
 declare
   n record;
@@ -13,7 +14,7 @@ begin
   -- In the order in which receiving and settling come to them: in another one
   -- each would wait for what the other has, and this would hardly ever get through.
   begin
-    execute format('lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_%1$s, posthaste.outcomes_%1$s in access exclusive mode', p_slot);
+    execute format('lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_%1$s, posthaste.outcomes_%1$s in access exclusive mode%2$s', p_slot, case when not p_wait then ' nowait' end);
   exception when lock_not_available then
     return false;
   end;

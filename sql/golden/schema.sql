@@ -346,6 +346,8 @@ table held_claims
   subscriber bigint not null
   claim bigint not null
   next_try timestamp with time zone not null
+  tries integer not null default 0
+  error text
   constraint held_claims_pkey PRIMARY KEY (subscriber, claim)
   index UNIQUE INDEX held_claims_pkey ON posthaste.held_claims USING btree (subscriber, claim)
 partitioned table history partition by LIST (part)
@@ -926,8 +928,10 @@ function doctor_clock() returns TABLE(level text, message text, hint text, queue
 function doctor_heartbeats() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_horizon() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_identity() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_locks() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_plans() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function doctor_privileges() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_quarantined() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_ring() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_schedules() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_settings() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -962,6 +966,7 @@ function forget_limits() returns void language plpgsql volatile cost 100 set sea
 function found_terms(p_terms text) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function free_number(p_queue integer) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function give_up(claim bigint, by text DEFAULT SESSION_USER, OUT dead integer, OUT unnamed integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function has_line(p_subscriber bigint, p_lane integer, p_turns bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
 function head_of(e entries) returns head language sql immutable parallel safe cost 100
@@ -1014,7 +1019,7 @@ function lock_settings(p_queue integer) returns void language plpgsql volatile c
 function lock_withdrawn(p_queue integer, p_shared boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
-function mark_entered(p_epoch bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function mark_entered(p_epoch bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_rows(p_heads head[], p_ids bigint[], p_told boolean DEFAULT true) returns TABLE(message_id bigint, queue_id integer, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone, kept boolean, payload_pos bigint, payload bytea) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_state(p_id bigint, p_subscription integer, p_at tid, p_told boolean, OUT state text, OUT due_at timestamp with time zone, OUT attempts jsonb) returns record language plpgsql stable security definer cost 100000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1079,6 +1084,7 @@ function renew_tokens(q queue_settings, p_subscriber bigint, p_lane integer, p_n
 function replay(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
+function rescue_apart(c claims, p_places integer[]) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rescue_claim(p_claim bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=100ms
 function rescue_in(p_worker bigint) returns double precision language sql stable security definer cost 100 set search_path=pg_catalog, pg_temp
 function rescue_leases(p_subscriber bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
@@ -1132,7 +1138,7 @@ function token_end(p_options jsonb) returns timestamp with time zone language pl
 function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function token_queues(p_options jsonb) returns text[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function truncate_slot(p_slot integer, p_readers bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function truncate_slot(p_slot integer, p_readers bigint[], p_wait boolean DEFAULT true) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1209,8 +1215,10 @@ grant EXECUTE on function doctor_clock() to posthaste_admin
 grant EXECUTE on function doctor_heartbeats() to posthaste_admin
 grant EXECUTE on function doctor_horizon() to posthaste_admin
 grant EXECUTE on function doctor_identity() to posthaste_admin
+grant EXECUTE on function doctor_locks() to posthaste_admin
 grant EXECUTE on function doctor_plans() to posthaste_admin
 grant EXECUTE on function doctor_privileges() to posthaste_admin
+grant EXECUTE on function doctor_quarantined() to posthaste_admin
 grant EXECUTE on function doctor_ring() to posthaste_admin
 grant EXECUTE on function doctor_schedules() to posthaste_admin
 grant EXECUTE on function doctor_settings() to posthaste_admin
@@ -1247,6 +1255,7 @@ grant EXECUTE on function forget_limits() to posthaste_admin
 grant EXECUTE on function found_terms(text) to posthaste_admin
 grant EXECUTE on function free_number(integer) to posthaste_admin
 grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
+grant EXECUTE on function give_up(bigint,text) to posthaste_admin
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function has_line(bigint,integer,bigint[]) to posthaste_admin
 grant EXECUTE on function head_of(entries) to posthaste_admin
@@ -1374,6 +1383,7 @@ grant EXECUTE on function replay(bigint[],text,jsonb,bigint,integer) to posthast
 grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver
+grant EXECUTE on function rescue_apart(claims,integer[]) to posthaste_admin
 grant EXECUTE on function rescue_claim(bigint) to posthaste_admin
 grant EXECUTE on function rescue_in(bigint) to posthaste_admin
 grant EXECUTE on function rescue_in(bigint) to posthaste_receiver
@@ -1436,7 +1446,7 @@ grant EXECUTE on function token_end(jsonb) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
 grant EXECUTE on function token_queues(jsonb) to posthaste_admin
 grant EXECUTE on function token_time(timestamp with time zone) to posthaste_admin
-grant EXECUTE on function truncate_slot(integer,bigint[]) to posthaste_admin
+grant EXECUTE on function truncate_slot(integer,bigint[],boolean) to posthaste_admin
 grant EXECUTE on function unpark(bigint,bigint[],text,pg_snapshot) to posthaste_admin
 grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
