@@ -2,79 +2,108 @@ package ledger_test
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/posthaste-mq/posthaste/internal/testpg"
-	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// takesMany are the functions that take arrays, or a number of rows, each with what it is
-// called with: $1 is how many. They come in an order in which there is something to do.
-var takesMany = []struct{ name, prepare, call string }{
-	{"send_many", ``, `select count(*) from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, $1::int)))`},
-	{"send_many, each with all there is", ``, `select count(*) from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'kind', 'k', 'reference', 'r' || g,
-		'headers', '{"a": "b"}'::jsonb, 'terms', '["t"]'::jsonb, 'delay', '1 hour')) from generate_series(1, $1::int) g))`},
-	{"send_many, with dedupe keys", ``, `select count(*) from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'dedupe_key', 'd' || $1 || '-' || g)) from generate_series(1, $1::int) g))`},
-	{"send_many, in order", ``, `select count(*) from posthaste.send_many('o', (select jsonb_agg(jsonb_build_object('payload', 1, 'key', 'k' || g)) from generate_series(1, $1::int) g))`},
-	{"send_rows", ``, `select cardinality(posthaste.send_rows(x.q, x.p, x.n, x.n, x.n, x.n::jsonb[], x.n, x.n::jsonb[], x.n::float8[], x.n::timestamptz[], x.n, true))
-		from (select array_agg('q'::text) as q, array_agg('1'::bytea) as p, array_agg(null::text) as n from generate_series(1, $1::int)) x`},
-	{"extend", receives, `select count(*) from posthaste.extend(array(select id from received limit $1), '1 hour')`},
-	{"release", receives, `select count(*) from posthaste.release(array(select id from received limit $1))`},
-	{"ack", receives, `select count(*) from posthaste.ack(array(select id from received limit $1))`},
-	{"replay", dies, `select count(*) from posthaste.replay(array(select message_id from posthaste.dead_letter_entries order by 1 limit least($1::int, 10000)))`},
-	{"discard", dies, `select count(*) from posthaste.discard(array(select message_id from posthaste.dead_letter_entries order by 1 limit least($1::int, 10000)))`},
-	{"purge", ``, `select count(*), $1::int from posthaste.purge('q')`},
+// cpu returns the processor time that the session's backend has used. Where the system does
+// not tell it, it is the time of day, which other work on the machine makes longer.
+func (s *session) cpu(pid int) time.Duration {
+	s.t.Helper()
+	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return time.Duration(time.Now().UnixNano())
+	}
+	var ns int64
+	if _, err := fmt.Sscan(string(told), &ns); err != nil {
+		s.t.Fatal(err)
+	}
+	return time.Duration(ns)
 }
 
-// receives fills the table received, by one receive a message for the first 2,000: each
-// of these is a claim of its own.
-const receives = `
-	select posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, %[1]d)));
-	truncate received;
-	do $$ begin
-	  for i in 1..least(%[1]d, 2000) loop insert into received select delivery_id from posthaste.receive('q', 1, '1 hour'); end loop;
-	  while (select count(*) from received) < %[1]d loop insert into received select delivery_id from posthaste.receive('q', 1000, '1 hour'); end loop;
-	end $$`
-
-const dies = `insert into posthaste.dead_letter_entries (queue_id, subscription, message_id, pos, created_at, attempt, lane, payload, story, error)
-	select q.id, 0, 1000000 + g, 1000000 + g, now(), 1, 0, '1', '[]', 'no' from posthaste.queue_settings q cross join generate_series(1, %[1]d) g where q.name = 'q' on conflict do nothing`
-
-// No call takes places in the server's table of locks in proportion to its input, which
-// would fail the statements of other programs, and none takes more than linear time.
-func TestFT5_NoCallGrowsBeyondItsInput(t *testing.T) {
-	t.Parallel()
-	sizes := []int{10, 1000}
-	if testrun.Full() {
-		sizes = append(sizes, 100_000)
-	}
-	s := begin(t, testpg.New(t))
-	s.exec(`select posthaste.create_queue('o', '{"ordered": true}')`)
-	s.exec(`create temp table received (id bigint)`)
-	for _, f := range takesMany {
-		var locks, took []float64
-		for i, n := range append([]int{10, 10, 10}, sizes...) { // the first calls make plans
-			if f.prepare != "" {
-				s.exec(fmt.Sprintf(f.prepare, n))
-			}
+// grows compares what a statement costs with few and with many times as much to do, %d in
+// its text. It returns a fault where that is over most times as much for each.
+func (s *session) grows(what, statement string, few, times, most int) (fault string) {
+	s.t.Helper()
+	pid := get[int](s, `select pg_backend_pid()`)
+	cost := func(n int) time.Duration {
+		least := time.Duration(1<<63 - 1)
+		for range 3 {
 			s.exec(`begin`)
-			began := time.Now()
-			s.exec(f.call, n)
-			if i > 2 {
-				took = append(took, time.Since(began).Seconds())
-				locks = append(locks, get[float64](s, `select count(*) from pg_locks where pid = pg_backend_pid()`))
-			}
-			s.exec(`commit`)
-		}
-		t.Logf("%s: %v locks, %.4f s, for %v", f.name, locks, took, sizes)
-		for i := 1; i < len(sizes); i++ {
-			if locks[i] > locks[0]+150 {
-				t.Errorf("%s takes %.0f locks for %d, and %.0f for %d", f.name, locks[0], sizes[0], locks[i], sizes[i])
+			before := s.cpu(pid)
+			s.exec(strings.ReplaceAll(statement, "%d", fmt.Sprint(n)))
+			least = min(least, s.cpu(pid)-before)
+			s.exec(`rollback`)
+			if n > few && least > time.Second {
+				break
 			}
 		}
-		// What a call costs by itself is in the smaller one, too: so the larger two are compared.
-		if len(sizes) == 3 && took[2] > 3*took[1]*float64(sizes[2])/float64(sizes[1]) {
-			t.Errorf("%s takes %.1f times as long for %d as for %d", f.name, took[2]/took[1], sizes[2], sizes[1])
-		}
+		return least
 	}
+	one, many := cost(few), cost(few*times)
+	s.t.Logf("%s: %v for %d, %v for %d", what, one, few, many, few*times)
+	if many > one*time.Duration(most*times) {
+		return fmt.Sprintf("%s of %d costs %v, and of %d %v", what, few, one, few*times, many)
+	}
+	return ""
+}
+
+// What a call costs grows with what it is given, and not with the square of that.
+func TestRuleSendingManyGrowsWithThem(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		return s.grows("sending", `select count(*) from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', g,
+			'key', g::text, 'headers', jsonb_build_object('a', repeat('b', 500)), 'terms', jsonb_build_array(repeat('c', 200), g::text))) from generate_series(1, %d) g))`, 500, 10, 3)
+	}, without("subscripts for headers", patch{file: "send_many.sql", old: "v_headers[n] := o.headers;", new: "v_headers := v_headers || array[o.headers];"}))
+}
+
+// Receipts of one claim are gathered without copying those before.
+func TestRuleSettlingGrowsWithReceipts(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		const most = 4000
+		s.exec(`select from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, $1)))`, most)
+		ids := s.claim(s.register(), 1, most, false)
+		if len(ids) != most {
+			t.Fatalf("claimed %d", len(ids))
+		}
+		return s.grows("settling", fmt.Sprintf(`select count(*) from posthaste.settle('{}', '{}', array(select %d + g from generate_series(0, %%d - 1) g), array_fill('done'::text, array[%%d]),
+			array_fill(null::text, array[%%d]), array_fill(null::float8, array[%%d]), array_fill(to_json(repeat('r', 500))::text, array[%%d]), array_fill(1::real, array[%%d]))`, ids[0]), most/10, 10, 3)
+	}, without("subscripts", patch{file: "settle.sql", old: "v_receipts[cardinality(v_places) + 1] := v_receipt;", new: "v_receipts := v_receipts || array[v_receipt];"}))
+}
+
+// Whether the message of a key in use was taken back is asked of indexes: looking it up by
+// its position reads all that the index of these has not summarized yet.
+func TestRuleKeysInUseAreAskedOfIndexes(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		touched := func(n int) int {
+			send := fmt.Sprintf(`select count(*) from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', g, 'dedupe_key', '%d ' || g)) from generate_series(1, %[1]d) g))`, n)
+			s.exec(send)
+			s.exec(send)
+			return s.blocks(send)
+		}
+		const few, times = 200, 10
+		one, many := touched(few), touched(few*times)
+		t.Logf("%d blocks for %d, %d for %d", one, few, many, few*times)
+		if many > one*2*times {
+			return fmt.Sprintf("%d keys in use touch %d blocks, and %d %d", few, one, few*times, many)
+		}
+		return ""
+	}, without("asking them", patch{file: "taken_back.sql", old: "     where (select k.pos from posthaste.cancelled k", new: "     where true or (select k.pos from posthaste.cancelled k"},
+		patch{file: "taken_back.sql", old: " set enable_bitmapscan = on", new: ""}, patch{file: "taken_back.sql", old: "group by x >> 10", new: "group by x"}))
+}
+
+// Erasing compares each message with none of the others.
+func TestRuleErasingGrowsWithMessages(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		const most = 6000
+		s.exec(`select from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'terms', '["a@example.com"]'::jsonb)) from generate_series(1, $1)))`, most)
+		s.exec(`select from posthaste.settle_singles(array(select delivery_id from generate_series(1, $1 / 1000) g cross join lateral posthaste.receive('q', 1000, '1 hour') where g > 0), 'dead', null, 'no', null, false)`, most)
+		s.exec(`set work_mem = '64kB'`) // or more messages are needed to show it
+		return s.grows("erasing", `select count(*) from posthaste.erase('a@example.com', max => %d)`, most/15, 15, 2)
+	}, without("looking up queues once", patch{file: "erase.sql", old: "max(x.queue_id)", new: "(select h.queue_id from unnest(v_heads) h where h.message_id = x.id limit 1)"}))
 }

@@ -53,15 +53,16 @@ begin
   -- Against replaying and discarding, ascending as these do it.
   perform from posthaste.dead_letter_entries d where d.message_id = any (v_ids) order by d.message_id, d.subscription for update;
   -- In one statement: what is settled in between would be found in neither place.
+  -- "is true" keeps the planner from joining, which may compare each with each.
   v_pending := array(select distinct m.message_id
                        from posthaste.message_rows(
-                              array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
+                              array(select x from unnest(v_heads) x where (x.message_id in (select i from unnest(v_ids) i)) is true)
                               || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
                               || array(select h from posthaste.parked_heads(v_ids) h), v_ids, false) m
                        join posthaste.queue_settings q on q.id = m.queue_id
                       where m.state in ('scheduled', 'ready', 'running', 'retrying') and q.dropped_at is null);
   -- What one subscription is still to be given is left as it is for all.
-  v_gone := array(select x from unnest(v_ids) x where x <> all (v_pending));
+  v_gone := array(select x from unnest(v_ids) x where (x in (select p from unnest(v_pending) p)) is not true);
   update posthaste.dead_letter_entries d
      set payload = '', headers = null, key = null, reference = null, terms = null, trace = null, error = 'erased', story = posthaste.bare_story(d.story), erased_at = v_now
    where d.message_id = any (v_gone) and d.erased_at is null;
@@ -75,11 +76,12 @@ begin
   on conflict do nothing;
   return query
     with found as materialized (
-      select x.id, (select q.id from posthaste.queue_settings q where q.id = coalesce(
-               (select (h).queue_id from unnest(v_heads) h where (h).message_id = x.id limit 1),
-               (select h.queue_id from posthaste.history_of(array[x.id]) h limit 1))) as queue_id,
-             case when x.id = any (v_pending) then 'pending' else 'erased' end as became
-        from unnest(v_ids) x (id)
+      select x.id, max(x.queue_id) as queue_id, case when bool_or(x.pending) then 'pending' else 'erased' end as became
+        from (select i as id, true as wanted, null::int as queue_id, false as pending from unnest(v_ids) i
+              union all select p, false, null, true from unnest(v_pending) p
+              union all select h.message_id, false, h.queue_id, false from unnest(v_heads) h
+              union all select h.message_id, false, h.queue_id, false from posthaste.history_of(v_ids) h) x
+       group by x.id having bool_or(x.wanted)
     ), noted as (
       insert into posthaste.action_records (by, action, message_id, queue_id, details)
       select v_by, 'erase', f.id, f.queue_id, jsonb_build_object('term_sha256', v_hash) from found f where f.became = 'erased'

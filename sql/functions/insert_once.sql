@@ -22,14 +22,18 @@ declare
   v_new int[];
   v_id bigint;
   v_known boolean;
+  v_used bigint[];
   v_free bigint[];
   k record;
 begin
-  -- The messages in use that were taken back, which is for good. Before the lock: this reads
-  -- tables that rebasing has while it waits for the lock.
-  v_free := array(select x.message_id from unnest(p_queues, p_dedupe_keys) u (queue, key)
-                   cross join lateral (select d.message_id from posthaste.dedupe_keys d where d.queue_id = u.queue and d.key = u.key and d.until - interval '0' > v_now limit 1) x
-                   where u.key <> '' and posthaste.taken_back(x.message_id));
+  -- Per message the one that uses its key, and that again where it was taken back, which is
+  -- for good. Before the lock: this reads tables that rebasing has while it waits for the lock.
+  v_used := array(select (select d.message_id from posthaste.dedupe_keys d
+                           where d.queue_id = p_queues[n] and d.key = p_dedupe_keys[n] and p_dedupe_keys[n] <> '' and d.until - interval '0' > v_now limit 1)
+                    from generate_series(1, cardinality(p_payloads)) n);
+  if array_remove(v_used, null) <> '{}' then
+    v_free := array(select case when x.id in (select posthaste.taken_back(p_queues, v_used)) then x.id end from unnest(v_used) with ordinality x (id, n) order by x.n);
+  end if;
   -- Before the positions, as an insert has it: rebasing waits for who has some by this
   -- lock alone, and here one may wait for a key in between.
   lock table only posthaste.entries in row exclusive mode;
@@ -49,7 +53,7 @@ begin
       -- everybody who sends it would wait for everybody else.
       select d.message_id into v_id from posthaste.dedupe_keys d where d.queue_id = k.queue and d.key = k.key and d.until - interval '0' > v_now; -- not by the index of until, which has all of them
       v_known := found;
-      if v_known and v_id = any (v_free) then
+      if v_known and v_id = v_free[k.first] then
         -- Of several who find that at once one sends, and the others its message.
         update posthaste.dedupe_keys d set message_id = v_positions[k.first], until = v_now + make_interval(secs => coalesce(p_dedupe_windows[k.first], 86400))
          where d.queue_id = k.queue and d.key = k.key and d.message_id = v_id

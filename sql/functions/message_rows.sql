@@ -19,9 +19,11 @@ begin
     with old as materialized (
       select * from posthaste.history_of(p_ids)
     ), gone as materialized (
-      select x.message_id, x.at from posthaste.erased x where x.message_id = any (p_ids)
-      union all
-      select d.message_id, d.erased_at from posthaste.dead_letter_entries d where d.message_id = any (p_ids) and d.erased_at is not null
+      select g.message_id, max(g.at) as at
+        from (select x.message_id, x.at from posthaste.erased x where x.message_id = any (p_ids)
+              union all
+              select d.message_id, d.erased_at from posthaste.dead_letter_entries d where d.message_id = any (p_ids) and d.erased_at is not null) g
+       group by g.message_id
     ), ring as materialized (
       select (m.h).*, m.subscription, m.subscription_name, m.state as now, m.due_at as next, m.attempts as told
         from posthaste.message_states(p_heads, p_told) m
@@ -31,7 +33,7 @@ begin
            case when g.at is null then r.headers end, case when g.at is null then r.reference end, case when g.at is null then r.terms end,
            coalesce(r.content_type, 'application/json'), r.created_at, case when g.at is null then r.told else posthaste.bare_story(r.told) end,
            g.at, false, case when g.at is null then r.pos end, null::bytea
-      from ring r left join lateral (select max(g.at) as at from gone g where g.message_id = r.message_id) g on true
+      from ring r left join gone g on g.message_id = r.message_id
     union all
     select o.message_id, o.queue_id, o.subscription, s.name, o.state, null, o.key, o.kind, o.headers, o.reference, o.terms,
            coalesce(o.content_type, 'application/json'), o.created_at, o.attempts, o.erased_at, true, null, o.payload

@@ -73,7 +73,8 @@ begin
        and posthaste.is_for(u, e.for_subscription, e.xid, e.due_at, e.kind, e.headers)
     on conflict do nothing;
   end loop;
-  update posthaste.queue_settings set purged = v_purge where id = v_queue;
+  -- Read after the snapshot was taken: what that sees has an id up to it.
+  update posthaste.queue_settings set purged = v_purge, purged_to = (select p.last_value from posthaste.positions p) where id = v_queue;
   return query
     with emptied as (
       update posthaste.counters k set dropped = k.sent + k.again - k.sifted - k.handed

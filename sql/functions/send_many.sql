@@ -30,20 +30,21 @@ begin
           hint = 'give it among the options of send_many';
       end if;
       o := posthaste.send_options((coalesce(options, '{}') || (m - 'payload')) - 'wake', '{}');
-      v_queues := v_queues || queue;
-      v_payloads := v_payloads || convert_to((m -> 'payload')::text, 'UTF8');
-      v_types := v_types || o.content_type;
-      v_keys := v_keys || o.key;
-      v_kinds := v_kinds || o.kind;
-      v_headers := v_headers || array[o.headers];
-      v_references := v_references || o.reference;
-      v_terms := v_terms || array[o.terms];
-      v_delays := v_delays || o.delay;
-      v_send_ats := v_send_ats || o.send_at;
-      v_traces := v_traces || o.trace;
-      v_priorities := v_priorities || o.priority;
-      v_dedupe_keys := v_dedupe_keys || o.dedupe_key;
-      v_dedupe_windows := v_dedupe_windows || o.dedupe_window;
+      -- By subscripts, in place: joining two arrays copies both each time.
+      v_queues[n] := queue;
+      v_payloads[n] := convert_to((m -> 'payload')::text, 'UTF8');
+      v_types[n] := o.content_type;
+      v_keys[n] := o.key;
+      v_kinds[n] := o.kind;
+      v_headers[n] := o.headers;
+      v_references[n] := o.reference;
+      v_terms[n] := o.terms;
+      v_delays[n] := o.delay;
+      v_send_ats[n] := o.send_at;
+      v_traces[n] := o.trace;
+      v_priorities[n] := o.priority;
+      v_dedupe_keys[n] := o.dedupe_key;
+      v_dedupe_windows[n] := o.dedupe_window;
     end loop;
   exception when sqlstate 'PH400' or sqlstate 'PH501' then
     -- Around the whole loop, for a subtransaction each would cost more than the rest.

@@ -106,8 +106,9 @@ begin
         return query select p_deliveries[i], false, null::text, null::timestamptz, case when sqlstate = 'PH400' then sqlerrm else v_fault || ': ' || sqlerrm end;
         continue;
       end;
-      v_receipts := v_receipts || array[v_receipt];
-      v_terms := v_terms || array[v_found];
+      -- By subscripts, in place: joining two arrays copies both each time.
+      v_receipts[cardinality(v_places) + 1] := v_receipt;
+      v_terms[cardinality(v_places) + 1] := v_found;
       v_wanted := set_bit(v_wanted, v_place, 1);
       v_places := v_places || v_place;
       v_index := v_index || i;

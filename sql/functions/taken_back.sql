@@ -1,12 +1,43 @@
--- posthaste.taken_back: whether a message was cancelled, purged or discarded for each
--- subscription that it was for, so that it is handed out to nobody any more. Of one whose
--- first entry is gone nobody can tell who had it, so it was not.
+-- posthaste.taken_back: which of some messages were cancelled, purged or discarded for each
+-- subscription that they were for, so that they are handed out to nobody any more. Of one
+-- whose first entry is gone nobody can tell who had it, so it was not.
+-- Arguments: parallel arrays, the messages' queues and ids. Returns: the ids.
+-- Mostly it is none, which indexes tell: a message that is cancelled has a row there, one
+-- that was discarded a record, and one that was purged an id that its queue had given by then.
+-- First entries are looked up by neighborhoods of their positions, for each look reads all
+-- that the index of these has not summarized yet.
 -- Reads: as posthaste.message_states.
-create or replace function posthaste.taken_back(p_id bigint)
-returns boolean language sql stable set search_path = pg_catalog, pg_temp as
-$$ select coalesce(bool_and(m.state in ('cancelled', 'discarded')), false)
-            and exists (select from posthaste.entries e where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-     from posthaste.message_states(
-            array(select posthaste.head_of(e) from posthaste.entries e
-                   where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-            || posthaste.other_heads(p_id), false) m $$;
+create or replace function posthaste.taken_back(p_queues int[], p_ids bigint[])
+returns setof bigint language plpgsql stable
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = on set jit = off as $$
+declare
+  l posthaste.live := posthaste.live_slots();
+  v_ids bigint[];
+  v_first posthaste.head[];
+begin
+  -- Ordered and limited, or all cancelled ones may be read at once.
+  v_ids := array(
+    select distinct u.id from unnest(p_queues, p_ids) u (queue, id)
+     where (select k.pos from posthaste.cancelled k where k.pos = u.id order by k.pos limit 1) is not null
+        or (select r.id from posthaste.action_records r where r.message_id = u.id and r.action = 'discard' order by r.message_id limit 1) is not null
+        or u.id <= (select q.purged_to from posthaste.queue_settings q where q.id = u.queue)
+        or (select e.pos from posthaste.entries e
+              join lateral (select k.pos from posthaste.cancelled k where k.pos = e.pos order by k.pos limit 1) k on true
+             where e.message_id = u.id and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f) limit 1) is not null);
+  if v_ids = '{}' then
+    return;
+  end if;
+  v_first := array(
+    select posthaste.head_of(e)
+      from (select min(x) as low, max(x) as high from unnest(v_ids) x group by x >> 10) z
+     cross join lateral (
+       select * from posthaste.entries e
+        where ((e.pos >> 22) & 15) = (z.low >> 22) & 15 and e.pos between z.low and z.high and e.message_id is null offset 0) e
+     where e.pos in (select x from unnest(v_ids) x));
+  v_ids := array(select (x).message_id from unnest(v_first) x);
+  return query
+    select (m.h).message_id
+      from posthaste.message_states(v_first || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
+             || array(select h from posthaste.parked_heads(v_ids) h), false) m
+     group by 1 having bool_and(m.state in ('cancelled', 'discarded'));
+end $$;
