@@ -2,7 +2,7 @@
 -- that send to it. Closes it for
 -- senders, waits for those in flight; from then on its entries and claims count
 -- as settled, and its space comes back with the ring.
--- Errors: PH404, PH503. Locks: the queue's key, exclusive (senders hold it shared);
+-- Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive (senders hold it shared);
 -- the queue's settings; of one that looks at keys, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
@@ -14,6 +14,8 @@ returns void language plpgsql volatile security definer set search_path = pg_cat
 declare
   v_id int;
 begin
+  -- Rows of keys that were written since an older snapshot would stay.
+  perform posthaste.read_committed('drop_queue');
   perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(drop_queue.name)));
   v_id := (select q.id from posthaste.queue_settings q where q.name = drop_queue.name and q.dropped_at is null);
   if v_id is null then

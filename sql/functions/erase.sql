@@ -9,7 +9,7 @@
 -- only; the newest messages below before are dealt with, at most max, 1 to 10,000,
 -- and the setting posthaste.list_before says where to go on, empty at the end.
 -- Returns: one row per message: its id, queue, and outcome: erased or pending.
--- Errors: PH400, PH413. Locks: the maintenance key. Updates: dead_letter_entries, history. Inserts: erased,
+-- Errors: PH400, also unless READ COMMITTED, PH413. Locks: the maintenance key. Updates: dead_letter_entries, history. Inserts: erased,
 -- action_records.
 create or replace function posthaste.erase(term text, by text default session_user, before bigint default null, max int default 1000)
 returns table (message_id bigint, queue text, outcome text)
@@ -41,6 +41,7 @@ begin
       hint = 'go on in several calls';
   end if;
   -- What upkeep copies to the history meanwhile would be blanked nowhere.
+  perform posthaste.read_committed('erase');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   v_hash := encode(sha256(convert_to(v_term, 'UTF8')), 'hex');
   v_heads := array(select h from posthaste.named_heads(v_queues, null, v_term, erase.before, v_max) h);

@@ -5,7 +5,8 @@
 -- key_rate_limit, as in create_queue; by: who asked, for the record.
 -- Errors: PH404; PH400 with the option's name; PH501 if the queue would begin or
 -- cease to look at keys, by which its messages are stored; PH503, naming who is
--- changing the queue. Locks: the queue's settings. Updates: queue_settings. Inserts: action_records, entries (events).
+-- changing the queue; PH400 unless READ COMMITTED. Locks: the queue's settings. Updates:
+-- queue_settings. Inserts: action_records, entries (events).
 create or replace function posthaste.limit_queue(name text, limits jsonb, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -15,6 +16,8 @@ declare
   v_limits jsonb := coalesce(limit_queue.limits, '{}');
 begin
   perform posthaste.check_options(v_limits, array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
+  -- Keys that wait by the old limits since an older snapshot would wait on.
+  perform posthaste.read_committed('limit_queue');
   perform posthaste.lock_settings(v_id);
   select * into q from posthaste.queue_settings z where z.id = v_id for no key update;
   q := posthaste.queue_limits(v_limits, q);

@@ -24,10 +24,7 @@ declare
   v_same boolean;
   v_start bigint;
 begin
-  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-    raise exception using errcode = 'PH400', message = format('rebase needs READ COMMITTED, and this transaction is %s', upper(current_setting('transaction_isolation'))),
-      hint = 'begin another transaction';
-  end if;
+  perform posthaste.read_committed('rebase');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   rebased := exists (select from posthaste.not_here() n where n.message is not null);
   waiting := 0;

@@ -10,7 +10,7 @@
 -- A schedule that is put again goes on: it stays paused, and if its spec and zone
 -- are the same, the next tick stays, too.
 -- Returns: the next tick. Errors: PH400 PH404 PH413 PH501 with the field; nothing
--- is changed then.
+-- is changed then. 40001 in REPEATABLE READ and SERIALIZABLE if the queue changed since the snapshot.
 -- Locks: the queue's key, shared; the schedule. Inserts, updates: schedule_settings.
 create or replace function posthaste.schedule_put(name text, queue text, spec text, payload jsonb default '{}', options jsonb default '{}')
 returns timestamptz language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -51,6 +51,10 @@ begin
   -- Dropping takes this key exclusively: it finds the schedule, or we no queue.
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(schedule_put.queue)));
   select q.id into s.queue_id from posthaste.queue_settings q where q.name = schedule_put.queue and q.dropped_at is null;
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    -- Where the snapshot is older than the key the queue may be dropped: then this fails (40001).
+    perform from posthaste.queue_settings q where q.id = s.queue_id for share;
+  end if;
   -- Whatever a send refuses is refused now: one is made and taken back.
   begin
     perform posthaste.tick_send(s, schedule_put.queue, s.next_at);

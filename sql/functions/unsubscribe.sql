@@ -2,7 +2,7 @@
 -- claims count as settled, its dead letters are removed, and its space comes back
 -- with the ring. Its name may be used again, for a new subscription.
 -- The last one of a queue stays: without any its messages would go unread.
--- Errors: PH404, PH409, PH503. Locks: the maintenance key; of a queue that looks at
+-- Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: the maintenance key; of a queue that looks at
 -- keys, the readers. Updates: subscriptions.
 -- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked,
 -- keys, lane_wishes, limit_states, ahead, ahead_keys. What a settlement parks that is
@@ -14,6 +14,8 @@ declare
   u record;
   v_subscriber bigint;
 begin
+  -- Rows of keys that were written since an older snapshot would stay.
+  perform posthaste.read_committed('unsubscribe');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   u := posthaste.find_subscription(unsubscribe.queue, unsubscribe.subscription);
   if (select count(*) from posthaste.subscriptions s where s.queue_id = u.queue_id and s.dropped_at is null) = 1 then
