@@ -9,8 +9,11 @@ declare
 begin
   for v_part in select h.part from posthaste.history_parts h where h.until <= clock_timestamp() order by h.part loop
     begin
-      execute format('truncate posthaste.history_%s', v_part);
-      delete from posthaste.history_parts h where h.part = v_part;
+      -- Its row first, as who writes into it has it: it may have been given a later end.
+      delete from posthaste.history_parts h where h.part = v_part and h.until <= clock_timestamp();
+      if found then
+        execute format('truncate posthaste.history_%s', v_part);
+      end if;
     exception when lock_not_available then
       null;
     end;

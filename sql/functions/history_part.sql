@@ -20,7 +20,11 @@ begin
     end if;
     if v_part is null and (select count(*) from posthaste.history_parts) = 16 then
       select h.part into v_part from posthaste.history_parts h order by h.until < p_expires, abs(extract(epoch from h.until - p_expires)) limit 1;
-      update posthaste.history_parts h set until = p_expires where h.part = v_part and h.until < p_expires;
+      -- One that ends earlier may be over, and upkeep may be just forgetting it: then its row
+      -- is gone when this has waited for it, and it looks again.
+      if (select h.until < p_expires from posthaste.history_parts h where h.part = v_part) is not false then
+        update posthaste.history_parts h set until = p_expires where h.part = v_part and h.until < p_expires returning h.part into v_part;
+      end if;
     end if;
     if v_part is not null then
       return v_part;
