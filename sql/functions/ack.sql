@@ -2,7 +2,8 @@
 -- Options: strict (raise unless all were the caller's; use it in the transaction
 -- whose effects must happen exactly once), receipts (an array parallel to the
 -- ids, of what the outside answered), terms (parallel too: arrays of words to find
--- each message by, taken where it was sent without).
+-- each message by, taken where it was sent without), wake (false: no notification, as
+-- PREPARE TRANSACTION needs it).
 -- Returns: per id whether this call settled it; false means that it was settled
 -- before, or that its lease ended and it was handed out again.
 -- Errors: PH400, PH409 when strict.
@@ -11,8 +12,10 @@ returns table (delivery_id bigint, settled boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-  perform posthaste.check_options(ack.options, array['strict', 'receipts', 'terms'], '{}');
+  perform posthaste.check_options(ack.options, array['strict', 'receipts', 'terms', 'wake'], '{}');
+  perform set_config('posthaste.no_wake', case when posthaste.option_boolean(ack.options, 'wake', true) then '' else 'yes' end, true);
   return query select s.delivery_id, s.settled
     from posthaste.settle_singles(ack.delivery_ids, 'done', nullif(ack.options -> 'receipts', 'null'), null, null,
            posthaste.option_boolean(ack.options, 'strict', false), nullif(ack.options -> 'terms', 'null')) s;
+  perform set_config('posthaste.no_wake', '', true); -- of this call alone
 end $$;

@@ -11,6 +11,10 @@
 --           held now, so later sends notify. Look again in growing intervals.
 --   dozed   the same, and another session holds the doze key and looks.
 --   again   a passing send held the doze key: ask again in 2 ms.
+-- If it ends in any other error (cancelled, say) it may have taken a key all the same, which
+-- the end of the transaction does not give back: call pg_advisory_unlock_all(), or close the
+-- connection. A bell that is held by nobody who sleeps loses nothing, and makes every send
+-- notify for as long as the session lives.
 -- Errors: PH404 with the field queue. Tables: reads queue_settings.
 -- Locks: bell key and doze key, exclusive, without waiting, for the session;
 --   both probed shared, and given back within the same expression.

@@ -1,7 +1,7 @@
 -- posthaste.fail: records that handling a received delivery failed.
 -- Options: permanent (no retry can mend it), retry_after (an interval in place
 -- of the queue's backoff; excludes permanent), receipt (what the outside answered),
--- terms (words to find the message by, taken where it was sent without), strict.
+-- terms (words to find the message by, taken where it was sent without), strict, wake as for ack.
 -- Returns: whether this call settled it, what it became (retried or dead) and
 -- when the next attempt may start.
 -- Errors: PH400; PH409 when strict.
@@ -14,7 +14,7 @@ declare
   v_permanent boolean;
   v_wait float8;
 begin
-  perform posthaste.check_options(o, array['permanent', 'retry_after', 'receipt', 'terms', 'strict'], '{}');
+  perform posthaste.check_options(o, array['permanent', 'retry_after', 'receipt', 'terms', 'strict', 'wake'], '{}');
   if coalesce(btrim(fail.error), '') = '' then
     raise exception using errcode = 'PH400', column = 'error', message = 'error must say what went wrong';
   end if;
@@ -23,9 +23,11 @@ begin
   if v_permanent and v_wait is not null then
     raise exception using errcode = 'PH400', column = 'retry_after', message = 'retry_after excludes permanent: what failed for good is not tried again';
   end if;
+  perform set_config('posthaste.no_wake', case when posthaste.option_boolean(o, 'wake', true) then '' else 'yes' end, true);
   return query select s.settled, s.outcome, s.due_at
     from posthaste.settle_singles(array[fail.delivery_id],
            case when v_permanent then 'dead' else 'retried' end,
            case when o ? 'receipt' then jsonb_build_array(o -> 'receipt') end, fail.error,
            v_wait, posthaste.option_boolean(o, 'strict', false), case when o ? 'terms' then jsonb_build_array(o -> 'terms') end) s;
+  perform set_config('posthaste.no_wake', '', true); -- of this call alone
 end $$;

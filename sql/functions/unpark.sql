@@ -63,7 +63,7 @@ begin
   if p_ids is null then
     update posthaste.keys k set blocked = false, low_ord = '0', low_id = 0, waits = false, turn = null where k.subscriber = p_subscriber and k.blocked;
     delete from posthaste.keys k where k.subscriber = p_subscriber and k.paused_at is null and k.stopped_by is null and k.tokens is null;
-  elsif v_gone > 0 then
+  elsif v_gone > 0 and not posthaste.no_wake() then
     perform posthaste.ring((p_subscriber >> 10)::int);
   end if;
   return v_gone;

@@ -6,6 +6,9 @@ create or replace function posthaste.wake_waiting(c posthaste.claims)
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
+  if posthaste.no_wake() then
+    return;
+  end if;
   if exists (select from posthaste.keys z
               where z.subscriber = c.reader >> 10 and z.lane = (c.reader >> 1 & 255) and z.waits) then
     perform posthaste.ring((c.reader >> 20)::int);
