@@ -34,27 +34,37 @@ var contentTypes = map[string]string{
 	".zip":  "application/zip",
 }
 
+// Identity is what a mail has from the message that carries it.
+type Identity struct {
+	ID posthaste.MessageID
+	// CreatedAt is when the message was sent. It is part of the Message-ID.
+	CreatedAt time.Time
+	// Date becomes the Date header; zero means CreatedAt. A mail that was held
+	// back has the time at which it first fell due.
+	Date time.Time
+}
+
 // MessageIDHeader returns the mail's Message-ID, angle brackets included. It
 // is the same on every attempt, and differs between ledgers that gave two
 // mails the same id.
-func (e *Email) MessageIDHeader(id posthaste.MessageID, created time.Time) string {
+func (e *Email) MessageIDHeader(i Identity) string {
 	domain := "localhost.invalid"
 	from := e.From
 	if a, err := ParseAddress(e.From); err == nil {
 		domain = a.hostname()
 		from = a.Envelope()
 	}
-	sum := sha256.Sum256([]byte(id.String() + "\n" + strconv.FormatInt(created.UnixMicro(), 10) + "\n" + from))
-	return fmt.Sprintf("<posthaste.%s.%s@%s>", id, hex.EncodeToString(sum[:8]), domain)
+	sum := sha256.Sum256([]byte(i.ID.String() + "\n" + strconv.FormatInt(i.CreatedAt.UnixMicro(), 10) + "\n" + from))
+	return fmt.Sprintf("<posthaste.%s.%s@%s>", i.ID, hex.EncodeToString(sum[:8]), domain)
 }
 
 // Compose returns the mail as MIME, lines ending in CRLF: text and HTML as
 // multipart/alternative, attachments around them as multipart/mixed. It holds
 // only ASCII unless [Email.NeedsSMTPUTF8]. The same arguments give the same
-// bytes. created is when the message was sent. Bcc is in none of its headers.
-func (e *Email) Compose(id posthaste.MessageID, created time.Time) ([]byte, error) {
+// bytes. Bcc is in none of its headers.
+func (e *Email) Compose(i Identity) ([]byte, error) {
 	m := mail.NewMsg(mail.WithNoDefaultUserAgent(), mail.WithEncoding(mail.EncodingQP), mail.WithCharset(mail.CharsetUTF8))
-	if err := e.setHeaders(m, id, created); err != nil {
+	if err := e.setHeaders(m, i); err != nil {
 		return nil, err
 	}
 	switch {
@@ -89,7 +99,7 @@ func (e *Email) Compose(id posthaste.MessageID, created time.Time) ([]byte, erro
 	return out, nil
 }
 
-func (e *Email) setHeaders(m *mail.Msg, id posthaste.MessageID, created time.Time) error {
+func (e *Email) setHeaders(m *mail.Msg, i Identity) error {
 	for _, h := range []struct {
 		header mail.AddrHeader
 		list   []string
@@ -116,8 +126,12 @@ func (e *Email) setHeaders(m *mail.Msg, id posthaste.MessageID, created time.Tim
 	if e.Subject != "" {
 		m.SetGenHeader(mail.HeaderSubject, encodeHeader("Subject", e.Subject))
 	}
-	m.SetDateWithValue(created.UTC())
-	m.SetMessageIDWithValue(strings.Trim(e.MessageIDHeader(id, created), "<>"))
+	date := i.Date
+	if date.IsZero() {
+		date = i.CreatedAt
+	}
+	m.SetDateWithValue(date.UTC())
+	m.SetMessageIDWithValue(strings.Trim(e.MessageIDHeader(i), "<>"))
 	for _, name := range e.headerNames() {
 		m.SetGenHeader(mail.Header(name), encodeHeader(name, e.Headers[name]))
 	}

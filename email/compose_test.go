@@ -12,9 +12,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
 )
 
 var created = time.Date(2026, 10, 1, 12, 0, 0, 123456000, time.UTC)
+
+var identity = Identity{ID: 42, CreatedAt: created}
 
 // leaf is a part of a mail, decoded.
 type leaf struct {
@@ -86,11 +90,11 @@ func canonical(s string) string {
 // what went in.
 func checkComposed(t *testing.T, e *Email) (raw []byte) {
 	t.Helper()
-	raw, err := e.Compose(42, created)
+	raw, err := e.Compose(identity)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := e.Compose(42, created); err != nil || !bytes.Equal(raw, again) {
+	if again, err := e.Compose(identity); err != nil || !bytes.Equal(raw, again) {
 		t.Fatalf("composed again, the mail differs (%v):\n%s\n%s", err, raw, again)
 	}
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(raw, []byte("\r\n")), []byte("\r\n")) {
@@ -164,7 +168,7 @@ func checkHeader(t *testing.T, e *Email, h mail.Header) {
 			}
 		}
 	}
-	if h.Get("Message-Id") != e.MessageIDHeader(42, created) {
+	if h.Get("Message-Id") != e.MessageIDHeader(identity) {
 		t.Fatalf("message id %q", h.Get("Message-Id"))
 	}
 	if date, err := h.Date(); err != nil || !date.Equal(created.Truncate(time.Second)) {
@@ -260,14 +264,17 @@ func TestComposeOnlyBcc(t *testing.T) {
 func TestMessageIDDiffers(t *testing.T) {
 	t.Parallel()
 	e := good()
-	id := e.MessageIDHeader(7, created)
+	of := func(id posthaste.MessageID, created time.Time) string {
+		return e.MessageIDHeader(Identity{ID: id, CreatedAt: created})
+	}
+	id := of(7, created)
 	if !strings.HasPrefix(id, "<posthaste.7.") || !strings.HasSuffix(id, "@example.com>") {
 		t.Error(id)
 	}
-	if id != e.MessageIDHeader(7, created.In(time.FixedZone("x", 3600))) {
+	if id != of(7, created.In(time.FixedZone("x", 3600))) {
 		t.Error("the zone changes it")
 	}
-	if id == e.MessageIDHeader(7, created.Add(time.Microsecond)) || id == e.MessageIDHeader(8, created) {
+	if id == of(7, created.Add(time.Microsecond)) || id == of(8, created) {
 		t.Error("two mails share it")
 	}
 }

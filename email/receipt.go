@@ -13,6 +13,9 @@ import (
 type Receipt struct {
 	// MessageID is the Message-ID header, the same on every attempt.
 	MessageID string `json:"message_id"`
+	// Date is the Date header, the same on every attempt. It has no fractions
+	// of a second.
+	Date time.Time `json:"date,omitzero"`
 	// Server is the last server spoken to, "host:port".
 	Server string `json:"server,omitempty"`
 	// Recipients tells of each envelope address. One that is missing was not

@@ -179,7 +179,7 @@ func (e *Email) checkSize(f *faultList) {
 	high += 8 * MaxAddressBytes * MaxRecipients
 	size := low
 	if low <= MaxSize && high > MaxSize {
-		mime, err := e.Compose(1, time.Unix(0, 0))
+		mime, err := e.Compose(Identity{ID: 1, CreatedAt: time.Unix(0, 0)})
 		if err != nil {
 			f.add("", "the mail cannot be composed: %v", err)
 			return

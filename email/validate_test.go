@@ -135,7 +135,7 @@ func TestValidateSize(t *testing.T) {
 	t.Parallel()
 	e := good()
 	e.Attachments = []Attachment{{Filename: "a.bin", Content: make([]byte, 1<<20)}}
-	small, err := e.Compose(1, time.Unix(0, 0))
+	small, err := e.Compose(Identity{ID: 1, CreatedAt: time.Unix(0, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}

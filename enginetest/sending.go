@@ -204,8 +204,11 @@ func delayed(s *suite) {
 			s.Fatalf("next due in %s while at least one waits", reply.NextDue)
 		}
 		for _, d := range reply.Deliveries {
-			if since := time.Since(before); d.MessageID == ids[0] && (since < delay || d.DueAt.IsZero()) {
+			if since := time.Since(before); d.MessageID == ids[0] && (since < delay || d.DueAt.Sub(d.CreatedAt).Round(10*time.Millisecond) != delay) {
 				s.Errorf("the delayed message came after %s, told to be due at %s", since, d.DueAt)
+			}
+			if d.MessageID != ids[0] && !d.DueAt.IsZero() {
+				s.Errorf("message %d, which was not held back, is told to be due at %s", d.MessageID, d.DueAt)
 			}
 		}
 		got = append(got, reply.Deliveries...)

@@ -100,10 +100,15 @@ func reschedule(s *suite) {
 	if move(ids[1], time.Now()) {
 		s.Error("what is handed out was moved")
 	}
-	if !move(ids[0], time.Now().Add(-time.Second)) {
+	before := time.Now()
+	if !move(ids[0], before.Add(-time.Second)) {
 		s.Error("it was not in time the second time")
 	}
-	s.want("at its time", s.receiveAll(""), ids[:1])
+	moved := s.receive(1, time.Minute)
+	s.want("at its time", messageIDs(moved), ids[:1])
+	if late := moved[0].DueAt.Sub(before); late < -time.Second || late > time.Minute {
+		s.Errorf("what was moved to the present is told to be due at %s", moved[0].DueAt)
+	}
 	_, err := s.engine.Reschedule(s.ctx, "ada", 1<<40, time.Now())
 	s.wantCode("an unknown id", err, posthaste.NotFound)
 }

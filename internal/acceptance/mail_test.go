@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/mail"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -238,6 +239,67 @@ func TestEM2_FailsTwiceThenAccepts(t *testing.T) {
 	if n := len(p.server.Mails()); n != 1 {
 		t.Errorf("%d mails were caught", n)
 	}
+}
+
+// A mail that was held back is dated with its due time on every attempt, whichever
+// way it was sent.
+func TestEM2_HeldBackMailIsDatedWhenDue(t *testing.T) {
+	t.Parallel()
+	p := newPost(t, time.Minute)
+	p.server.Inject(catcher.Fault{Stage: catcher.StageEnd, Times: 8, Code: 451, Kept: true})
+	const hold = 1200 * time.Millisecond
+	due := time.Now().Add(hold)
+	bySQL := func(options string) posthaste.MessageID {
+		return posthaste.MessageID(one[int64](p.stage, p.conn(), "select posthaste.send('emails', '"+mailJSON(t)+"', "+options+")"))
+	}
+	m := simple("ada@example.com")
+	m.SendAt = due
+	message, err := m.Message()
+	p.must(err)
+	ids, err := p.engine.Send(p.ctx, message, posthaste.Message{Queue: email.Queue, Payload: json.RawMessage(mailJSON(t)), Delay: hold})
+	p.must(err)
+	ids = append(ids, p.send(m),
+		bySQL(`jsonb_build_object('send_at', '`+due.UTC().Format(time.RFC3339Nano)+`')`),
+		bySQL(`'{"delay": "1200ms"}'`))
+	// The first one is moved while it waits.
+	_, err = p.engine.Reschedule(p.ctx, "ada", ids[0], due.Add(hold))
+	p.must(err)
+	dates := map[posthaste.MessageID]time.Time{}
+	for _, id := range ids {
+		info, err := p.engine.Message(p.ctx, id)
+		p.must(err)
+		if dates[id] = info.Subscriptions[0].DueAt.Truncate(time.Second); dates[id].IsZero() {
+			t.Fatalf("message %d is not held back: %+v", id, info)
+		}
+	}
+	for _, id := range ids {
+		if f := p.ends(id); f.Status != email.StatusSent {
+			t.Fatalf("mail %d is %s: %+v", id, f.Status, f.Attempts)
+		}
+	}
+	mails := p.server.Mails()
+	if len(mails) != len(ids)+8 {
+		t.Errorf("%d mails were caught", len(mails))
+	}
+	for _, caught := range mails {
+		id, err := strconv.ParseInt(strings.Split(caught.MessageID, ".")[1], 10, 64)
+		p.must(err)
+		read, err := mail.ReadMessage(bytes.NewReader(caught.Raw))
+		p.must(err)
+		if date, err := read.Header.Date(); err != nil || !date.Equal(dates[posthaste.MessageID(id)]) {
+			t.Errorf("mail %d is dated %s (%v), and was due at %s", id, date, err, dates[posthaste.MessageID(id)])
+		}
+	}
+}
+
+// mailJSON is a mail as it is sent by SQL.
+func mailJSON(t *testing.T) string {
+	t.Helper()
+	body, err := json.Marshal(simple("bob@example.com"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // A 5xx answer is not retried.

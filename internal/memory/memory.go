@@ -221,6 +221,8 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 	}
 	if m.dueAt.After(now) {
 		m.state = posthaste.StateScheduled
+	} else {
+		m.dueAt = time.Time{} // a time that has passed means now
 	}
 	return m, nil
 }

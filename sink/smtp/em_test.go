@@ -67,7 +67,7 @@ func TestEM1_RoundTrip(t *testing.T) {
 		}
 	}
 	// What is on the wire is what was composed, to the byte.
-	if composed, err := e.Compose(42, created); err != nil || !bytes.Equal(m.Raw, composed) {
+	if composed, err := e.Compose(email.Identity{ID: 42, CreatedAt: created}); err != nil || !bytes.Equal(m.Raw, composed) {
 		t.Errorf("the mail changed on its way (%v)", err)
 	}
 	for _, hidden := range e.Bcc {

@@ -79,7 +79,9 @@ func (s *Sink) deliver(ctx context.Context, d *posthaste.RawDelivery) posthaste.
 	if err != nil {
 		return posthaste.SinkResult{Err: posthaste.Permanent(err), Terms: terms(e)}
 	}
-	content, err := e.Compose(d.MessageID, d.CreatedAt)
+	before := email.NewestReceipt(d.Story)
+	identity := email.Identity{ID: d.MessageID, CreatedAt: d.CreatedAt, Date: date(d, e, before)}
+	content, err := e.Compose(identity)
 	if err != nil {
 		return posthaste.SinkResult{Err: posthaste.Permanent(err), Terms: terms(e)}
 	}
@@ -87,12 +89,13 @@ func (s *Sink) deliver(ctx context.Context, d *posthaste.RawDelivery) posthaste.
 		sink: s, number: d.Attempt, mail: e, content: content, from: sender(e), all: e.Recipients(),
 		tried: map[string]bool{},
 		receipt: email.Receipt{
-			MessageID:  e.MessageIDHeader(d.MessageID, d.CreatedAt),
+			MessageID:  e.MessageIDHeader(identity),
+			Date:       identity.Date,
 			Server:     s.target.address,
 			Recipients: map[string]email.Answer{},
 		},
 	}
-	if before := email.NewestReceipt(d.Story); before != nil {
+	if before != nil {
 		maps.Copy(a.receipt.Recipients, before.Recipients)
 	}
 	a.run(ctx, a.pending(d.Story))
@@ -133,15 +136,43 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 	if err := e.Validate(); err != nil {
 		return e, err
 	}
-	// A message is held back by its own send_at. In the payload alone it
-	// would be ignored; whoever wrote it there shall know.
-	early := e.SendAt.Truncate(time.Millisecond).After(d.DueAt) && e.SendAt.After(d.CreatedAt)
-	if early && d.Attempt == 1 && len(d.Story) == 0 {
+	// A message is held back by its own send_at. In the payload alone it would be
+	// ignored, and the sender has to know. One that was held back otherwise may
+	// have been rescheduled.
+	if e.SendAt.After(d.CreatedAt) && d.DueAt.IsZero() && d.Attempt == 1 && len(d.Story) == 0 {
 		return e, &posthaste.Error{Code: posthaste.Invalid, Field: "send_at",
 			Message: "send_at is in the mail, but the message was not held back for it",
 			Hint:    "give it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
 	}
 	return e, nil
+}
+
+// staleDate is how old the Date of a mail may be at its first attempt before
+// mail servers and readers take it for a mistake.
+const staleDate = time.Hour
+
+// date returns the Date of the mail: when its message was sent or, if that was
+// held back, when it first fell due. Retries and replays repeat it.
+func date(d *posthaste.RawDelivery, e *email.Email, before *email.Receipt) time.Time {
+	date := d.CreatedAt
+	switch {
+	case before != nil && !before.Date.IsZero():
+		date = before.Date
+	case len(d.Story) == 0:
+		if d.DueAt.After(date) {
+			date = d.DueAt
+		}
+	default:
+		// The first attempt left no receipt, since its process died, and DueAt is
+		// that of this attempt. The story tells when the first one began.
+		first := d.Story[0].ClaimedAt
+		if e.SendAt.After(date) && !e.SendAt.After(first) {
+			date = e.SendAt
+		} else if first.Sub(date) > staleDate {
+			date = first
+		}
+	}
+	return date.UTC().Truncate(time.Second)
 }
 
 // sender is the envelope's sender of a mail that was checked.
