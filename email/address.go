@@ -103,10 +103,34 @@ func (a Address) hostname() string {
 	return ascii
 }
 
-// header returns the address for go-mail's address headers.
-func (a Address) header() *mail.Address {
-	// mail.Address wants the local part unquoted and quotes it itself.
-	return &mail.Address{Name: a.Name, Address: a.Local + "@" + a.wireDomain()}
+// writeAddresses writes a list of addresses for a header.
+func writeAddresses(name string, list []Address) string {
+	items := make([]string, len(list))
+	for i, a := range list {
+		items[i] = quoteLocal(a.Local) + "@" + a.wireDomain()
+		if a.Name != "" {
+			items[i] = phrase(name, a.Name) + " <" + items[i] + ">"
+		}
+	}
+	return strings.Join(items, ", ")
+}
+
+// phrase writes a display name, or another phrase of a header.
+func phrase(name, s string) string {
+	switch {
+	case s == "":
+		return ""
+	case !isASCII(s) || strings.Contains(s, "=?"):
+		return encodedWords(name, s)
+	case isDotAtom(strings.ReplaceAll(s, " ", "x")) && !strings.Contains(s, "."):
+		return s
+	}
+	return quoted(s)
+}
+
+// quoted writes s as a quoted string.
+func quoted(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
 // parseName parses what stands before "<": words, quoted strings, encoded words.
@@ -188,16 +212,7 @@ func quoteLocal(local string) string {
 	if isDotAtom(local) {
 		return local
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := 0; i < len(local); i++ {
-		if c := local[i]; c == '"' || c == '\\' {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(local[i])
-	}
-	b.WriteByte('"')
-	return b.String()
+	return quoted(local)
 }
 
 // isDotAtom reports whether s is a dot-atom of RFC 5322, with RFC 6531's

@@ -95,7 +95,7 @@ func FuzzParseAddress(f *testing.F) {
 		if strings.HasPrefix(a.Domain, "[") {
 			return
 		}
-		header := a.header().String()
+		header := writeAddresses("To", []Address{a})
 		read, err := mail.ParseAddress(header)
 		if err != nil {
 			t.Fatalf("%q: header %q: %v", s, header, err)

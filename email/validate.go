@@ -107,7 +107,11 @@ func (e *Email) checkHeaders(f *faultList) {
 			f.add(field, "is given twice (case does not matter)")
 		}
 		seen[canonical] = true
+		before := len(*f)
 		checkLine(f, field, e.Headers[name], MaxHeaderValueBytes)
+		if _, err := writeHeader(name, e.Headers[name]); err != nil && len(*f) == before {
+			f.add(field, "%s", err.Error())
+		}
 	}
 }
 
