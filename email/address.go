@@ -134,6 +134,8 @@ func quoted(s string) string {
 }
 
 // parseName parses what stands before "<": words, quoted strings, encoded words.
+// Parentheses belong to the name: what they mean in RFC 5322, a comment that no
+// reader is shown, is meant by no sender.
 func parseName(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -142,8 +144,14 @@ func parseName(s string) (string, error) {
 	if strings.ContainsAny(s, "<>") && !strings.HasPrefix(s, `"`) {
 		return "", errors.New(`has more than one "<"`)
 	}
-	parsed, err := mail.ParseAddress(s + " <a@b.invalid>")
-	if err != nil {
+	words := splitOutside(s, ' ')
+	for i, word := range words {
+		if strings.ContainsAny(word, "()") && !strings.Contains(word, `"`) {
+			words[i] = quoted(word)
+		}
+	}
+	parsed, err := mail.ParseAddress(strings.Join(words, " ") + " <a@b.invalid>")
+	if err != nil || strings.Count(parsed.Name, "(") < strings.Count(s, "(") {
 		return "", errors.New("has a display name that must be quoted (\"Ada, Countess\" <ada@example.com>)")
 	}
 	name := strings.Join(strings.Fields(parsed.Name), " ")

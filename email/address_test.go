@@ -18,6 +18,11 @@ func TestParseAddress(t *testing.T) {
 		{`"Lovelace, Ada" <Ada@Example.com>`, "Lovelace, Ada", "Ada@Example.com"},
 		{"Zoë 🚀 <zoe@example.com>", "Zoë 🚀", "zoe@example.com"},
 		{"=?utf-8?q?Zo=C3=AB?= <zoe@example.com>", "Zoë", "zoe@example.com"},
+		{"My Shop (EU) <shop@example.com>", "My Shop (EU)", "shop@example.com"},
+		{"Shop(EU)  (a  b) <shop@example.com>", "Shop(EU) (a b)", "shop@example.com"},
+		{"=?utf-8?q?Zo=C3=AB?= (EU) <zoe@example.com>", "Zoë (EU)", "zoe@example.com"},
+		{`"Quoted (EU)" (x) <q@example.com>`, "Quoted (EU) (x)", "q@example.com"},
+		{"Sad :( <sad@example.com>", "Sad :(", "sad@example.com"},
 		{"a+b/c=d!#$%&'*-?^_`{|}~@example.com", "", "a+b/c=d!#$%&'*-?^_`{|}~@example.com"},
 		{`"ada lovelace"@example.com`, "", `"ada lovelace"@example.com`},
 		{`"plain"@example.com`, "", `plain@example.com`},
@@ -57,6 +62,7 @@ var badAddresses = []string{
 	"ada@" + strings.Repeat("a", 64) + ".com",
 	"ada@" + strings.Repeat("a23456789.", 25) + "com",
 	strings.Repeat("n", MaxNameBytes+1) + " <ada@example.com>",
+	`"Shop"(EU) <ada@example.com>`, "ada@example.com (Ada)", "(Ada) ada@example.com",
 }
 
 func TestParseAddressRefuses(t *testing.T) {

@@ -51,7 +51,7 @@ func TestStructuredHeaders(t *testing.T) {
 		{"Precedence", " bulk", "bulk"},
 		{"X-Priority", "1  (Highest)", "1 (Highest)"},
 		{"Feedback-ID", "a:b:c:shop ", "a:b:c:shop"},
-		{"Disposition-Notification-To", "Zoë  <zoe@münchen.de>,ada@example.com", "=?utf-8?q?Zo=C3=AB?= <zoe@xn--mnchen-3ya.de>, ada@example.com"},
+		{"Disposition-Notification-To", "Zoë (EU)  <zoe@münchen.de>,ada@example.com", "=?utf-8?q?Zo=C3=AB_=28EU=29?= <zoe@xn--mnchen-3ya.de>, ada@example.com"},
 		{"Errors-To", "  ada@example.com", "ada@example.com"},
 		{"Keywords", `orders,  größe M, "a, b"`, `orders, =?utf-8?q?gr=C3=B6=C3=9Fe_M?=, "a, b"`},
 		// Others are read back exactly as given.

@@ -2,6 +2,7 @@ package smtp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -171,11 +172,11 @@ func (a *attempt) transact(ctx context.Context, c *conn, t *transaction) (usable
 		return true, nil
 	}
 	r, err := c.command(c.target.CommandTimeout, "MAIL FROM:<%s>%s", a.from, a.mailParameters(c, t))
-	if err == nil && r.closing() && t.untouched {
-		err = &replyError{"MAIL", r}
-	}
 	if err != nil {
 		return false, a.wireError(ctx, "MAIL", err, c.target.CommandTimeout)
+	}
+	if r.closing() && t.untouched {
+		return false, &replyError{"MAIL", r}
 	}
 	t.untouched = false
 	if !r.ok() {
@@ -289,7 +290,13 @@ func (a *attempt) failed(recipients []string, err error) {
 	if len(recipients) > 0 && a.cause == nil {
 		a.cause = err
 	}
-	a.answered(recipients, reply{text: oneLine(err.Error())}, email.Deferred)
+	answer := reply{text: oneLine(err.Error())}
+	var said *replyError
+	if errors.As(err, &said) {
+		answer = said.reply
+		answer.text = oneLine(said.step + ": " + answer.words())
+	}
+	a.answered(recipients, answer, email.Deferred)
 }
 
 // untried returns those of the recipients that this attempt has not reached.

@@ -46,10 +46,15 @@ func answerText(code int, enhanced, text string) string {
 	if enhanced != "" {
 		words = append(words, enhanced)
 	}
-	if text == "" {
-		text = "(the server gave no reason)"
+	return strings.Join(append(words, reply{text: text}.words()), " ")
+}
+
+// words is what the server said beside its codes.
+func (r reply) words() string {
+	if r.text == "" {
+		return "(the server gave no reason)"
 	}
-	return strings.Join(append(words, text), " ")
+	return r.text
 }
 
 func (r reply) ok() bool { return r.code >= 200 && r.code < 300 }
