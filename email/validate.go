@@ -1,8 +1,10 @@
 package email
 
 import (
+	"fmt"
 	"mime"
 	"net/textproto"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -132,16 +134,33 @@ func (e *Email) checkAttachments(f *faultList) {
 	}
 	for i, a := range e.Attachments {
 		field := index("attachments", i)
-		if a.Filename == "" {
-			f.add(field+".filename", "is required")
-		}
-		checkLine(f, field+".filename", a.Filename, MaxFilenameBytes)
+		checkFilename(f, field+".filename", a.Filename)
 		if a.Content == nil {
 			f.add(field+".content", "is required (it may be empty)")
 		}
 		if a.ContentType != "" {
 			checkContentType(f, field+".content_type", a.ContentType)
 		}
+	}
+}
+
+// checkFilename refuses what a reader could not save under that name, or would save
+// elsewhere.
+func checkFilename(f *faultList, field, name string) {
+	before := len(*f)
+	checkLine(f, field, name, MaxFilenameBytes)
+	switch {
+	case len(*f) > before:
+	case name == "":
+		f.add(field, "is required")
+	case strings.ContainsAny(name, `/\`) || name == "." || name == "..":
+		fault := invalid(field, "%q must be a file's name without a path", name)
+		if base := path.Base(strings.ReplaceAll(name, `\`, "/")); strings.Trim(base, "./ ") != "" {
+			fault.Hint = fmt.Sprintf("use %q", base)
+		}
+		*f = append(*f, fault)
+	case name != strings.TrimSpace(name):
+		f.add(field, "%q begins or ends with white space", name)
 	}
 }
 

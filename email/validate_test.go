@@ -57,8 +57,16 @@ func TestEM1_Refused(t *testing.T) {
 				e.Headers[fmt.Sprintf("X-%d", i)] = "v"
 			}
 		}},
-		"file without name": {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = []Attachment{{Content: []byte("x")}} }},
-		"file name, CRLF":   {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = []Attachment{{Filename: "a\r\nb", Content: []byte("x")}} }},
+		"file without name":       {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = []Attachment{{Content: []byte("x")}} }},
+		"file name, path":         {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file("../../etc/passwd") }},
+		"file name, folder":       {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file("reports/2026.pdf") }},
+		"file name, root":         {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file("/") }},
+		"file name, Windows path": {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file(`C:\boot.ini`) }},
+		"file name, parent":       {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file("..") }},
+		"file name, this folder":  {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file(".") }},
+		"file name, blank":        {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file(" ") }},
+		"file name, blank at end": {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = file("a.txt\u00a0") }},
+		"file name, CRLF":         {"attachments[0].filename", posthaste.Invalid, func(e *Email) { e.Attachments = []Attachment{{Filename: "a\r\nb", Content: []byte("x")}} }},
 		"file name, long": {"attachments[0].filename", posthaste.Invalid, func(e *Email) {
 			e.Attachments = []Attachment{{Filename: strings.Repeat("n", MaxFilenameBytes+1), Content: []byte("x")}}
 		}},
@@ -192,6 +200,22 @@ func TestRecipientsAndTerms(t *testing.T) {
 	}
 }
 
+func TestFilenameHint(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"../../etc/passwd": `use "passwd"`, `C:\my\boot.ini`: `use "boot.ini"`, "a/": `use "a"`, "..": "", "/": "", "../..": ""} {
+		e := good()
+		e.Attachments = file(name)
+		if faults := Faults(e.Validate()); len(faults) != 1 || faults[0].Hint != want {
+			t.Errorf("%q is answered by %+v, want the hint %s", name, faults, want)
+		}
+	}
+	e := good()
+	e.Attachments = file(".bashrc")
+	if err := e.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -230,6 +254,8 @@ func TestNewestReceipt(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func file(name string) []Attachment { return []Attachment{{Filename: name, Content: []byte("x")}} }
 
 func header(name, value string) map[string]string { return map[string]string{name: value} }
 

@@ -95,7 +95,8 @@ func TestEM1_BadMailsAreRefused(t *testing.T) {
 		"headers.X-Foo":           func(m *email.Email) { m.Headers = map[string]string{"X-Foo": "a\nX-Bar: b"} },
 		"text":                    func(m *email.Email) { m.Text = "" },
 		"reference":               func(m *email.Email) { m.Reference = strings.Repeat("r", 256) },
-		"attachments[0].filename": func(m *email.Email) { m.Attachments = []email.Attachment{{Filename: "a\r\nb", Content: []byte("x")}} },
+		"attachments[0].filename": func(m *email.Email) { m.Attachments = []email.Attachment{{Filename: "../../etc/passwd", Content: []byte("x")}} },
+		"headers.References":      func(m *email.Email) { m.Headers = map[string]string{"References": "order 7"} },
 	}
 	for field, spoil := range bad {
 		m := simple("ada@example.com")

@@ -411,3 +411,20 @@ func TestEM2_ManyAnswersFitAnError(t *testing.T) {
 		t.Errorf("%d recipients in %d bytes", len(receipt.Recipients), len(r.Receipt))
 	}
 }
+
+// A recipient who is named twice gets one mail, whichever fields name it.
+func TestEM2_RecipientNamedTwice(t *testing.T) {
+	t.Parallel()
+	c := startCatcher(t, catcher.Config{})
+	e := simple("Bob <bob@example.com>", "bob@EXAMPLE.com", "zoe@münchen.example", "Carl@example.com", "用户@例え.example")
+	e.Cc = []string{"bob@Example.Com", `"bob"@example.com`, "zoe@xn--mnchen-3ya.example", "用户@xn--r8jz45g.example"}
+	e.Bcc = []string{"Bobby <bob@example.com>", "carl@example.com", "ZOE@MÜNCHEN.example"}
+	r, receipt := attemptOnce(t, newSink(t, c.Addr(), ""), delivery(t, e))
+	wantOK(t, r)
+	// What stands before the "@" may differ in case: only the host that receives
+	// the mail knows whether Carl is carl.
+	want := map[string]int{"bob@example.com": 1, "zoe@xn--mnchen-3ya.example": 1, "Carl@example.com": 1, "carl@example.com": 1, "用户@例え.example": 1, "ZOE@xn--mnchen-3ya.example": 1}
+	if got := mailed(c); !maps.Equal(got, want) || len(receipt.Recipients) != len(want) {
+		t.Errorf("mailed %v, want %v; the receipt tells of %d", got, want, len(receipt.Recipients))
+	}
+}
