@@ -227,6 +227,7 @@ func TestComposeShapes(t *testing.T) {
 		"text, spaces":      {Text: "ends in space "},
 		"text, dot":         {Text: "."},
 		"text, CR":          {Text: "a\rb\r\nc\n\nd\r"},
+		"text, CR and LF":   {Text: "a\rü\nb\rü\r\nc", HTML: "\r\r\n\n\rü\n"},
 		"html":              {HTML: "<p>only</p>"},
 		"both":              {Text: "t", HTML: "<p>h</p>"},
 		"text and file":     {Text: "t", Attachments: file},

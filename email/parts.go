@@ -69,10 +69,14 @@ func (e *Email) body(boundary func() string) part {
 	return body
 }
 
+// lineBreaks makes all line breaks CRLF. The writer of quoted-printable, left to do
+// that, loses an LF that comes some characters beyond ASCII after a CR.
+var lineBreaks = strings.NewReplacer("\r\n", "\r\n", "\r", "\r\n", "\n", "\r\n")
+
 func textPart(mediaType, text string) part {
 	p := newPart(mediaType+"; charset=UTF-8", func(w io.Writer) error {
 		q := quotedprintable.NewWriter(w)
-		if _, err := io.WriteString(q, text); err != nil {
+		if _, err := lineBreaks.WriteString(q, text); err != nil {
 			return err
 		}
 		return q.Close()
