@@ -160,6 +160,8 @@ func parse(c Config) (*target, error) {
 			return nil, posthaste.Invalidf("headers."+name, "the header's name %q cannot go to NATS: letters, digits and -_.!#$%%&'*+^`|~ alone", name)
 		case strings.EqualFold(name, natsgo.MsgIdHdr), strings.EqualFold(name, natsgo.ExpectedStreamHdr):
 			return nil, posthaste.Invalidf("headers."+name, "the header %s is set by the relay: use message_id and stream", name)
+		case strings.EqualFold(name, HeaderContentType):
+			return nil, posthaste.Invalidf("headers."+name, "the header %s is set by the relay, to the content type of the message", name)
 		case isOrder(name):
 			t.ordered[name] = true
 		}

@@ -69,6 +69,10 @@ func (t *target) prepare(d *posthaste.RawDelivery) (*natsgo.Msg, error) {
 		switch {
 		case !validName(h.Name):
 			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header's name %q cannot go to NATS: letters, digits and -_.!#$%%&'*+^`|~ alone", h.Name))
+		case strings.EqualFold(h.Name, HeaderContentType) && h.Value != out.ContentType:
+			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s is %q, and the content type of the message %q: it goes under that name, so leave the header out or name it otherwise", h.Name, h.Value, out.ContentType))
+		case strings.EqualFold(h.Name, HeaderContentType):
+			continue // below
 		case isOrder(h.Name) && !t.ordered[h.Name]:
 			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s is an order to the server, which a message may not give: set it in the relay's configuration, or name it otherwise", h.Name))
 		case t.encoded && strings.HasPrefix(h.Name, eventPrefix):
@@ -104,6 +108,9 @@ func validName(name string) bool { return httpguts.ValidHeaderFieldName(name) }
 func checkValue(name, value string) error {
 	if strings.ContainsAny(value, "\r\n\x00") {
 		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s holds a line break or a zero byte, which cannot go to NATS", name))
+	}
+	if strings.Trim(value, " \t") != value {
+		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s begins or ends with a blank, which does not arrive through NATS: %q", name, value))
 	}
 	return nil
 }

@@ -579,17 +579,18 @@ func TestTLS(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for field, change := range map[string]func(*Config){
-		"url":                 func(c *Config) { c.URL = "http://secret@x" },
-		"credentials":         func(c *Config) { c.Credentials = "/nowhere" },
-		"stream":              func(c *Config) { c.Stream = "a.b" },
-		"inbox_prefix":        func(c *Config) { c.InboxPrefix = "a.*" },
-		"connections":         func(c *Config) { c.Connections = -1 },
-		"outstanding":         func(c *Config) { c.Outstanding = 1 << 20 },
-		"subject":             func(c *Config) { c.Subject = "{{.Nothing}}" },
-		"message_id":          func(c *Config) { c.Mapping.MessageID = "{{.X}}" },
-		"headers.Nats-Msg-Id": func(c *Config) { c.Mapping.Headers = map[string]string{"Nats-Msg-Id": "x"} },
-		"headers.a b":         func(c *Config) { c.Mapping.Headers = map[string]string{"a b": "x"} },
-		"cloudevents.source":  func(c *Config) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
+		"url":                  func(c *Config) { c.URL = "http://secret@x" },
+		"credentials":          func(c *Config) { c.Credentials = "/nowhere" },
+		"stream":               func(c *Config) { c.Stream = "a.b" },
+		"inbox_prefix":         func(c *Config) { c.InboxPrefix = "a.*" },
+		"connections":          func(c *Config) { c.Connections = -1 },
+		"outstanding":          func(c *Config) { c.Outstanding = 1 << 20 },
+		"subject":              func(c *Config) { c.Subject = "{{.Nothing}}" },
+		"message_id":           func(c *Config) { c.Mapping.MessageID = "{{.X}}" },
+		"headers.Content-Type": func(c *Config) { c.Mapping.Headers = map[string]string{"Content-Type": "x"} },
+		"headers.Nats-Msg-Id":  func(c *Config) { c.Mapping.Headers = map[string]string{"Nats-Msg-Id": "x"} },
+		"headers.a b":          func(c *Config) { c.Mapping.Headers = map[string]string{"a b": "x"} },
+		"cloudevents.source":   func(c *Config) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
 	} {
 		c := Config{URL: "nats://localhost"}
 		change(&c)
