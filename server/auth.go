@@ -112,6 +112,21 @@ func bearer(headers []string) (secret string, fault error) {
 	return secret, nil
 }
 
+type pageKey struct{}
+
+// withPassword lets a browser in, which cannot send a token but asks for a password:
+// the token is the password, of any user.
+func withPassword(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(context.WithValue(r.Context(), pageKey{}, true))
+		if _, password, ok := r.BasicAuth(); ok && len(r.Header.Values("Authorization")) == 1 {
+			r.Header = r.Header.Clone()
+			r.Header.Set("Authorization", "Bearer "+password)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 func unauthorized(reason, message, hint string) error {
 	challenge := `Bearer realm="posthaste"`
 	if reason != "" {

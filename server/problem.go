@@ -131,6 +131,9 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		p.IDs, p.Deliveries = extra.ids, extra.deliveries
 		if extra.challenge != "" {
 			w.Header().Set("WWW-Authenticate", extra.challenge)
+			if status == http.StatusUnauthorized && r.Context().Value(pageKey{}) != nil {
+				w.Header().Add("WWW-Authenticate", `Basic realm="posthaste", charset="UTF-8"`)
+			}
 		}
 	}
 	if faults := email.Faults(err); len(faults) > 1 {

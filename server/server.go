@@ -50,7 +50,8 @@ type Config struct {
 	// Limits bound what callers may ask for.
 	Limits Limits
 	// Mount adds handlers, by path such as "/caught"; what lies below the path
-	// belongs to the handler too. They need the scope admin.
+	// belongs to the handler too. They need the scope admin, and take a token as the
+	// password of basic authentication as well, which browsers ask for.
 	Mount map[string]http.Handler
 	// EmailsQueue is the queue of e-mails (default "emails").
 	EmailsQueue string
@@ -214,10 +215,10 @@ func (s *Server) mux(mounts map[string]http.Handler) *http.ServeMux {
 		mux.Handle(r.method+" "+r.path, s.guard(r.scope, r.answer))
 	}
 	for path, handler := range mounts {
-		mounted := s.guard(ScopeAdmin, func(w http.ResponseWriter, r *http.Request) error {
+		mounted := withPassword(s.guard(ScopeAdmin, func(w http.ResponseWriter, r *http.Request) error {
 			handler.ServeHTTP(w, r)
 			return nil
-		})
+		}))
 		mux.Handle(path, mounted)
 		if path[len(path)-1] != '/' {
 			mux.Handle(path+"/", mounted)

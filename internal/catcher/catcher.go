@@ -196,6 +196,24 @@ func (c *Catcher) Mail(id string) (Mail, bool) {
 	return c.mails[i], true
 }
 
+// Delete deletes kept mails by their ids, or all of them. An unknown id is no error.
+func (c *Catcher) Delete(ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := make([]Mail, 0, len(c.mails))
+	for _, m := range c.mails {
+		if len(ids) > 0 && !slices.Contains(ids, m.ID) {
+			kept = append(kept, m)
+			continue
+		}
+		c.remove(m.ID)
+		c.bytes -= int64(len(m.Raw))
+	}
+	c.mails = kept
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
 // Stats returns what was counted so far.
 func (c *Catcher) Stats() Stats {
 	c.mu.Lock()

@@ -27,20 +27,28 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"time": func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
 }).ParseFS(pages, "pages/*.html"))
 
-// Content Security Policies: the pages load their own style and nothing else,
-// and a mail's HTML is shown as in a sandbox, without scripts and requests.
+// Content Security Policies: the pages load their own style and script and nothing
+// else, and a mail's HTML is shown as in a sandbox, without scripts and requests.
 const (
-	policyPage = "default-src 'none'; style-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policyPage = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 	policyMail = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 
 // Handler shows the caught mails under /caught: a page, newest first, a page
 // for each, its raw bytes and its attachments to download. With
-// "Accept: application/json" the first two are JSON. It only reads.
+// "Accept: application/json" the first two are JSON. The parameter q of the list
+// leaves those that hold a text, and DELETE deletes all mails or one. It leaves it
+// to its caller to refuse requests that come from pages of other sites.
 func (c *Catcher) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /caught", c.serveList)
-	mux.HandleFunc("GET /caught/style.css", serveStyle)
+	mux.HandleFunc("GET /caught/style.css", serveFile("style.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /caught/refresh.js", serveFile("refresh.js", "text/javascript; charset=utf-8"))
+	// Forms of pages know POST only.
+	mux.HandleFunc("DELETE /caught", c.serveDelete)
+	mux.HandleFunc("POST /caught/delete", c.serveDelete)
+	mux.HandleFunc("DELETE /caught/{id}", c.withMail(c.serveDeleteOne))
+	mux.HandleFunc("POST /caught/{id}/delete", c.withMail(c.serveDeleteOne))
 	mux.HandleFunc("GET /caught/{id}", c.withMail(serveMail))
 	mux.HandleFunc("GET /caught/{id}/html", c.withMail(serveHTML))
 	mux.HandleFunc("GET /caught/{id}/raw", c.withMail(serveRaw))
@@ -112,6 +120,10 @@ func readableAll(addresses []string) []string {
 
 func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 	mails := c.Mails()
+	kept, q := len(mails), r.URL.Query().Get("q")
+	if q != "" {
+		mails = slices.DeleteFunc(mails, func(m Mail) bool { return !m.holds(strings.ToLower(q)) })
+	}
 	slices.Reverse(mails)
 	if s := r.URL.Query().Get("limit"); s != "" {
 		limit, err := strconv.Atoi(s)
@@ -122,7 +134,11 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 		mails = mails[:min(limit, len(mails))]
 	}
 	if !wantsJSON(r) {
-		render(w, "list.html", summaries(mails))
+		render(w, "list.html", struct {
+			Mails  []summary
+			Kept   int
+			Search string
+		}{summaries(mails), kept, q})
 		return
 	}
 	setHeaders(w, "application/json")
@@ -137,6 +153,36 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = w.Write([]byte("]\n"))
+}
+
+// holds reports whether one of the mail's texts that people read holds a text, which
+// is in lower case.
+func (m *Mail) holds(text string) bool {
+	for _, s := range append([]string{m.From, readable(m.From), m.Subject, m.Text, m.HTML, m.MessageID}, append(m.To, readableAll(m.To)...)...) {
+		if strings.Contains(strings.ToLower(s), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Catcher) serveDelete(w http.ResponseWriter, r *http.Request) {
+	c.Delete()
+	deleted(w, r)
+}
+
+func (c *Catcher) serveDeleteOne(w http.ResponseWriter, r *http.Request, m Mail) {
+	c.Delete(m.ID)
+	deleted(w, r)
+}
+
+// deleted goes back to the list where a form was sent.
+func deleted(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		http.Redirect(w, r, "/caught", http.StatusSeeOther)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // summary is a mail in the list.
@@ -225,14 +271,16 @@ func download(w http.ResponseWriter, kind, filename string, content []byte) {
 	_, _ = w.Write(content)
 }
 
-func serveStyle(w http.ResponseWriter, _ *http.Request) {
-	style, err := pages.ReadFile("pages/style.css")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+func serveFile(name, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		content, err := pages.ReadFile("pages/" + name)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		setHeaders(w, kind)
+		_, _ = w.Write(content)
 	}
-	setHeaders(w, "text/css; charset=utf-8")
-	_, _ = w.Write(style)
 }
 
 // withMail finds the mail that the path names.
