@@ -49,7 +49,7 @@ func newPart(contentType string, write func(w io.Writer) error) part {
 // body returns the body of the mail. boundary returns another one each time.
 func (e *Email) body(boundary func() string) part {
 	var bodies []part
-	if e.Text != "" {
+	if e.Text != "" || e.HTML == "" {
 		bodies = append(bodies, textPart("text/plain", e.Text))
 	}
 	if e.HTML != "" {

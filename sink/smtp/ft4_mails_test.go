@@ -193,7 +193,7 @@ func (g *generator) spoil(l *letter) {
 	case 5:
 		header(pick(g, "List-Unsubscribe", "List-Archive"), pick(g, "https://example.com/", "<https://example.com/ü>", "<https://example.com/a b>", "<x>", "", "<https://example.com/>,"))
 	case 6:
-		header(pick(g, "References", "In-Reply-To"), pick(g, "1@example.com", "<1>", "<größe@example.com>", "order 7", "<a@b>,<c@d>"))
+		header(pick(g, "References", "In-Reply-To"), pick(g, "1@example.com", "<>", "<größe@example.com>", "order 7", "<a@b>,<c@d>"))
 	case 7:
 		header("Errors-To", pick(g, "ada", "用户@example.com", "a@example.com b@example.com", ""))
 	case 8:

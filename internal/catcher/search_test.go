@@ -1,0 +1,76 @@
+package catcher
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestSearchAndDelete(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := start(t, Config{Dir: dir})
+	client := dial(t, c)
+	mustSend(t, client, sample, "bob@example.com", "b@xn--mnchen-3ya.de")
+	mustSend(t, client, "Subject: Invoice 7\r\n\r\nPlease pay\r\n", "ada@example.com")
+	mustSend(t, client, "Subject: Hello\r\n\r\nInvoices\r\n", "carl@example.com")
+	ids := func(query string) (found string) {
+		t.Helper()
+		var list []mailJSON
+		if err := json.Unmarshal(get(t, c, "/caught"+query, "application/json").Body.Bytes(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			found += m.ID
+		}
+		return found
+	}
+	for query, want := range map[string]string{"": "321", "?q=": "321", "?q=INVOICE": "32", "?q=pay": "2", "?q=carl@": "3", "?q=m%C3%BCnchen": "1", "?q=gr%C3%BC%C3%9Fe": "1", "?q=nobody": "", "?q=invoice&limit=1": "3"} {
+		if got := ids(query); got != want {
+			t.Errorf("%q finds mails %q, want %q", query, got, want)
+		}
+	}
+	if page := get(t, c, "/caught?q=nobody", "text/html").Body.String(); !strings.Contains(page, "None of the 3 caught mails") {
+		t.Error(page)
+	}
+	do := func(method, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		c.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+		return w
+	}
+	if w := do("DELETE", "/caught/2"); w.Code != 204 || ids("") != "31" {
+		t.Error(w.Code, ids(""))
+	}
+	if w := do("DELETE", "/caught/2"); w.Code != 404 {
+		t.Error(w.Code)
+	}
+	if w := do("POST", "/caught/3/delete"); w.Code != 303 || w.Header().Get("Location") != "/caught" || ids("") != "1" {
+		t.Error(w.Code, w.Header(), ids(""))
+	}
+	if w := do("GET", "/caught/delete"); w.Code != 404 || ids("") != "1" {
+		t.Error(w.Code, ids(""))
+	}
+	if w := do("POST", "/caught/delete"); w.Code != 303 || ids("") != "" {
+		t.Error(w.Code, ids(""))
+	}
+	mustSend(t, client, sample, "bob@example.com")
+	if w := do("DELETE", "/caught"); w.Code != 204 || ids("") != "" {
+		t.Error(w.Code, ids(""))
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+		t.Errorf("files are left: %v (%v)", files, err)
+	}
+}
+
+// The HTML of a mail stands before its text.
+func TestHTMLComesFirst(t *testing.T) {
+	t.Parallel()
+	c := start(t, Config{})
+	mustSend(t, dial(t, c), "Content-Type: multipart/alternative; boundary=m\r\n\r\n--m\r\n\r\nplain\r\n--m\r\nContent-Type: text/html\r\n\r\n<p>rich\r\n--m--\r\n", "bob@example.com")
+	page := get(t, c, "/caught/1", "text/html").Body.String()
+	if rich, plain := strings.Index(page, "<iframe"), strings.Index(page, "<pre>plain"); rich < 0 || plain < rich {
+		t.Error(page)
+	}
+}
