@@ -134,8 +134,8 @@ func quoted(s string) string {
 }
 
 // parseName parses what stands before "<": words, quoted strings, encoded words.
-// Parentheses belong to the name: what they mean in RFC 5322, a comment that no
-// reader is shown, is meant by no sender.
+// Parentheses belong to the name. RFC 5322 takes them for a comment, which mail
+// programs do not show, but senders mean them to be seen.
 func parseName(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {

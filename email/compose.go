@@ -13,13 +13,13 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Identity is what a mail has from the message that carries it.
+// Identity holds what the headers of a mail take from the message that carries it.
 type Identity struct {
 	ID posthaste.MessageID
 	// CreatedAt is when the message was sent. It is part of the Message-ID.
 	CreatedAt time.Time
-	// Date becomes the Date header; zero means CreatedAt. A mail that was held
-	// back has the time at which it first fell due.
+	// Date becomes the Date header; zero means CreatedAt. For a mail that was held
+	// back it is the time at which the mail first fell due.
 	Date time.Time
 }
 
@@ -62,7 +62,7 @@ func (e *Email) Compose(i Identity) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeHeaders writes all headers but those that tell of the body.
+// writeHeaders writes all headers but those that describe the body.
 func (e *Email) writeHeaders(b *bytes.Buffer, i Identity) error {
 	date := i.Date
 	if date.IsZero() {

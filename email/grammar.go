@@ -39,7 +39,7 @@ var byGrammar = map[string]grammar{
 		" Sensitivity Thread-Index Tls-Required X-Auto-Response-Suppress X-Msmail-Priority X-Priority": plainWords,
 }
 
-// plainWords checks that programs read s as it stands.
+// plainWords refuses values that cannot be written without encoding.
 func plainWords(_, s string) (string, error) {
 	switch {
 	case s == "":
@@ -52,8 +52,8 @@ func plainWords(_, s string) (string, error) {
 	return s, nil
 }
 
-// messageIDs writes a list of Message-IDs (RFC 5322, section 3.6.4). What is in the
-// angle brackets is not looked at: an answer repeats what another program made.
+// messageIDs writes a list of Message-IDs (RFC 5322, section 3.6.4). The text in the
+// angle brackets is not checked, because a reply repeats IDs that other programs made.
 func messageIDs(name, s string) (string, error) {
 	s, err := plainWords(name, strings.ReplaceAll(s, "><", "> <"))
 	if err != nil {
@@ -69,7 +69,7 @@ func messageIDs(name, s string) (string, error) {
 	return s, nil
 }
 
-// listPost writes List-Post, which may say that nobody may post.
+// listPost writes List-Post, which can be NO where posting is not allowed.
 func listPost(name, s string) (string, error) {
 	if strings.EqualFold(s, "NO") {
 		return "NO", nil

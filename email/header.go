@@ -66,9 +66,9 @@ func isHeaderName(s string) bool {
 	return true
 }
 
-// writeHeader returns how a header's value is written. Where the header has a
-// grammar, programs read it: blanks are collapsed, and the error says what does
-// not fit. Any other value is read back exactly as it was given.
+// writeHeader returns how a header's value is written. If the header has a grammar,
+// blanks are collapsed, and the error says which part of the value does not fit. Any
+// other value is read back exactly as it was given.
 func writeHeader(name, value string) (string, error) {
 	if write := grammars[textproto.CanonicalMIMEHeaderKey(name)]; write != nil {
 		written, err := write(name, strings.Join(blanks(value), " "))
@@ -110,7 +110,7 @@ func blanks(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' })
 }
 
-// Bounds of RFC 2047, and what an encoded word has beside its text.
+// The longest encoded word (RFC 2047), and what surrounds its text.
 const (
 	maxEncodedWord = 75
 	encodedStart   = "=?utf-8?q?"
@@ -153,7 +153,7 @@ func encodedRune(r rune) string {
 }
 
 // writeField writes a header, folded at spaces. Its first word stays in the line
-// of its name: some servers take a name without a value for an empty header.
+// of its name, because some servers take a line with a name alone for an empty header.
 func writeField(b *bytes.Buffer, name, value string) {
 	b.WriteString(name + ":")
 	used := len(name) + len(":")

@@ -18,8 +18,8 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// contentTypes says what a file is by the ending of its name. The list is
-// fixed, for what a machine knows must not change a mail between two attempts.
+// contentTypes are the content types of files by the ending of their names. The list
+// is fixed, because a mail must not change between two attempts on two machines.
 var contentTypes = map[string]string{
 	".csv":  "text/csv",
 	".gif":  "image/gif",
@@ -69,8 +69,8 @@ func (e *Email) body(boundary func() string) part {
 	return body
 }
 
-// lineBreaks makes all line breaks CRLF. The writer of quoted-printable, left to do
-// that, loses an LF that comes some characters beyond ASCII after a CR.
+// lineBreaks turns all line breaks into CRLF. The quoted-printable writer would do
+// that too, but drops an LF that follows a CR and non-ASCII characters.
 var lineBreaks = strings.NewReplacer("\r\n", "\r\n", "\r", "\r\n", "\n", "\r\n")
 
 func textPart(mediaType, text string) part {
@@ -130,9 +130,9 @@ func (a *Attachment) part() part {
 	return p
 }
 
-// filenameParameter writes a file's name: quoted where that is read back the same
-// by every reader, and else in the way of RFC 2231. Both together would show some
-// readers a spoiled name.
+// filenameParameter writes a file's name: as a quoted string if every reader reads
+// that alike, and otherwise by RFC 2231. With both, some readers would show the plain
+// spelling with its replaced characters.
 func filenameParameter(name string) string {
 	if isASCII(name) && !strings.ContainsAny(name, `"\`) && !strings.Contains(name, "=?") {
 		return "filename=" + quoted(name)

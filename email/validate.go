@@ -144,8 +144,8 @@ func (e *Email) checkAttachments(f *faultList) {
 	}
 }
 
-// checkFilename refuses what a reader could not save under that name, or would save
-// elsewhere.
+// checkFilename refuses names under which a reader could not save the file, or would
+// save it in another folder.
 func checkFilename(f *faultList, field, name string) {
 	before := len(*f)
 	checkLine(f, field, name, MaxFilenameBytes)

@@ -114,8 +114,8 @@ func bearer(headers []string) (secret string, fault error) {
 
 type pageKey struct{}
 
-// withPassword lets a browser in, which cannot send a token but asks for a password:
-// the token is the password, of any user.
+// withPassword accepts a token as the password of basic authentication, under any user
+// name, because browsers ask for a password but cannot send a bearer token by themselves.
 func withPassword(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), pageKey{}, true))

@@ -37,14 +37,14 @@ const (
 // Handler shows the caught mails under /caught: a page, newest first, a page
 // for each, its raw bytes and its attachments to download. With
 // "Accept: application/json" the first two are JSON. The parameter q of the list
-// leaves those that hold a text, and DELETE deletes all mails or one. It leaves it
-// to its caller to refuse requests that come from pages of other sites.
+// selects the mails that contain a text, and DELETE deletes all mails or one. The
+// caller must refuse requests from pages of other sites.
 func (c *Catcher) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /caught", c.serveList)
 	mux.HandleFunc("GET /caught/style.css", serveFile("style.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /caught/refresh.js", serveFile("refresh.js", "text/javascript; charset=utf-8"))
-	// Forms of pages know POST only.
+	// HTML forms cannot send DELETE.
 	mux.HandleFunc("DELETE /caught", c.serveDelete)
 	mux.HandleFunc("POST /caught/delete", c.serveDelete)
 	mux.HandleFunc("DELETE /caught/{id}", c.withMail(c.serveDeleteOne))
@@ -155,8 +155,8 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("]\n"))
 }
 
-// holds reports whether one of the mail's texts that people read holds a text, which
-// is in lower case.
+// holds reports whether the mail's addresses, subject, bodies or Message-ID contain a
+// text, which is in lower case.
 func (m *Mail) holds(text string) bool {
 	for _, s := range append([]string{m.From, readable(m.From), m.Subject, m.Text, m.HTML, m.MessageID}, append(m.To, readableAll(m.To)...)...) {
 		if strings.Contains(strings.ToLower(s), text) {
@@ -176,7 +176,7 @@ func (c *Catcher) serveDeleteOne(w http.ResponseWriter, r *http.Request, m Mail)
 	deleted(w, r)
 }
 
-// deleted goes back to the list where a form was sent.
+// deleted answers a deletion; a form leads back to the list.
 func deleted(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		http.Redirect(w, r, "/caught", http.StatusSeeOther)

@@ -67,7 +67,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (*kgo.Record, error) {
 	r.Headers = append(r.Headers, kgo.RecordHeader{Key: HeaderMessageID, Value: []byte(out.MessageID)}, kgo.RecordHeader{Key: HeaderContentType, Value: []byte(out.ContentType)})
 	for _, h := range out.Headers {
 		if h.Name == HeaderContentType && h.Value != out.ContentType {
-			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s is %q, and the content type of the message %q: it goes under that name, so leave the header out or name it otherwise", h.Name, h.Value, out.ContentType))
+			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "header %s is %q, but the message's content type, which is sent under this name, is %q: remove or rename the header", h.Name, h.Value, out.ContentType))
 		}
 		if !reserved(h.Name) {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: []byte(h.Value)})

@@ -70,7 +70,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (*natsgo.Msg, error) {
 		case !validName(h.Name):
 			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header's name %q cannot go to NATS: letters, digits and -_.!#$%%&'*+^`|~ alone", h.Name))
 		case strings.EqualFold(h.Name, HeaderContentType) && h.Value != out.ContentType:
-			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s is %q, and the content type of the message %q: it goes under that name, so leave the header out or name it otherwise", h.Name, h.Value, out.ContentType))
+			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "header %s is %q, but the message's content type, which is sent under this name, is %q: remove or rename the header", h.Name, h.Value, out.ContentType))
 		case strings.EqualFold(h.Name, HeaderContentType):
 			continue // below
 		case isOrder(h.Name) && !t.ordered[h.Name]:
@@ -110,7 +110,7 @@ func checkValue(name, value string) error {
 		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s holds a line break or a zero byte, which cannot go to NATS", name))
 	}
 	if strings.Trim(value, " \t") != value {
-		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s begins or ends with a blank, which does not arrive through NATS: %q", name, value))
+		return posthaste.Permanent(posthaste.Invalidf("headers", "header %s is %q: NATS clients strip blanks at the beginning and end of a value", name, value))
 	}
 	return nil
 }

@@ -26,16 +26,16 @@ type Read struct {
 // Headers is a place at a broker to which generated messages are relayed.
 type Headers struct {
 	Sink posthaste.Sink
-	// Refuses says whether the broker cannot have a message with this header.
+	// Refuses reports whether a message with this header must be refused.
 	Refuses func(d *posthaste.RawDelivery, name, value string) bool
-	// Replaces says whether the relay's own header takes the place of one; nil if none does.
+	// Replaces reports whether the relay replaces this header by its own; nil if it replaces none.
 	Replaces func(name string) bool
-	// Readers read all that is there, n messages, each by a client in another language.
+	// Readers read all n messages that were accepted, by clients of different languages.
 	Readers map[string]func(t *testing.T, n int) []Read
 }
 
-// RunHeaders relays generated messages in one batch. What is accepted is read back as
-// it was meant, once, and what is refused fails no neighbor.
+// RunHeaders relays generated messages in one batch. Each accepted message must be read
+// back once, with the headers that were sent, and no refused one may fail a neighbor.
 func RunHeaders(t *testing.T, place Headers) {
 	n, seed := 200, uint64(4)
 	if testrun.Night() {
@@ -103,7 +103,7 @@ func (place *Headers) meant(d *posthaste.RawDelivery) Read {
 	return Read{ID: d.MessageID.String(), ContentType: d.ContentType, Payload: d.Payload, Headers: headers}
 }
 
-// message makes a message with headers as anybody may give them: any text but NUL.
+// message makes a message with random headers: any text without NUL, which senders may use.
 func message(random *rand.Rand, id posthaste.MessageID) posthaste.RawDelivery {
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	d := posthaste.RawDelivery{MessageID: id, Queue: "orders", Attempt: 1, CreatedAt: time.Unix(1e9, 0), Payload: fmt.Appendf(nil, `{"n": %d}`, id),

@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// What a server answers before it hears of recipients is kept for each of them,
-// with its codes.
+// The server's answers to the steps before RCPT are kept for each recipient, with their
+// codes.
 func TestAnswersBeforeRecipients(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

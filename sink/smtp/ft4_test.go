@@ -53,9 +53,9 @@ type letter struct {
 	field string // that must be refused; empty if the mail must be sent
 }
 
-// TestFT4_MailHeaders delivers generated mails, among them some that must be refused.
-// What arrives is read back as it was meant by the parsers of Go and of Python; what
-// is refused touches no neighbor.
+// TestFT4_MailHeaders delivers generated mails, some of which must be refused. The
+// parsers of Go and Python must read each delivered mail as it was sent, and no refused
+// one may fail a neighbor.
 func TestFT4_MailHeaders(t *testing.T) {
 	t.Parallel()
 	n, seed := 200, uint64(4)
@@ -104,8 +104,8 @@ func TestFT4_MailHeaders(t *testing.T) {
 	}
 }
 
-// differs says how what was read is not as wanted. Headers that every mail gets by
-// itself are not looked at.
+// differs describes the first difference; empty if there is none. It ignores the headers
+// that every mail gets by itself.
 func (u understood) differs(got understood) string {
 	for name, want := range u.Texts {
 		if text, there := got.Texts[name]; text != want || !there {

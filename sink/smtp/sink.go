@@ -147,8 +147,8 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 	return e, nil
 }
 
-// staleDate is how old the Date of a mail may be at its first attempt before
-// mail servers and readers take it for a mistake.
+// staleDate is how long after its creation a mail may first be handed out without being
+// taken for one that was held back, if that is not known otherwise.
 const staleDate = time.Hour
 
 // date returns the Date of the mail: when its message was sent or, if that was
@@ -163,8 +163,8 @@ func date(d *posthaste.RawDelivery, e *email.Email, before *email.Receipt) time.
 			date = d.DueAt
 		}
 	default:
-		// The first attempt left no receipt, since its process died, and DueAt is
-		// that of this attempt. The story tells when the first one began.
+		// The first attempt left no receipt because its process died, and DueAt
+		// belongs to this attempt. The story says when the first one began.
 		first := d.Story[0].ClaimedAt
 		if e.SendAt.After(date) && !e.SendAt.After(first) {
 			date = e.SendAt

@@ -1,4 +1,4 @@
-// Shows new mails while the page is looked at.
+// Shows new mails while the page is visible.
 setInterval(async () => {
   if (document.hidden) return;
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
