@@ -395,7 +395,21 @@ func claimRepeated(s *suite) {
 	}
 	rest := s.claimed(w, 2)
 	s.none(w)
-	s.settle(done, slices.Concat(again.Deliveries, rest)...)
+	// When each was due is told again, too.
+	_, err = s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Millisecond})
+	s.must(err)
+	s.until("the delayed message is due", func() bool {
+		req = s.request(w, 1)
+		first, err = s.engine.Claim(s.ctx, req)
+		s.must(err)
+		return len(first.Deliveries) > 0
+	})
+	late, err := s.engine.Claim(s.ctx, req)
+	s.must(err)
+	if len(late.Deliveries) != 1 || first.Deliveries[0].DueAt.IsZero() || !late.Deliveries[0].DueAt.Equal(first.Deliveries[0].DueAt) {
+		s.Errorf("the same number gave %+v, then %+v", first.Deliveries, late.Deliveries)
+	}
+	s.settle(done, slices.Concat(again.Deliveries, rest, late.Deliveries)...)
 }
 
 func deliveryIDs(deliveries []posthaste.RawDelivery) (ids []posthaste.DeliveryID) {

@@ -92,7 +92,7 @@ var ofQueue = []string{
 	"leases", // sorted set: workers that claimed, by when their lease ends
 	"names",  // hash: those workers to their names, and "#worker" to the last number they claimed with
 	"claims", // sorted set: holders "worker:number" by worker
-	"claim",  // hash: holder to when it claimed what
+	"claim",  // hash: holder to when it claimed what, and when what was held back was due
 	"open",   // hash: holder to how many of its deliveries are not settled
 	"timed",  // sorted set: received deliveries by when their lease ends
 	"dead",   // sorted set: dead letters by id

@@ -26,11 +26,12 @@ if worker ~= '' then
   tag = worker .. ':' .. ARGV[7]
   local before = call('HGET', CLAIM, tag)
   if before then
-    local deliveries = unpacked(before).d
+    local claim = unpacked(before)
+    local deliveries, due = claim.d, claim.u or {}
     for i, held in ipairs(got(RUN, deliveries)) do
       if held then
         local id = string.match(held, '^[^/%z]+/(%d+)') or deliveries[i]
-        tell(deliveries[i], id, call('HGET', MSG, id), call('HGET', ST, id))
+        tell(deliveries[i], id, call('HGET', MSG, id), call('HGET', ST, id), due[deliveries[i]])
       end
     end
     return {'', '-1', ids, contents, others, said}
@@ -55,6 +56,7 @@ if limits then
 end
 
 local runs, deliveries, states = {}, {}, {}
+local held_back -- by delivery, when it was due; nil if none was
 local function hand(id, content, st, due, key)
   local delivery, held = id, tag
   if st then
@@ -64,6 +66,10 @@ local function hand(id, content, st, due, key)
     s.d = delivery
     states[#states + 1] = id
     states[#states + 1] = pack(s)
+  end
+  if due then
+    held_back = held_back or {}
+    held_back[delivery] = due
   end
   if key then held = held .. '\0' .. key end
   deliveries[#deliveries + 1] = delivery
@@ -105,7 +111,7 @@ local function answer(wants)
   many('HSET', RUN, runs)
   many('HSET', ST, states)
   if worker ~= '' then
-    call('HSET', CLAIM, tag, pack({t = now, d = deliveries}))
+    call('HSET', CLAIM, tag, pack({t = now, d = deliveries, u = held_back}))
     call('HSET', OPEN, tag, #deliveries)
     call('ZADD', CLAIMS, worker, tag)
     call('HSET', NAMES, '#' .. worker, ARGV[7])

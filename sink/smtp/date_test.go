@@ -27,7 +27,7 @@ func dateOf(t *testing.T, raw []byte) time.Time {
 // The Date of a mail is the time at which it first fell due.
 func TestDate(t *testing.T) {
 	t.Parallel()
-	sent := created.Truncate(time.Second)
+	sent := time.Now().Add(-60 * 24 * time.Hour).Truncate(time.Second)
 	due := sent.Add(30 * 24 * time.Hour)
 	lost := func(first time.Time) []posthaste.Attempt {
 		return []posthaste.Attempt{{Attempt: 1, Outcome: posthaste.Lost, ClaimedAt: first}}
@@ -42,6 +42,7 @@ func TestDate(t *testing.T) {
 		"held back by SQL, or by delay":    {dueAt: due, want: due},
 		"rescheduled to later":             {sendAt: due, dueAt: due.Add(time.Hour), want: due.Add(time.Hour)},
 		"rescheduled to earlier":           {sendAt: due, dueAt: sent.Add(time.Minute), want: sent.Add(time.Minute)},
+		"held back, due time not told":     {sendAt: due, want: due},
 		"send_at had passed":               {sendAt: sent.Add(-time.Hour), want: sent},
 		"process died":                     {dueAt: due, story: lost(sent.Add(time.Minute)), want: sent},
 		"held back, process died":          {sendAt: due, dueAt: due.Add(time.Hour), story: lost(due.Add(time.Second)), want: due},
@@ -56,7 +57,7 @@ func TestDate(t *testing.T) {
 			e := simple()
 			e.SendAt = c.sendAt
 			d := delivery(t, e)
-			d.DueAt, d.Story, d.Attempt = c.dueAt, c.story, 1+len(c.story)
+			d.CreatedAt, d.DueAt, d.Story, d.Attempt = sent, c.dueAt, c.story, 1+len(c.story)
 			r, receipt := attemptOnce(t, newSink(t, server.Addr(), ""), d)
 			wantOK(t, r)
 			if got := dateOf(t, server.Mails()[0].Raw); !got.Equal(c.want) || !receipt.Date.Equal(c.want) {

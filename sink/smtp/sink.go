@@ -137,15 +137,20 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 		return e, err
 	}
 	// A message is held back by its own send_at. In the payload alone it would be
-	// ignored, and the sender has to know. One that was held back otherwise may
-	// have been rescheduled.
-	if e.SendAt.After(d.CreatedAt) && d.DueAt.IsZero() && d.Attempt == 1 && len(d.Story) == 0 {
+	// ignored, and the sender has to know. A message with a due time may have been
+	// rescheduled to before its send_at. Not every engine tells the due times of
+	// queues with keys, but they hand out nothing early.
+	early := time.Until(e.SendAt) > clockTolerance
+	if early && d.DueAt.IsZero() && d.Attempt == 1 && len(d.Story) == 0 {
 		return e, &posthaste.Error{Code: posthaste.Invalid, Field: "send_at",
 			Message: "send_at is in the mail, but the message was not held back for it",
 			Hint:    "give it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
 	}
 	return e, nil
 }
+
+// clockTolerance is how far this machine's clock may be behind the store's.
+const clockTolerance = time.Minute
 
 // staleDate is how long after its creation a mail may first be handed out without being
 // taken for one that was held back, if that is not known otherwise.
@@ -159,8 +164,12 @@ func date(d *posthaste.RawDelivery, e *email.Email, before *email.Receipt) time.
 	case before != nil && !before.Date.IsZero():
 		date = before.Date
 	case len(d.Story) == 0:
-		if d.DueAt.After(date) {
-			date = d.DueAt
+		due := d.DueAt
+		if due.IsZero() {
+			due = e.SendAt
+		}
+		if due.After(date) {
+			date = due
 		}
 	default:
 		// The first attempt left no receipt because its process died, and DueAt
