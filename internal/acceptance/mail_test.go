@@ -84,19 +84,21 @@ func TestEM1_BadMailsAreRefused(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
 	bad := map[string]func(*email.Email){
-		"from":                    func(m *email.Email) { m.From = "shop" },
-		"to":                      func(m *email.Email) { m.To = nil },
-		"to[0]":                   func(m *email.Email) { m.To = []string{""} },
-		"to[1]":                   func(m *email.Email) { m.To = []string{"a@example.com", "a@b@example.com"} },
-		"cc[0]":                   func(m *email.Email) { m.Cc = []string{"x@example.com\r\nBcc: y@example.com"} },
-		"bcc[0]":                  func(m *email.Email) { m.Bcc = []string{strings.Repeat("x", 65) + "@example.com"} },
-		"reply_to":                func(m *email.Email) { m.ReplyTo = "a@example.com, b@example.com" },
-		"subject":                 func(m *email.Email) { m.Subject = "Hello\r\nBcc: victim@example.com" },
-		"headers.X-Foo":           func(m *email.Email) { m.Headers = map[string]string{"X-Foo": "a\nX-Bar: b"} },
-		"text":                    func(m *email.Email) { m.Text = "" },
-		"reference":               func(m *email.Email) { m.Reference = strings.Repeat("r", 256) },
-		"attachments[0].filename": func(m *email.Email) { m.Attachments = []email.Attachment{{Filename: "../../etc/passwd", Content: []byte("x")}} },
-		"headers.References":      func(m *email.Email) { m.Headers = map[string]string{"References": "order 7"} },
+		"from":          func(m *email.Email) { m.From = "shop" },
+		"to":            func(m *email.Email) { m.To = nil },
+		"to[0]":         func(m *email.Email) { m.To = []string{""} },
+		"to[1]":         func(m *email.Email) { m.To = []string{"a@example.com", "a@b@example.com"} },
+		"cc[0]":         func(m *email.Email) { m.Cc = []string{"x@example.com\r\nBcc: y@example.com"} },
+		"bcc[0]":        func(m *email.Email) { m.Bcc = []string{strings.Repeat("x", 65) + "@example.com"} },
+		"reply_to":      func(m *email.Email) { m.ReplyTo = "a@example.com, b@example.com" },
+		"subject":       func(m *email.Email) { m.Subject = "Hello\r\nBcc: victim@example.com" },
+		"headers.X-Foo": func(m *email.Email) { m.Headers = map[string]string{"X-Foo": "a\nX-Bar: b"} },
+		"text":          func(m *email.Email) { m.Text = "" },
+		"reference":     func(m *email.Email) { m.Reference = strings.Repeat("r", 256) },
+		"attachments[0].filename": func(m *email.Email) {
+			m.Attachments = []email.Attachment{{Filename: "../../etc/passwd", Content: []byte("x")}}
+		},
+		"headers.References": func(m *email.Email) { m.Headers = map[string]string{"References": "order 7"} },
 	}
 	for field, spoil := range bad {
 		m := simple("ada@example.com")

@@ -158,7 +158,7 @@ func (g *generator) body(l *letter) {
 	}
 	for range max(0, g.IntN(5)-2) {
 		name := strings.TrimSpace(strings.NewReplacer("/", "", `\`, "").Replace(g.text(240)))
-		if name == "" || name == "." {
+		if strings.Trim(name, ".") == "" {
 			name = "it's.txt"
 		}
 		content := make([]byte, g.IntN(300))
