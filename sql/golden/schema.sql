@@ -651,6 +651,7 @@ table queue_settings
   key_burst double precision
   limited boolean default ((concurrency IS NOT NULL) OR (rate IS NOT NULL))
   keyed boolean default (ordered OR fair OR (key_concurrency IS NOT NULL) OR (key_rate IS NOT NULL))
+  purged_to bigint
   constraint queue_settings_backoff_base_check CHECK ((backoff_base >= '00:00:00'::interval))
   constraint queue_settings_backoff_max_check CHECK ((backoff_max >= '00:00:00'::interval))
   constraint queue_settings_burst_check CHECK ((burst >= (1)::double precision))
@@ -1031,6 +1032,7 @@ function newest_heads(p_queue integer, p_before bigint, p_max integer) returns S
 function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
 function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with time zone) returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function no_dead_letter(p_ids bigint[]) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function no_wake() returns boolean language sql stable cost 100
 function not_here(p_environment text DEFAULT NULL::text, OUT message text, OUT hint text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function oldest_due(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function oldest_fresh(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1065,6 +1067,7 @@ function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp
 function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function read_ahead(q queue_settings, c claims, INOUT a ahead, INOUT turn bigint, p_filter jsonb, s pg_snapshot, l live) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function read_committed(p_what text) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function reader_key(queue_id integer, subscription integer, lane integer, track integer) returns bigint language sql immutable parallel safe cost 100
 function rebase(same_ids boolean DEFAULT false, by text DEFAULT SESSION_USER) returns TABLE(rebased boolean, waiting bigint, again bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function rebase_append() returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off, enable_nestloop=off
@@ -1126,7 +1129,7 @@ function subscribe(queue text, subscription text, options jsonb DEFAULT '{}'::js
 function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function taken_back(p_id bigint) returns boolean language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function taken_back(p_queues integer[], p_ids bigint[]) returns SETOF bigint language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=on, jit=off
 function tick(OUT sent integer, OUT missed bigint, OUT next_tick double precision) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_in() returns double precision language sql stable security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_schedule(s schedule_settings, p_now timestamp with time zone, OUT sent integer, OUT missed bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1325,6 +1328,7 @@ grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admi
 grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function next_token(bigint,integer,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function no_dead_letter(bigint[]) to posthaste_admin
+grant EXECUTE on function no_wake() to posthaste_admin
 grant EXECUTE on function not_here(text) to posthaste_admin
 grant EXECUTE on function not_here(text) to posthaste_sender
 grant EXECUTE on function oldest_due(pg_snapshot,live) to posthaste_admin
@@ -1361,6 +1365,7 @@ grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zon
 grant EXECUTE on function queue_limits(jsonb,queue_settings) to posthaste_admin
 grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
 grant EXECUTE on function read_ahead(queue_settings,claims,ahead,bigint,jsonb,pg_snapshot,live) to posthaste_admin
+grant EXECUTE on function read_committed(text) to posthaste_admin
 grant EXECUTE on function reader_key(integer,integer,integer,integer) to posthaste_admin
 grant EXECUTE on function rebase(boolean,text) to posthaste_admin
 grant EXECUTE on function rebase_append() to posthaste_admin
@@ -1432,7 +1437,7 @@ grant EXECUTE on function subscribe(text,text,jsonb,text) to posthaste_admin
 grant EXECUTE on function subscription_filter(jsonb) to posthaste_admin
 grant EXECUTE on function summarize() to posthaste_admin
 grant EXECUTE on function taken(claims,xid8,bigint,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function taken_back(bigint) to posthaste_admin
+grant EXECUTE on function taken_back(integer[],bigint[]) to posthaste_admin
 grant EXECUTE on function tick() to posthaste_admin
 grant EXECUTE on function tick() to posthaste_receiver
 grant EXECUTE on function tick_in() to posthaste_admin
