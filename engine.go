@@ -225,6 +225,9 @@ type HeartbeatReply struct {
 type MaintainReply struct {
 	// More says that another round at once would find work.
 	More bool
+	// Flowed says that messages were sent, handed out or settled since the last round of
+	// any process, as far as the store knows.
+	Flowed bool
 	// ClockSetBack says that the store's clock was found to have been set back
 	// since the last round of any process. It is told once.
 	ClockSetBack bool

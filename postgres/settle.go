@@ -267,6 +267,7 @@ func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) 
 		}
 		switch task {
 		case "counted":
+			reply.Flowed = true
 		case "rescued":
 			if _, err := fmt.Sscanf(detail, "%d deliveries", &reply.Rescued); err != nil {
 				return reply, fmt.Errorf("posthaste.maintain told of a rescue as %q: %w", detail, err)

@@ -18,12 +18,13 @@ const (
 // less often when none do.
 type janitor struct {
 	rt    *runtime
+	idle  time.Duration
 	wake  chan struct{} // messages flowed, says a heartbeat
 	retry backoff
 }
 
 func newJanitor(rt *runtime) *janitor {
-	return &janitor{rt: rt, wake: make(chan struct{}, 1), retry: backoff{rt: rt, task: "maintain"}}
+	return &janitor{rt: rt, idle: maintainIdle, wake: make(chan struct{}, 1), retry: backoff{rt: rt, task: "maintain"}}
 }
 
 func (j *janitor) run(ctx context.Context) {
@@ -45,10 +46,10 @@ func (j *janitor) run(ctx context.Context) {
 		j.rt.rescued(reply.Rescued)
 		// While this worker itself handles messages it needs nobody to say so.
 		flowed := j.rt.completed()
-		if reply.More || flowed != seen {
+		if reply.More || reply.Flowed || flowed != seen {
 			wait = maintainBusy
 		} else {
-			wait = min(2*wait, maintainIdle)
+			wait = min(2*wait, j.idle)
 		}
 		seen = flowed
 		if reply.More {

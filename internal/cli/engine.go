@@ -187,20 +187,20 @@ func (d *database) wait(ctx context.Context, log *slog.Logger) (posthaste.Engine
 	return engine, nil
 }
 
-// untilReady waits for a database that cannot be reached. Anything else that is
-// wrong is an error at once; but once it waits, it waits for whoever mends the
+// untilReady waits for a database that cannot be reached, or is a copy and waits for a
+// person's word. Anything else that is wrong is an error at once; but once it waits, it waits for whoever mends the
 // database, too. It logs each reason once, and once that it is over.
 func untilReady(ctx context.Context, engine posthaste.Engine, log *slog.Logger) error {
 	for last := posthaste.Code(""); ; {
 		err := engine.Ready(ctx)
 		if err == nil {
 			if last != "" {
-				log.Info("the database can be reached now")
+				log.Info("the database can be used now")
 			}
 			return nil
 		}
 		code := posthaste.CodeOf(err)
-		if ctx.Err() != nil || last == "" && code != posthaste.Unavailable {
+		if ctx.Err() != nil || last == "" && code != posthaste.Unavailable && code != posthaste.Refused {
 			return err
 		}
 		if code != last {

@@ -13,6 +13,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/server"
+	"github.com/posthaste-mq/posthaste/worker"
 	"github.com/posthaste-mq/posthaste/telemetry"
 )
 
@@ -187,7 +188,16 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 			return nil
 		}},
 	}
-	if len(made) > 0 {
+	if len(made) == 0 {
+		services = append(services, service{"upkeep", func(ctx context.Context) error {
+			select {
+			case <-opened:
+				worker.Upkeep(ctx, store, a.log)
+			case <-ctx.Done():
+			}
+			return nil
+		}})
+	} else {
 		run := service{"worker", func(ctx context.Context) error {
 			select {
 			case <-opened:

@@ -137,7 +137,7 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 		t.Errorf("SIGTERM: exit code %d", code)
 	}
 	said := p.said()
-	for text, want := range map[string]int{"waiting for it": 1, "can be reached now": 1, "not ready": 2, "ready again": 2} {
+	for text, want := range map[string]int{"waiting for it": 1, "can be used now": 1, "not ready": 2, "ready again": 2} {
 		if got := strings.Count(said, text); got != want {
 			t.Errorf("it said %q %d times, want %d:\n%s", text, got, want, said)
 		}
