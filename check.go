@@ -2,6 +2,7 @@ package posthaste
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -69,6 +70,23 @@ var lastTime = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 func CheckTime(field string, t time.Time) error {
 	if t.Before(time.Time{}) || !t.Before(lastTime) {
 		return Invalidf(field, "%s must be a time from the year 1 to the last day but one of the year 9999, got %s", field, t.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// CheckChoice reports whether the filter says which dead letters are to be replayed or
+// discarded: a filter without any field is usually one whose values are missing.
+func (f *DeadLetterFilter) CheckChoice() error {
+	if f.IDs != nil {
+		return Invalidf("ids", "ids and a filter exclude each other")
+	}
+	chosen := *f
+	chosen.All, chosen.Before, chosen.Limit = false, 0, 0
+	switch selects := !reflect.DeepEqual(chosen, DeadLetterFilter{}); {
+	case f.All && selects:
+		return Invalidf("all", "all and a filter exclude each other")
+	case !f.All && !selects:
+		return &Error{Code: Invalid, Field: "filter", Message: "the filter does not say which dead letters", Hint: "All in its place means every one"}
 	}
 	return nil
 }

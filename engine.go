@@ -457,6 +457,9 @@ type MessageFilter struct {
 
 // DeadLetterFilter selects dead letters. Empty fields select all.
 type DeadLetterFilter struct {
+	// All says that every dead letter is meant. Replaying and discarding refuse a
+	// filter that neither says so nor selects by a field.
+	All   bool
 	Queue string
 	// Subscription needs Queue.
 	Subscription string

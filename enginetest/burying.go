@@ -67,6 +67,15 @@ func deadLettersByFilter(s *suite) {
 	s.wantCode("an unknown subscription", err, posthaste.NotFound)
 	_, _, err = s.engine.ReplayMatching(s.ctx, "ada", posthaste.DeadLetterFilter{IDs: ids})
 	s.wantCode("ids and a filter", err, posthaste.Invalid)
+	for what, f := range map[string]posthaste.DeadLetterFilter{"nothing": {}, "a page": {Before: ids[0], Limit: 2}, "all of a queue": {All: true, Queue: s.queue}} {
+		_, _, err = s.engine.ReplayMatching(s.ctx, "ada", f)
+		s.wantCode("replaying "+what, err, posthaste.Invalid)
+		_, _, err = s.engine.DiscardMatching(s.ctx, "ada", f)
+		s.wantCode("discarding "+what, err, posthaste.Invalid)
+	}
+	if none, next, err := s.engine.ReplayMatching(s.ctx, "ada", posthaste.DeadLetterFilter{All: true, Before: 1}); err != nil || len(none) != 0 || next != 0 {
+		s.Errorf("replayed %v of all before the first one, next %d: %v", none, next, err)
+	}
 	_, _, err = s.engine.DiscardMatching(s.ctx, "ada", posthaste.DeadLetterFilter{Queue: "nobody-s"})
 	s.wantCode("of an unknown queue", err, posthaste.NotFound)
 

@@ -248,7 +248,8 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 	var batch pgx.Batch
 	batch.Queue(`select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
 		content_type, created_at, attempts::text, null::bytea, erased_at
-		from posthaste.list_messages(nullif($1::text, ''), $2::text, $3::text, $4::text, nullif($5::bigint, 0), $6::int, $7::text)`,
+		from posthaste.list_messages(nullif($1::text, ''), nullif($2::text, ''), nullif($3::text, ''), nullif($4::text, ''),
+			nullif($5::bigint, 0), $6::int, nullif($7::text, ''))`,
 		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit), f.Key)
 	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
 	answers := e.pool.SendBatch(ctx, &batch)

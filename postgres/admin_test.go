@@ -433,8 +433,8 @@ func TestViewsAsAdmin(t *testing.T) {
 		"select count(*)::text from posthaste.dead_letters":                                                                                        "0",
 		"select state from posthaste.list_messages(with_reference => 'r')":                                                                         "ready",
 		"select count(*)::text from posthaste.list_dead_letters(ids => '{1}')":                                                                     "0",
-		"select count(*)::text from posthaste.replay(filter => '{}')":                                                                              "0",
-		"select count(*)::text from posthaste.discard(filter => '{}')":                                                                             "0",
+		"select count(*)::text from posthaste.replay(filter => '{\"all\": true}')":                                                                 "0",
+		"select count(*)::text from posthaste.discard(filter => '{\"all\": true}')":                                                                "0",
 	} {
 		var got string
 		if err := conn.QueryRow(a.ctx, sql).Scan(&got); err != nil || got != want {

@@ -128,12 +128,16 @@ func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.Dea
 }
 
 func (e *Engine) buryMatching(ctx context.Context, verb, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	if f.IDs != nil {
-		return nil, 0, posthaste.Invalidf("ids", "ids and a filter exclude each other")
+	if err := f.CheckChoice(); err != nil {
+		return nil, 0, err
+	}
+	filter := deadFilter(f)
+	if f.All {
+		filter = `{"all": true}`
 	}
 	return cut(ctx, e, writeError, scanMessageID,
 		"select posthaste."+verb+"(by => nullif($1::text, ''), filter => $2::text::jsonb, before => nullif($3::bigint, 0), max => $4::int)",
-		by, deadFilter(f), int64(f.Before), orDefault(f.Limit))
+		by, filter, int64(f.Before), orDefault(f.Limit))
 }
 
 func scanMessageID(row pgx.CollectableRow) (id posthaste.MessageID, err error) {

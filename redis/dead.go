@@ -181,8 +181,8 @@ func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.Dea
 }
 
 func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthaste.DeadLetterFilter) (were []posthaste.MessageID, next posthaste.MessageID, err error) {
-	if f.IDs != nil {
-		return nil, 0, posthaste.Invalidf("ids", "ids and a filter exclude each other")
+	if err := f.CheckChoice(); err != nil {
+		return nil, 0, err
 	}
 	limit, err := limited(f.Limit)
 	if err != nil {

@@ -138,7 +138,7 @@ func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilte
 		o.Fail("ids", "and a filter, or all, exclude each other")
 	}
 	o.Raw("ids")
-	var filter posthaste.DeadLetterFilter
+	filter := posthaste.DeadLetterFilter{All: all}
 	if fields != nil {
 		if all {
 			o.Fail("all", "and filter exclude each other")
@@ -152,11 +152,19 @@ func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilte
 			o.Fail("filter", `must say which dead letters; "all": true in its place means every one`)
 		}
 	}
-	filter.Limit = o.Int("limit", 1, maxListed)
-	if text := o.Text("before"); text != "" && filter.Before.UnmarshalText([]byte(text)) != nil {
-		o.Fail("before", "must be a message id, which is a positive decimal number in a string, and is %q", text)
-	}
+	filter.Limit, filter.Before = o.Int("limit", 1, maxListed), readBefore(o)
 	return nil, &filter, o.Finish()
+}
+
+// readBefore reads where a page begins; "" is refused, which would be the first page.
+func readBefore(o *wire.Object) (before posthaste.MessageID) {
+	if o.Has("before") {
+		text := o.Text("before")
+		if before.UnmarshalText([]byte(text)) != nil {
+			o.Fail("before", "must be a message id, which is a positive decimal number in a string, and is %q", text)
+		}
+	}
+	return before
 }
 
 func readIDs(o *wire.Object) (ids []posthaste.MessageID) {

@@ -136,7 +136,9 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 		Queue: s.emails, Reference: q.text("reference"), Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if recipient := q.text("recipient"); recipient != "" {
-		filter.Term = email.Term(recipient)
+		if filter.Term = email.Term(recipient); filter.Term == "" {
+			q.fail("recipient", "must be an e-mail address, and is blank")
+		}
 	}
 	states := []posthaste.State{""}
 	if text := q.text("status"); text != "" {

@@ -30,10 +30,7 @@ func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
 	if term == "" {
 		o.Fail("term", "is required: whose messages are to be erased")
 	}
-	var before posthaste.MessageID
-	if text := o.Text("before"); text != "" && before.UnmarshalText([]byte(text)) != nil {
-		o.Fail("before", "must be a message id, which is a positive decimal number in a string, and is %q", text)
-	}
+	before := readBefore(o)
 	if err := o.Finish(); err != nil {
 		return err
 	}

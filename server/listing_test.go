@@ -95,3 +95,30 @@ func TestListingsLinkToTheirNextPage(t *testing.T) {
 		}
 	}
 }
+
+// A parameter that is given and empty is refused, wherever one is taken: what selects
+// by it would select everything where a caller's value is missing.
+func TestEmptyParametersAreRefused(t *testing.T) {
+	t.Parallel()
+	doc, err := spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAPI(t)
+	a.call("PUT", "/v1/queues/orders", `{}`).want(t, 201)
+	tried := 0
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for _, p := range operation.Parameters {
+				if p.Value.In == "query" {
+					tried++
+					at := strings.ReplaceAll(path, "{queue}", "orders") + "?" + p.Value.Name + "="
+					a.call(method, at, ``).wantProblem(t, 400, posthaste.Invalid, p.Value.Name)
+				}
+			}
+		}
+	}
+	if tried < 20 {
+		t.Fatalf("only %d parameters are described", tried)
+	}
+}

@@ -129,7 +129,8 @@ type query struct {
 }
 
 // readQuery reads the parameters strictly: each of known may be there once
-// (more often if repeatable), and no other.
+// (id more often) and not empty, and no other. An empty one that counted as absent
+// would select everything where a caller's value is missing.
 func readQuery(r *http.Request, known ...string) *query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	q := &query{values: values}
@@ -152,6 +153,8 @@ func readQuery(r *http.Request, known ...string) *query {
 			q.fail(name, "is unknown"+hint)
 		case len(values[name]) > 1 && name != "id":
 			q.fail(name, "is given twice")
+		case slices.Contains(values[name], ""):
+			q.fail(name, "must not be empty: leave it out instead")
 		case slices.ContainsFunc(values[name], func(s string) bool { return !utf8.ValidString(s) || strings.Contains(s, "\x00") }):
 			q.fail(name, "must be text in UTF-8 without NUL")
 		}

@@ -12,6 +12,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -91,7 +92,7 @@ be reached.`,
 
 // begin runs before every command, when its arguments and flags were parsed.
 func (a *app) begin(cmd *cobra.Command, _ []string) error {
-	if err := bindEnvironment(cmd.Flags()); err != nil {
+	if err := cmp.Or(bindEnvironment(cmd.Flags()), refuseEmpty(cmd.Flags())); err != nil {
 		return err
 	}
 	log, err := newLogger(a.stderr, a.logLevel, a.logFormat)

@@ -24,9 +24,6 @@ func newDead(a *app) *cobra.Command {
 		newDecide(a, burial{"discard", "Remove dead letters for good", "discarded", posthaste.Engine.Discard, posthaste.Engine.DiscardMatching}))
 }
 
-// deadTexts are those of deadFlags that are texts.
-var deadTexts = []string{"queue", "subscription", "kind", "key", "reference", "term", "error"}
-
 // deadFlags are what dead letters are chosen by.
 func deadFlags(flags *pflag.FlagSet, f *posthaste.DeadLetterFilter) {
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only of this queue")
@@ -48,9 +45,6 @@ func newDeadLs(a *app) *cobra.Command {
 		Use: "ls", Short: "List dead letters, newest first",
 		Args: exactly(0, "no arguments; flags select dead letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := explicitEmpty(cmd, deadTexts...); err != nil {
-				return err
-			}
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
@@ -136,7 +130,6 @@ type burial struct {
 func newDecide(a *app, b burial) *cobra.Command {
 	var db database
 	var f posthaste.DeadLetterFilter
-	var all bool
 	cmd := &cobra.Command{
 		Use: b.verb + " [ID...]", Short: b.short,
 		Long: b.short + `: those with the given ids, or all that are like the flags.
@@ -144,10 +137,7 @@ By flags it is done in batches of 1,000 from the newest on. What was interrupted
 can be repeated: it goes on with what is left.`,
 		Args: between(0, 1000, "at most 1000 message ids"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := explicitEmpty(cmd, deadTexts...); err != nil {
-				return err
-			}
-			filtered := all || !reflect.DeepEqual(f, posthaste.DeadLetterFilter{})
+			filtered := !reflect.DeepEqual(f, posthaste.DeadLetterFilter{})
 			if filtered == (len(args) > 0) {
 				return &posthaste.Error{Code: posthaste.Invalid, Field: "id", Message: "say which dead letters: ids, or flags such as --queue",
 					Hint: "--all means every one; ids and flags exclude each other"}
@@ -174,7 +164,7 @@ can be repeated: it goes on with what is left.`,
 	flags.SortFlags = false
 	db.flag(cmd)
 	deadFlags(flags, &f)
-	flags.BoolVar(&all, "all", false, "every dead letter there is")
+	flags.BoolVar(&f.All, "all", false, "every dead letter there is")
 	return cmd
 }
 

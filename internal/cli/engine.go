@@ -81,8 +81,7 @@ func (d *database) check() error {
 	if err := checkEngine(d.engine); err != nil {
 		return err
 	}
-	// What was typed is meant, and not what stays in the environment. So is a URL that
-	// was typed and is empty, as that of a variable nobody has set.
+	// What was typed is meant, and not what stays in the environment.
 	if onDatabase := typed(d.flags, "database-url"); onDatabase != typed(d.flags, "redis-url") {
 		means, flag := onRedis, "redis-url"
 		if onDatabase {

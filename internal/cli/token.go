@@ -36,9 +36,6 @@ drop the old one. Once a token was made, all servers on this database ask for on
 			for _, scope := range scopes {
 				t.Scopes = append(t.Scopes, posthaste.Scope(scope))
 			}
-			if err := explicitEmpty(cmd, "expires-at"); err != nil {
-				return err
-			}
 			if err := explicitZero(cmd, "expires-in"); err != nil {
 				return err
 			}

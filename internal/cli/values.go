@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -139,14 +141,19 @@ func (w words) Set(s string) error {
 
 func (words) Type() string { return "strings" }
 
-// explicitEmpty refuses flags that were given and are empty, for the same reason.
-func explicitEmpty(cmd *cobra.Command, flags ...string) error {
-	for _, name := range flags {
-		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return posthaste.Invalidf(name, "--%s must not be empty: leave it out instead", name)
+// refuseEmpty refuses texts that were typed and are empty, for the same reason: with
+// --queue "$QUEUE" and --token "$TOKEN" a variable that is not set would mean all.
+func refuseEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		if all, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(all.GetSlice()) == 0 || slices.Contains(all.GetSlice(), "")
 		}
-	}
-	return nil
+		if empty {
+			err = cmp.Or(err, posthaste.Invalidf(f.Name, "--%s must not be empty: leave it out instead", f.Name))
+		}
+	})
+	return err
 }
 
 // messageIDs reads arguments that are message ids.

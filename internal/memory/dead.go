@@ -118,8 +118,8 @@ func (e *Engine) buryThese(ctx context.Context, by, action string, ids []posthas
 func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthaste.DeadLetterFilter, act func(*queue, *message)) (were []posthaste.MessageID, next posthaste.MessageID, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.IDs != nil {
-		return nil, 0, posthaste.Invalidf("ids", "ids and a filter exclude each other")
+	if err := f.CheckChoice(); err != nil {
+		return nil, 0, err
 	}
 	found, err := e.dead(f)
 	for _, m := range found {

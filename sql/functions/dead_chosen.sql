@@ -3,6 +3,8 @@
 -- Returns: the filter (of ids: any) and the ids. By filter they are the newest
 -- below before, at most so many, and posthaste.list_before says where to go on;
 -- empty when there are no more.
+-- {"all": true} as the filter means every one; a filter that says nothing is refused,
+-- because it is what comes of values that are missing.
 -- Errors: PH400, PH404 with the field. Reads: dead_letter_entries.
 create or replace function posthaste.dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max int, out f posthaste.dead_filter, out ids bigint[])
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -19,7 +21,11 @@ begin
     raise exception using errcode = 'PH400', column = 'limit', message = format('1 to 10000 dead letters at a time, and %s are wanted', p_max),
       hint = 'go on in several calls';
   end if;
-  f := posthaste.dead_filter(p_filter);
+  if p_filter = '{}' then
+    raise exception using errcode = 'PH400', column = 'filter', message = 'the filter does not say which dead letters',
+      hint = '{"all": true} means every one';
+  end if;
+  f := posthaste.dead_filter(case when p_filter = '{"all": true}' then '{}' else p_filter end);
   v := posthaste.dead_found(f, null, p_before, p_max);
   ids := v.message_ids;
   perform set_config('posthaste.list_before', coalesce(v.cut_at, case when cardinality(ids) >= p_max then ids[p_max] end)::text, true);

@@ -15,7 +15,7 @@ begin
   if v_max is null or v_max not between 1 and 1000 then
     raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 actions can be listed at a time, and %s are wanted', v_max);
   end if;
-  if nullif(list_actions.in_queue, '') is not null then
+  if list_actions.in_queue is not null then
     v_queue := posthaste.find_queue(list_actions.in_queue);
   end if;
   if list_actions.of_message is not null then

@@ -1,5 +1,5 @@
 -- posthaste.list_messages: messages with their states, newest first.
--- Arguments, null for any: in_queue, with_reference, with_term (one of its terms),
+-- Arguments, null for any and never empty: in_queue, with_reference, with_term (one of its terms),
 -- in_state (a message matches if some subscription has it so); before: only ids
 -- below it, for paging; max: 1 to 1000 rows; with_key.
 -- Returns: one row per message and subscription, as posthaste.message without
@@ -22,10 +22,10 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 #variable_conflict use_column
 declare
   v_queue text := list_messages.in_queue;
-  v_reference text := nullif(list_messages.with_reference, '');
-  v_term text := nullif(list_messages.with_term, '');
-  v_key text := nullif(list_messages.with_key, '');
-  v_state text := nullif(list_messages.in_state, '');
+  v_reference text := list_messages.with_reference;
+  v_term text := list_messages.with_term;
+  v_key text := list_messages.with_key;
+  v_state text := list_messages.in_state;
   v_before bigint := list_messages.before;
   v_left int := list_messages.max;
   v_page int;
@@ -38,21 +38,27 @@ declare
   v_bottom bigint;
   v_cut boolean := false;
   v_found int;
+  v_empty int;
+  v_bad text;
   v record;
 begin
   perform set_config('posthaste.list_before', '', true);
   if v_left is null or v_left not between 1 and 1000 then
     raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 messages can be listed at a time, and %s are wanted', v_left);
   end if;
+  v_empty := array_position(array[v_queue, v_reference, v_term, v_key], '');
+  if v_empty is not null then
+    v_bad := (array['queue', 'reference', 'term', 'key'])[v_empty];
+    raise exception using errcode = 'PH400', column = v_bad, message = format('%s to search by must not be empty', v_bad), hint = 'null is any';
+  end if;
   if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'discarded', 'cancelled') then
     raise exception using errcode = 'PH400', column = 'state', message = format('state %L is none', v_state),
       hint = 'scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled';
   end if;
-  if nullif(v_queue, '') is not null then
+  if v_queue is not null then
     v_queues := array[posthaste.find_queue(v_queue)];
   else
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null);
-    v_queue := null;
   end if;
   v_copies := coalesce((select max(x.n) from (select count(*) as n from posthaste.subscriptions s
                                                where s.queue_id = any (v_queues) and s.dropped_at is null group by s.queue_id) x), 1);

@@ -1,7 +1,7 @@
 -- posthaste.replay: sends dead letters once more, under their old ids and with
 -- their story: the attempts go on counting, and all tries are open again.
 -- Arguments: ids, at most 10,000; by: who asked, for the record; in place of ids
--- a filter as posthaste.dead_filter, then the newest below before are meant, at
+-- a filter as posthaste.dead_filter, or {"all": true}, then the newest below before are meant, at
 -- most max, and the setting posthaste.list_before says until the transaction
 -- ends where to go on, empty if there are no more.
 -- Returns: the ids that were dead letters, ascending. A message that is dead for
