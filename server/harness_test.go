@@ -34,6 +34,14 @@ type hooked struct {
 	inForce func(context.Context, ...string) ([]posthaste.Token, bool, error)
 	extend  func(context.Context, []posthaste.DeliveryID, time.Duration) ([]posthaste.SettleResult, error)
 	of      func(context.Context, ...posthaste.DeliveryID) ([]string, error)
+	pause   func(ctx context.Context, by, queue, key string) error
+}
+
+func (h *hooked) KeyPause(ctx context.Context, by, queue, key string) error {
+	if h.pause != nil {
+		return h.pause(ctx, by, queue, key)
+	}
+	return h.Engine.KeyPause(ctx, by, queue, key)
 }
 
 func (h *hooked) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {

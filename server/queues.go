@@ -137,11 +137,27 @@ func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
 	return s.writeQueue(w, r, http.StatusOK)
 }
 
-// decideKey pauses or resumes a key of a queue.
+// decideKey pauses or resumes a key of a queue. The key is in the body: it may be any
+// text, and a path cannot hold every one of them ("/", "..").
 func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key string) error) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
+		body, err := readJSON(w, r, false)
+		if err != nil {
+			return err
+		}
+		o, err := wire.ParseObject("", body)
+		if err != nil {
+			return err
+		}
+		key := o.Text("key")
+		if key == "" {
+			o.Fail("key", "is required: the key to pause or resume")
+		}
+		if err := o.Finish(); err != nil {
+			return err
+		}
 		return s.decideQueue(func(ctx context.Context, by, queue string) error {
-			return decide(ctx, by, queue, r.PathValue("key"))
+			return decide(ctx, by, queue, key)
 		})(w, r)
 	}
 }

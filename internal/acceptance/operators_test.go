@@ -74,20 +74,20 @@ func TestOperatorsOverHTTP(t *testing.T) {
 		}
 		return keys
 	}
-	ask(200, "POST", "/v1/queues/in-order/keys/a%2Fb/pause", "", &queue)
-	if !slices.Equal(queue.PausedKeys, []string{"a/b"}) {
+	ask(200, "POST", "/v1/queues/in-order/keys/pause", `{"key":"/"}`, &queue)
+	if !slices.Equal(queue.PausedKeys, []string{"/"}) {
 		t.Errorf("paused are %q", queue.PausedKeys)
 	}
-	ask(201, "POST", "/v1/queues/in-order/messages", `{"payload":1,"key":"a/b"}`, nil)
+	ask(201, "POST", "/v1/queues/in-order/messages", `{"payload":1,"key":"/"}`, nil)
 	ask(201, "POST", "/v1/queues/in-order/messages", `{"payload":2,"key":"c"}`, nil)
 	if keys := received(); !slices.Equal(keys, []string{"c"}) {
 		t.Errorf("handed out were the keys %q while one was paused", keys)
 	}
 	var resumed wire.Queue
-	if ask(200, "POST", "/v1/queues/in-order/keys/a%2Fb/resume", "", &resumed); len(resumed.PausedKeys) > 0 {
+	if ask(200, "POST", "/v1/queues/in-order/keys/resume", `{"key":"/"}`, &resumed); len(resumed.PausedKeys) > 0 {
 		t.Errorf("paused are %q after resuming", resumed.PausedKeys)
 	}
-	if keys := received(); !slices.Equal(keys, []string{"a/b"}) {
+	if keys := received(); !slices.Equal(keys, []string{"/"}) {
 		t.Errorf("handed out were the keys %q after resuming", keys)
 	}
 	// A paused queue hands out nothing.
