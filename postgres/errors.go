@@ -150,7 +150,10 @@ func serverError(err error, pg *pgconn.PgError) error {
 		e.Message = "the schema posthaste is missing or older than this program needs: " + pg.Message
 		e.Hint = "" // the server's own hint is about spelling
 		return say(posthaste.SchemaOld, "", migrateHint)
-	case "22P02", "22021", "22P05": // no JSON, bytes that are no text, \u0000
+	case "22021", "22P05": // of texts beside the payload, which travels as bytes
+		e.Message, e.Hint = "a text is not valid UTF-8 or has a NUL character in it", ""
+		return say(posthaste.Invalid, "", "leave it out or replace it: PostgreSQL cannot store it")
+	case "22P02": // no JSON
 		e.Message = withDetail(pg)
 		return say(posthaste.Invalid, "payload", "")
 	case "57014":

@@ -39,6 +39,9 @@ func TestServerErrorsGetCodes(t *testing.T) {
 			}
 		}
 		var e *posthaste.Error
+		if errors.As(readError(cause), &e) && (state == "22021" || state == "22P05") && (e.Field != "" || e.Message == "what happened") {
+			t.Errorf("%s: PostgreSQL's words are told, or a field that may be another: %+v", state, e)
+		}
 		if errors.As(readError(cause), &e) && strings.HasPrefix(state, "PH") &&
 			(e.Message != "what happened" || e.Hint != "what to do" || e.Field != "somewhere") {
 			t.Errorf("%s: message, hint and field did not arrive: %+v", state, e)

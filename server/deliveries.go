@@ -38,7 +38,7 @@ func ackFields(o *wire.Object, s *posthaste.Settlement) {
 
 func failFields(o *wire.Object, s *posthaste.Settlement) {
 	s.Outcome = posthaste.Retried
-	s.Error = o.Text("error")
+	s.Error = o.LooseText("error")
 	if s.Error == "" {
 		o.Fail("error", "is required: say why it failed")
 	}

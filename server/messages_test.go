@@ -145,7 +145,7 @@ func TestBadInputStoresNothing(t *testing.T) {
 		"queue's payload":       {"PUT", "/v1/queues/orders", `{"max_payload":33554433}`, nil, 400, posthaste.Invalid, "max_payload"},
 		"queue's timeout":       {"PUT", "/v1/queues/orders", `{"timeout":"0s"}`, nil, 400, posthaste.Invalid, "timeout"},
 		"queue's backoff":       {"PUT", "/v1/queues/orders", `{"backoff":{"bass":"1s"}}`, nil, 400, posthaste.Invalid, "backoff.bass"},
-		"queue's name":          {"PUT", "/v1/queues/Orders", ``, nil, 400, posthaste.Invalid, "name"},
+		"queue's name":          {"PUT", "/v1/queues/Orders", ``, nil, 400, posthaste.Invalid, "queue"},
 		"message id":            {"GET", "/v1/messages/x", ``, nil, 400, posthaste.Invalid, "id"},
 		"no such message":       {"GET", "/v1/messages/77", ``, nil, 404, posthaste.NotFound, "id"},
 		"state":                 {"GET", "/v1/messages?state=gone", ``, nil, 400, posthaste.Invalid, "state"},

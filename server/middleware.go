@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -49,12 +50,21 @@ func (s *Server) middleware(mux *http.ServeMux) http.Handler {
 			s.writeError(answer, r, err)
 			return
 		}
-		if handler, pattern := mux.Handler(r); pattern == "" {
+		if handler, pattern := mux.Handler(r); pattern == "" || unclean(r) {
 			s.unrouted(answer, r, handler)
 			return
 		}
 		mux.ServeHTTP(answer, r)
 	})
+}
+
+// unclean says that the mux would redirect to another path, without dots and empty
+// parts. Only what changes nothing may be led there: a client that follows DELETE
+// /v1/queues/orders/subscriptions/.. would drop the queue.
+func unclean(r *http.Request) bool {
+	is := r.URL.EscapedPath()
+	clean := path.Clean(is)
+	return clean != strings.TrimSuffix(is, "/") && clean != is && r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
 // protectAnswer keeps what is answered from pages of other sites: none may show
@@ -92,10 +102,10 @@ func (s *Server) unrouted(w *recorder, r *http.Request, handler http.Handler) {
 		s.writeError(w, r, &httpError{status: probe.status, err: &posthaste.Error{
 			Code: posthaste.Invalid, Field: "method", Message: r.URL.Path + " does not take " + r.Method, Hint: "it takes " + allow,
 		}})
-	case probe.status >= 300 && probe.status < 400:
+	case probe.status >= 300 && probe.status < 400 && !unclean(r):
 		handler.ServeHTTP(w, r)
 	default:
-		s.writeError(w, r, &posthaste.Error{Code: posthaste.NotFound, Message: "nothing is at " + r.URL.Path, Hint: "/openapi.json tells what there is"})
+		s.writeError(w, r, &posthaste.Error{Code: posthaste.NotFound, Message: "nothing is at " + r.URL.EscapedPath(), Hint: "/openapi.json tells what there is"})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // problem is an RFC 9457 problem. The type is the code as a URN: stable, and
@@ -30,6 +31,8 @@ type problem struct {
 	IDs []string `json:"ids,omitempty"`
 	// Deliveries tells, where some were settled and others not, of each.
 	Deliveries []settled `json:"deliveries,omitempty"`
+	// Subscriptions tells, of a message that could not be taken back, what it is to each.
+	Subscriptions []wire.Withdrawal `json:"subscriptions,omitempty"`
 	// Faults tells each fault where several were found.
 	Faults []fault `json:"faults,omitempty"`
 }
@@ -51,9 +54,10 @@ type httpError struct {
 	// challenge is for the header WWW-Authenticate.
 	challenge string
 	// retryAfter is for the header Retry-After, in seconds, unless 0.
-	retryAfter int
-	ids        []string
-	deliveries []settled
+	retryAfter  int
+	ids         []string
+	deliveries  []settled
+	withdrawals []wire.Withdrawal
 	// asked says that the state of things was asked for, so this is no failure.
 	asked bool
 }
@@ -128,7 +132,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		p.Title = http.StatusText(status)
 	}
 	if extra != nil {
-		p.IDs, p.Deliveries = extra.ids, extra.deliveries
+		p.IDs, p.Deliveries, p.Subscriptions = extra.ids, extra.deliveries, extra.withdrawals
 		if extra.challenge != "" {
 			w.Header().Set("WWW-Authenticate", extra.challenge)
 			if status == http.StatusUnauthorized && r.Context().Value(pageKey{}) != nil {

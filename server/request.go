@@ -226,6 +226,23 @@ func (q *query) time(name string) (t time.Time) {
 	return t
 }
 
+// checkPath refuses names in the path that nothing can have: an answer that nothing has
+// such a name would suggest to make it.
+func checkPath(r *http.Request) error {
+	for _, field := range [...]string{"queue", "subscription", "schedule"} {
+		if strings.Contains(r.Pattern, "{"+field+"}") {
+			if err := posthaste.CheckName(field, r.PathValue(field)); err != nil {
+				return err
+			}
+		}
+	}
+	if strings.Contains(r.Pattern, "{id}") {
+		_, err := pathMessageID(r)
+		return err
+	}
+	return nil
+}
+
 // pathMessageID takes {id} of the path.
 func pathMessageID(r *http.Request) (posthaste.MessageID, error) {
 	var id posthaste.MessageID

@@ -236,7 +236,7 @@ func (s *Server) guard(scope Scope, answer answer) http.Handler {
 			err = s.limitToken(r)
 		}
 		if err == nil {
-			err = refuseIdempotencyKey(r)
+			err = cmp.Or(checkPath(r), refuseIdempotencyKey(r))
 		}
 		if err == nil {
 			err = answer(w, r)

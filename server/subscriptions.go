@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -76,7 +79,23 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, wire.NewWithdrawals(all))
+	shown := wire.NewWithdrawals(all)
+	if !slices.ContainsFunc(all, func(w posthaste.Withdrawal) bool { return w.InTime }) {
+		return &httpError{withdrawals: shown, err: &posthaste.Error{
+			Code: posthaste.Conflict, Field: "id", Message: fmt.Sprintf("message %s is left as it is, because it does not wait any more: it is %s", id, statesOf(all)),
+			Hint: "GET /v1/messages/" + id.String() + " shows it",
+		}}
+	}
+	return s.writeJSON(w, http.StatusOK, shown)
+}
+
+// statesOf names what a message is to each of its subscriptions.
+func statesOf(all []posthaste.Withdrawal) string {
+	var states []string
+	for _, w := range all {
+		states = append(states, string(w.State)+" in "+w.Subscription)
+	}
+	return strings.Join(states, ", ")
 }
 
 // doctor tells what is wrong or soon will be.

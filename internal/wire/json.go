@@ -236,6 +236,15 @@ func (o *Object) Text(name string) string {
 	return s
 }
 
+// LooseText takes a string whatever it holds; "" if absent. Half a surrogate pair becomes
+// the replacement character: whoever reports a failure must not fail because of its text.
+func (o *Object) LooseText(name string) (s string) {
+	if raw, ok := o.take(name); ok && (kindOf(raw) != "a string" || json.Unmarshal(raw, &s) != nil) {
+		o.keep(wrongKind(o.at(name), "a string", raw))
+	}
+	return s
+}
+
 // Bool takes true or false; def if absent.
 func (o *Object) Bool(name string, def bool) bool {
 	raw, ok := o.take(name)
@@ -367,8 +376,8 @@ func (o *Object) Finish(later ...string) error {
 	return nil
 }
 
-// text decodes a JSON string, and refuses escapes that name no character
-// (lone surrogates), which decoding would silently replace.
+// text decodes a JSON string, and refuses what a store cannot hold: NUL, and escapes that
+// name no character (lone surrogates), which decoding would silently replace.
 func text(path string, raw json.RawMessage) (string, error) {
 	var s string
 	if kindOf(raw) != "a string" || json.Unmarshal(raw, &s) != nil {
@@ -376,6 +385,9 @@ func text(path string, raw json.RawMessage) (string, error) {
 	}
 	if strings.ContainsRune(s, utf8.RuneError) && hasLoneSurrogate(raw) {
 		return "", posthaste.Invalidf(path, "%s holds half of a surrogate pair, which is no character", path)
+	}
+	if strings.ContainsRune(s, 0) {
+		return "", posthaste.Invalidf(path, "%s holds a NUL character, which cannot be stored", path)
 	}
 	return s, nil
 }
