@@ -29,6 +29,10 @@ func mediaType(contentType string) string {
 	return strings.ToLower(strings.TrimSpace(media))
 }
 
+// IsJSON reports whether content of this type is JSON: application/json, anything that
+// ends in +json, or no type at all.
+func IsJSON(contentType string) bool { return isJSON(mediaType(contentType)) }
+
 func isJSON(media string) bool {
 	return media == "" || media == ContentTypeJSON || strings.HasSuffix(media, "+json")
 }

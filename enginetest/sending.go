@@ -84,6 +84,10 @@ func arrivesAsSent(s *suite) {
 		{Payload: json.RawMessage(`9223372036854775807`)},
 		{Payload: json.RawMessage(`[-9223372036854775808, 0.1]`)},
 		{Payload: json.RawMessage(`""`)},
+		{Payload: json.RawMessage(`[1.7976931348623157e308, -5e-324, 0e10, 0.0, ` + strings.Repeat("9", 308) + `]`)},
+		{Payload: json.RawMessage(`["\\u0000", "\\\\ud800", "\ud83d\ude00", "1e400"]`)},
+		{Payload: json.RawMessage(strings.Repeat("[", 1000) + strings.Repeat("]", 1000))},
+		{Payload: []byte("{}"), ContentType: "Application/JSON; charset=utf-8"},
 		{Payload: map[string]any{"n": 1, "nested": []string{"x"}}},
 		{Payload: []byte{}},
 		{Payload: []byte{0}},
@@ -224,7 +228,7 @@ func badMessages(s *suite) {
 	w := s.register(time.Minute)
 	good := posthaste.Message{Queue: s.queue, Payload: 1}
 	long := strings.Repeat("x", posthaste.MaxWordBytes+1)
-	tooLong := []posthaste.Code{posthaste.TooLarge}
+	tooLong, invalid := []posthaste.Code{posthaste.TooLarge}, []posthaste.Code{posthaste.Invalid}
 	for _, c := range []struct {
 		name, field string
 		m           posthaste.Message
@@ -242,6 +246,14 @@ func badMessages(s *suite) {
 		{"no JSON", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a":`)}, []posthaste.Code{posthaste.Invalid}},
 		{"JSON with NUL", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`"\u0000"`)}, []posthaste.Code{posthaste.Invalid}},
 		{"JSON with invalid UTF-8", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage("\"\xff\"")}, []posthaste.Code{posthaste.Invalid}},
+		{"JSON with parameters that is none", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "Application/JSON; charset=utf-8"}, invalid},
+		{"JSON of another type that is none", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "application/problem+json"}, invalid},
+		{"half a surrogate pair", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`["\\", "\ud800"]`)}, invalid},
+		{"a number for nobody", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`[1, -1e400]`)}, invalid},
+		{"a number of many digits", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(strings.Repeat("9", 310))}, invalid},
+		{"a number of no size", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a": 1e-400}`)}, invalid},
+		{"a number made so", "payload", posthaste.Message{Queue: s.queue, Payload: json.Number("1e309")}, invalid},
+		{"JSON that is too deep", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(strings.Repeat("[", 1001) + strings.Repeat("]", 1001))}, invalid},
 		{"not encodable", "payload", posthaste.Message{Queue: s.queue, Payload: func() {}}, []posthaste.Code{posthaste.Invalid}},
 	} {
 		for _, batch := range [][]posthaste.Message{{c.m}, {good, c.m, good}} {

@@ -243,17 +243,19 @@ func unknownDeliveries(s *suite) {
 func badSettlements(s *suite) {
 	s.create(quick())
 	w := s.register(time.Minute)
-	s.send(5)
-	d := s.claimed(w, 5)
+	s.send(7)
+	d := s.claimed(w, 7)
 	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{
 		{Delivery: d[0].ID, Outcome: posthaste.Done},
 		{Delivery: d[1].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`{"a":`)},
 		{Delivery: d[2].ID, Outcome: posthaste.Retried, Error: strings.Repeat("ü", 3000) + " with a long text"},
 		{Delivery: d[3].ID, Outcome: posthaste.Dead, Error: "refused", Receipt: json.RawMessage(`{"code": 550}`)},
 		{Delivery: d[4].ID, Outcome: posthaste.Done, Terms: []string{"ada", strings.Repeat("x", posthaste.MaxWordBytes+1)}},
+		{Delivery: d[5].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`[1e131000]`)},
+		{Delivery: d[6].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`"\ud800"`)},
 	})
 	s.must(err)
-	for what, i := range map[string]int{"a receipt that is no JSON": 1, "a term that is too long": 4} {
+	for what, i := range map[string]int{"a receipt that is no JSON": 1, "a term that is too long": 4, "a number for nobody": 5, "half a surrogate pair": 6} {
 		if r := results[i]; r.Settled || r.Err == nil {
 			s.Errorf("%s: %+v, want an error", what, r)
 		}
@@ -266,7 +268,7 @@ func badSettlements(s *suite) {
 			s.Errorf("settlement %d beside a bad one: %+v", i, r)
 		}
 	}
-	s.settle(done, d[1], d[4]) // nothing was recorded
+	s.settle(done, d[1], d[4], d[5], d[6]) // nothing was recorded
 	s.wantState(d[1].MessageID, posthaste.StateDone)
 }
 

@@ -129,7 +129,7 @@ func TestLostAnswersOfARealServer(t *testing.T) {
 	}
 	_, err = operator.Exec(testContext(t), `select jsonb '{"a": "\u0000"}'`)
 	var e *posthaste.Error
-	if !errors.As(readError(err), &e) || e.Code != posthaste.Invalid || e.Field != "payload" {
+	if !errors.As(readError(err), &e) || e.Code != posthaste.Invalid || e.Field != "" {
 		t.Errorf(`\u0000 in jsonb: %v`, readError(err))
 	}
 }

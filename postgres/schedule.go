@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // SchedulePut implements [posthaste.Scheduling].
@@ -19,8 +20,8 @@ func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (next ti
 	if err != nil {
 		return next, err
 	}
-	if !validJSON(rows[0].body) {
-		return next, posthaste.Invalidf("payload", "payload is not valid JSON in UTF-8")
+	if err := jsoncheck.Check("payload", rows[0].body); err != nil {
+		return next, err
 	}
 	options, err := json.Marshal(scheduleOptions(s))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // maxErrorBytes bounds the error text of an outcome.
@@ -152,6 +153,9 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 		var receipt []byte
 		if len(s.Receipt) > 0 {
 			receipt = bytes.ToValidUTF8(s.Receipt, []byte("\uFFFD"))
+			if jsoncheck.Check("receipt", receipt) != nil {
+				receipt = []byte("no JSON") // so that this settlement alone is refused
+			}
 		}
 		receipts = append(receipts, receipt)
 		terms = append(terms, jsonOf(s.Terms))

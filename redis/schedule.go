@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // every process knows every zone: any of them may have to tick
-	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cron"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // scheduled is a schedule as it is stored, in JSON behind the name of its queue.
@@ -275,8 +275,8 @@ func (e *Engine) newScheduled(ctx context.Context, p *posthaste.Schedule) (*queu
 	if err != nil {
 		return nil, nil, err
 	}
-	if !json.Valid(body) || !utf8.Valid(body) {
-		return nil, nil, posthaste.Invalidf("payload", "payload is not valid JSON in UTF-8")
+	if err := jsoncheck.Check("payload", body); err != nil {
+		return nil, nil, err
 	}
 	s.Payload = body
 	q, err := e.queue(ctx, m.Queue)

@@ -1,20 +1,18 @@
 package redis
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // sendOptions are what send.lua is told of a message beside its content.
@@ -269,8 +267,10 @@ func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload has %d bytes, max_payload of queue %q is %d", len(body), q.name, q.options.MaxPayload)}
 	}
-	if contentType == posthaste.ContentTypeJSON && (!json.Valid(body) || !utf8.Valid(body) || bytes.Contains(body, []byte(`\u0000`))) {
-		return nil, posthaste.Invalidf("payload", "payload is not valid JSON, or contains \\u0000")
+	if posthaste.IsJSON(contentType) {
+		if err := jsoncheck.Check("payload", body); err != nil {
+			return nil, err
+		}
 	}
 	return &content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
 		headers: m.Headers, terms: m.Terms, payload: body}, nil

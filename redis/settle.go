@@ -2,13 +2,13 @@ package redis
 
 import (
 	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // settlement is one as settle.lua is told it.
@@ -148,8 +148,10 @@ func checkSettlement(s posthaste.Settlement) error {
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
-	if len(s.Receipt) > 0 && !json.Valid(s.Receipt) {
-		return posthaste.Invalidf("receipt", "the receipt is not valid JSON")
+	if len(s.Receipt) > 0 {
+		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
+			return err
+		}
 	}
 	if len(s.Terms) > 1000 {
 		return posthaste.Invalidf("terms", "there are over 1,000 terms")

@@ -16,7 +16,7 @@ func TestAtMostOnceIsNotHandedBack(t *testing.T) {
 	if err := a.engine.QueueCreate(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
 		t.Fatal(err)
 	}
-	a.call("POST", "/v1/queues/once/messages", `{}`).want(t, 201)
+	a.call("POST", "/v1/queues/once/messages", `{"payload":1}`).want(t, 201)
 	reply, err := a.engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "once"}, Max: 1, Lease: time.Minute})
 	got := reply.Deliveries
 	if err != nil || len(got) != 1 {

@@ -93,14 +93,14 @@ func TestUnauthorizedStoresNothing(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, withTokens(t))
 	a.queue("orders")
-	a.call("POST", "/v1/queues/orders/messages", `{}`).wantProblem(t, 401, posthaste.Denied, "Authorization")
-	a.call("POST", "/v1/queues/orders/messages", `{}`, "Authorization", "Basic c2VuZC1zZWNyZXQ=").wantProblem(t, 401, posthaste.Denied, "Authorization")
-	a.call("POST", "/v1/queues/orders/messages", `{}`, "Authorization", "Bearer receive-secret").wantProblem(t, 403, posthaste.Denied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).wantProblem(t, 401, posthaste.Denied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "Authorization", "Basic c2VuZC1zZWNyZXQ=").wantProblem(t, 401, posthaste.Denied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "Authorization", "Bearer receive-secret").wantProblem(t, 403, posthaste.Denied, "Authorization")
 	queues, err := a.engine.Queues(t.Context())
 	if err != nil || queues[0].Subscriptions[0].Sent != 0 {
 		t.Fatalf("%+v %v", queues, err)
 	}
-	a.call("POST", "/v1/queues/orders/messages", `{}`, "Authorization", "bearer send-secret").want(t, 201)
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "Authorization", "bearer send-secret").want(t, 201)
 }
 
 func TestTokensAreChecked(t *testing.T) {

@@ -129,7 +129,7 @@ func TestTokensAreLimited(t *testing.T) {
 		if got.header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
-		a.as("send-secret").call("POST", "/v1/queues/orders/messages", `{}`).want(t, 201)
+		a.as("send-secret").call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201)
 		a.call("GET", "/healthz", "").want(t, 200)
 	})
 }

@@ -95,7 +95,7 @@ func TestServeStopsGracefully(t *testing.T) {
 		eventually(t, "it waits", func() bool { return s.server.gatherer.tried("orders") == 1 })
 		sent := make(chan int, 1)
 		go func() {
-			got, _ := s.try(t.Context(), "POST", "/v1/queues/orders/messages", `{}`)
+			got, _ := s.try(t.Context(), "POST", "/v1/queues/orders/messages", `{"payload":1}`)
 			sent <- got.status
 		}()
 		<-sending
@@ -129,7 +129,7 @@ func TestServeCutsOffWhatOutlivesTheGrace(t *testing.T) {
 		}
 		const grace = 10 * time.Second // shorter than an operation may take
 		s := servePiped(t, grace, engine)
-		go func() { _, _ = s.try(t.Context(), "POST", "/v1/queues/orders/messages", `{}`) }()
+		go func() { _, _ = s.try(t.Context(), "POST", "/v1/queues/orders/messages", `{"payload":1}`) }()
 		<-sending
 		s.stop()
 		stopped := time.Now()

@@ -32,8 +32,8 @@ func TestSendStoresWhatWasAsked(t *testing.T) {
 		m.Headers["h"] != "v" || m.Reference != "r" || len(m.Terms) != 2 || m.Delay != 5*time.Minute || !m.NoWake {
 		t.Fatalf("%+v", m)
 	}
-	a.call("POST", "/v1/queues/orders/messages", `[{"send_at":"2030-01-02T03:04:05+01:00"},{"payload":"AP8=","content_type":"image/png"},{"content_type":"image/png"}]`).want(t, 201)
-	if !sent[0].SendAt.Equal(time.Date(2030, 1, 2, 2, 4, 5, 0, time.UTC)) || sent[0].Payload != nil || sent[0].NoWake {
+	a.call("POST", "/v1/queues/orders/messages", `[{"payload":null,"send_at":"2030-01-02T03:04:05+01:00"},{"payload":"AP8=","content_type":"image/png"},{"payload":"","content_type":"image/png"}]`).want(t, 201)
+	if !sent[0].SendAt.Equal(time.Date(2030, 1, 2, 2, 4, 5, 0, time.UTC)) || string(sent[0].Payload.(json.RawMessage)) != "null" || sent[0].NoWake {
 		t.Fatalf("%+v", sent[0])
 	}
 	if !bytes.Equal(sent[1].Payload.([]byte), []byte{0, 255}) || sent[2].Payload.([]byte) == nil || sent[2].ContentType != "image/png" {
@@ -62,7 +62,7 @@ func TestDS9PayloadsOverHTTP(t *testing.T) {
 			t.Fatalf("sent %s, received %+v", c.payload, got)
 		}
 		want := "json"
-		if !wire.IsJSON(c.contentType) {
+		if !posthaste.IsJSON(c.contentType) {
 			want = "base64"
 		}
 		if got[0].PayloadEncoding != want {
@@ -98,36 +98,42 @@ func TestBadInputStoresNothing(t *testing.T) {
 		field              string
 	}{
 		"unknown field":         {"POST", messages, `{"payload":1,"prioritee":1}`, nil, 400, posthaste.Invalid, "prioritee"},
-		"field of later":        {"POST", messages, `{"ordered":true}`, nil, 400, posthaste.Unsupported, "ordered"},
-		"priority":              {"POST", messages, `{"priority":4}`, nil, 400, posthaste.Invalid, "priority"},
-		"dedupe_key":            {"POST", messages, `[{},{"dedupe_key":7}]`, nil, 400, posthaste.Invalid, "messages[1].dedupe_key"},
-		"dedupe_window of zero": {"POST", messages, `{"dedupe_key":"x","dedupe_window":"0s"}`, nil, 400, posthaste.Invalid, "dedupe_window"},
-		"dedupe_window alone":   {"POST", messages, `{"dedupe_window":"1h"}`, nil, 400, posthaste.Invalid, "dedupe_window"},
-		"twice":                 {"POST", messages, `{"key":"a","key":"b"}`, nil, 400, posthaste.Invalid, "key"},
-		"wrong type":            {"POST", messages, `{"key":1}`, nil, 400, posthaste.Invalid, "key"},
-		"header of wrong type":  {"POST", messages, `{"headers":{"a":null}}`, nil, 400, posthaste.Invalid, "headers.a"},
-		"term of wrong type":    {"POST", messages, `{"terms":["a",1]}`, nil, 400, posthaste.Invalid, "terms[1]"},
-		"bad delay":             {"POST", messages, `{"delay":"1 month"}`, nil, 400, posthaste.Invalid, "delay"},
-		"negative delay":        {"POST", messages, `{"delay":"-1s"}`, nil, 400, posthaste.Invalid, "delay"},
-		"delay as number":       {"POST", messages, `{"delay":5}`, nil, 400, posthaste.Invalid, "delay"},
-		"bad time":              {"POST", messages, `{"send_at":"tomorrow"}`, nil, 400, posthaste.Invalid, "send_at"},
-		"delay and send_at":     {"POST", messages, `{"send_at":"2030-01-01T00:00:00Z","delay":"1s"}`, nil, 400, posthaste.Invalid, "send_at"},
-		"wake as text":          {"POST", messages, `{"wake":"no"}`, nil, 400, posthaste.Invalid, "wake"},
+		"field of later":        {"POST", messages, `{"payload":1,"ordered":true}`, nil, 400, posthaste.Unsupported, "ordered"},
+		"priority":              {"POST", messages, `{"payload":1,"priority":4}`, nil, 400, posthaste.Invalid, "priority"},
+		"dedupe_key":            {"POST", messages, `[{"payload":1},{"dedupe_key":7}]`, nil, 400, posthaste.Invalid, "messages[1].dedupe_key"},
+		"dedupe_window of zero": {"POST", messages, `{"payload":1,"dedupe_key":"x","dedupe_window":"0s"}`, nil, 400, posthaste.Invalid, "dedupe_window"},
+		"dedupe_window alone":   {"POST", messages, `{"payload":1,"dedupe_window":"1h"}`, nil, 400, posthaste.Invalid, "dedupe_window"},
+		"twice":                 {"POST", messages, `{"payload":1,"key":"a","key":"b"}`, nil, 400, posthaste.Invalid, "key"},
+		"wrong type":            {"POST", messages, `{"payload":1,"key":1}`, nil, 400, posthaste.Invalid, "key"},
+		"header of wrong type":  {"POST", messages, `{"payload":1,"headers":{"a":null}}`, nil, 400, posthaste.Invalid, "headers.a"},
+		"term of wrong type":    {"POST", messages, `{"payload":1,"terms":["a",1]}`, nil, 400, posthaste.Invalid, "terms[1]"},
+		"bad delay":             {"POST", messages, `{"payload":1,"delay":"1 month"}`, nil, 400, posthaste.Invalid, "delay"},
+		"negative delay":        {"POST", messages, `{"payload":1,"delay":"-1s"}`, nil, 400, posthaste.Invalid, "delay"},
+		"delay as number":       {"POST", messages, `{"payload":1,"delay":5}`, nil, 400, posthaste.Invalid, "delay"},
+		"bad time":              {"POST", messages, `{"payload":1,"send_at":"tomorrow"}`, nil, 400, posthaste.Invalid, "send_at"},
+		"delay and send_at":     {"POST", messages, `{"payload":1,"send_at":"2030-01-01T00:00:00Z","delay":"1s"}`, nil, 400, posthaste.Invalid, "send_at"},
+		"wake as text":          {"POST", messages, `{"payload":1,"wake":"no"}`, nil, 400, posthaste.Invalid, "wake"},
 		"no base64":             {"POST", messages, `{"payload":"!","content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
 		"object for bytes":      {"POST", messages, `{"payload":{},"content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
-		"half a surrogate":      {"POST", messages, `{"key":"\ud800"}`, nil, 400, posthaste.Invalid, "key"},
+		"half a surrogate":      {"POST", messages, `{"payload":1,"key":"\ud800"}`, nil, 400, posthaste.Invalid, "key"},
+		"no payload":            {"POST", messages, `{}`, nil, 400, posthaste.Invalid, "payload"},
+		"bytes of nothing":      {"POST", messages, `{"content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
+		"no second payload":     {"POST", messages, `[{"payload":null},{"key":"k"}]`, nil, 400, posthaste.Invalid, "messages[1].payload"},
+		"number for nobody":     {"POST", messages, `{"payload":[1e400]}`, nil, 400, posthaste.Invalid, ""},
+		"receipt for nobody":    {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7","receipt":[1e131000]}]}`, nil, 400, posthaste.Invalid, ""},
+		"payload of a schedule": {"PUT", "/v1/schedules/beat", `{"queue":"orders","spec":"@daily","payload":-1e999}`, nil, 400, posthaste.Invalid, ""},
 		"empty array":           {"POST", messages, `[]`, nil, 400, posthaste.Invalid, ""},
 		"string":                {"POST", messages, `"x"`, nil, 400, posthaste.Invalid, ""},
 		"too deep":              {"POST", messages, `{"payload":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, nil, 400, posthaste.Invalid, ""},
-		"parameter":             {"POST", messages + "?wait=1s", `{}`, nil, 400, posthaste.Invalid, "wait"},
+		"parameter":             {"POST", messages + "?wait=1s", `{"payload":1}`, nil, 400, posthaste.Invalid, "wait"},
 		"form":                  {"POST", messages, `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, posthaste.Invalid, "Content-Type"},
-		"latin-1":               {"POST", messages, `{}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, posthaste.Invalid, "Content-Type"},
-		"compressed":            {"POST", messages, `{}`, []string{"Content-Encoding", "gzip"}, 415, posthaste.Invalid, "Content-Encoding"},
+		"latin-1":               {"POST", messages, `{"payload":1}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, posthaste.Invalid, "Content-Type"},
+		"compressed":            {"POST", messages, `{"payload":1}`, []string{"Content-Encoding", "gzip"}, 415, posthaste.Invalid, "Content-Encoding"},
 		"no body":               {"POST", messages, ``, []string{"Content-Type", "application/json"}, 400, posthaste.Invalid, ""},
 		"key where none is":     {"GET", "/v1/queues", ``, []string{"Idempotency-Key", "x"}, 400, posthaste.Unsupported, "Idempotency-Key"},
-		"key with spaces":       {"POST", messages, `{}`, []string{"Idempotency-Key", "a b"}, 400, posthaste.Invalid, "Idempotency-Key"},
-		"long key":              {"POST", messages, `{}`, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 413, posthaste.TooLarge, "Idempotency-Key"},
-		"empty key":             {"POST", messages, `{}`, []string{"Idempotency-Key", ""}, 400, posthaste.Invalid, "Idempotency-Key"},
+		"key with spaces":       {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", "a b"}, 400, posthaste.Invalid, "Idempotency-Key"},
+		"long key":              {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 413, posthaste.TooLarge, "Idempotency-Key"},
+		"empty key":             {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", ""}, 400, posthaste.Invalid, "Idempotency-Key"},
 		"two keys of a mail":    {"POST", "/v1/emails", `{"from":"a@b.c","to":["a@b.c"],"text":"x","idempotency_key":"x"}`, []string{"Idempotency-Key", "y"}, 400, posthaste.Invalid, "idempotency_key"},
 		"no recipient":          {"POST", "/v1/emails", `{"from":"a@example.com","text":"x"}`, nil, 400, posthaste.Invalid, "to"},
 		"header injection":      {"POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"x","subject":"a\r\nBcc: c@example.com"}`, nil, 400, posthaste.Invalid, "subject"},
@@ -158,7 +164,7 @@ func TestBadInputStoresNothing(t *testing.T) {
 		"delivery twice":        {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7"},{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[1].id"},
 		"error missing":         {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].error"},
 		"retry of permanent":    {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"x","permanent":true,"retry_after":"1s"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].retry_after"},
-		"delay of no length":    {"POST", messages, `{"delay":""}`, nil, 400, posthaste.Invalid, "delay"},
+		"delay of no length":    {"POST", messages, `{"payload":1,"delay":""}`, nil, 400, posthaste.Invalid, "delay"},
 		"retry of no length":    {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"x","retry_after":""}]}`, nil, 400, posthaste.Invalid, "deliveries[0].retry_after"},
 		"lease missing":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].lease"},
 		"lease of zero":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7","lease":"0s"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].lease"},
@@ -269,7 +275,7 @@ func TestProblemOfEveryCode(t *testing.T) {
 			e.Message = "what happened"
 		}
 		fail = c.err
-		got := a.call("POST", "/v1/queues/orders/messages", `{}`).want(t, c.status)
+		got := a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, c.status)
 		p := got.problem(t)
 		if p.Code != c.code || bytes.Contains(got.body, []byte("hunter2")) {
 			t.Errorf("%v: %s", c.err, got.body)
@@ -294,7 +300,7 @@ func TestPanicIsAProblemAndLogged(t *testing.T) {
 	a := newAPI(t, func(_ *Config, h *hooked) {
 		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) { panic("oh no") }
 	})
-	p := a.call("POST", "/v1/queues/orders/messages", `{}`, "X-Request-Id", "mine-1").wantProblem(t, 500, codeInternal, "")
+	p := a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "X-Request-Id", "mine-1").wantProblem(t, 500, codeInternal, "")
 	if p.RequestID != "mine-1" || strings.Contains(p.Detail, "oh no") {
 		t.Errorf("%+v", p)
 	}
@@ -369,7 +375,7 @@ func TestEmails(t *testing.T) {
 		}
 	}
 	var other sentOne
-	a.call("POST", "/v1/queues/orders/messages", `{}`).want(t, 201).into(t, &other)
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201).into(t, &other)
 	a.call("GET", "/v1/emails/"+other.ID.String(), "").wantProblem(t, 404, posthaste.NotFound, "id")
 }
 

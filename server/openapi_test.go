@@ -94,7 +94,7 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	ask(200, "PUT", "/v1/queues/orders", `{"max_attempts":1}`)
 	ask(201, "PUT", "/v1/queues/emails", ``)
 	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":{"a":1},"key":"k","kind":"made","headers":{"h":"v"},"reference":"r-1","terms":["t"],"wake":false}`).into(t, &one)
-	ask(201, "POST", "/v1/queues/orders/messages", `[{"payload":"AAEC","content_type":"image/png"},{"delay":"1h"},{"send_at":"2030-01-01T00:00:00Z"}]`)
+	ask(201, "POST", "/v1/queues/orders/messages", `[{"payload":"AAEC","content_type":"image/png"},{"payload":1,"delay":"1h"},{"payload":2,"send_at":"2030-01-01T00:00:00Z"}]`)
 	ask(200, "GET", "/v1/messages/"+one.ID.String(), "")
 	ask(200, "GET", "/v1/messages?queue=orders&reference=r-1&key=k&term=t&state=ready&limit=5&before=99", "")
 	ask(200, "GET", "/v1/queues", "")

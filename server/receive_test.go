@@ -408,7 +408,7 @@ func TestReceiveFindsWhatFallsDue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a := newAPI(t, func(c *Config, _ *hooked) { c.LookInterval = 5 * time.Millisecond })
 		a.queue("orders")
-		a.call("POST", "/v1/queues/orders/messages", `{"delay":"50ms","wake":false}`).want(t, 201)
+		a.call("POST", "/v1/queues/orders/messages", `{"payload":1,"delay":"50ms","wake":false}`).want(t, 201)
 		if r := <-a.receiveLater(t.Context(), "wait=1m"); r.err != nil || len(r.got) != 1 {
 			t.Fatalf("%+v", r)
 		}
@@ -479,7 +479,7 @@ func TestReceiversComeAndGo(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range total / 4 { // not held against openapi.yaml, which takes longer than all the rest
-				got, err := a.client.Do(a.request(t.Context(), "POST", "/v1/queues/orders/messages", `{}`))
+				got, err := a.client.Do(a.request(t.Context(), "POST", "/v1/queues/orders/messages", `{"payload":1}`))
 				if err != nil {
 					t.Error(err)
 					return

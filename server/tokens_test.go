@@ -45,17 +45,17 @@ func TestStoredTokensOpenAndCloseTheDoor(t *testing.T) {
 		}
 		secret := a.makeToken(posthaste.Token{Name: "shop", Scopes: []Scope{ScopeSend}})
 		eventually(t, "tokens are asked for", func() bool { return status("", "GET", "/v1/queues", "") == 401 })
-		eventually(t, "the token is known", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{}`) == 201 })
+		eventually(t, "the token is known", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{"payload":1}`) == 201 })
 		a.as(secret).call("GET", "/v1/queues", "").wantProblem(t, 403, posthaste.Denied, "Authorization")
 
 		second := a.makeToken(posthaste.Token{Name: "shop-2", Scopes: []Scope{ScopeSend}})
-		eventually(t, "the second token is known", func() bool { return status(second, "POST", "/v1/queues/orders/messages", `{}`) == 201 })
+		eventually(t, "the second token is known", func() bool { return status(second, "POST", "/v1/queues/orders/messages", `{"payload":1}`) == 201 })
 		for _, name := range []string{"shop", "shop-2"} {
 			if err := a.engine.TokenDrop(t.Context(), "test", name); err != nil {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the dropped token is refused", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{}`) == 401 })
+		eventually(t, "the dropped token is refused", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{"payload":1}`) == 401 })
 		if got := status("", "GET", "/v1/queues", ""); got != 401 {
 			t.Errorf("after the last token was dropped, without one: %d", got)
 		}
@@ -86,10 +86,10 @@ func TestTokensLimitedToQueues(t *testing.T) {
 		admin := a.as("admin-secret")
 		for _, q := range []string{"mine", "theirs", "emails"} {
 			a.queue(q)
-			admin.call("POST", "/v1/queues/"+q+"/messages", `{}`).want(t, 201)
+			admin.call("POST", "/v1/queues/"+q+"/messages", `{"payload":1}`).want(t, 201)
 		}
 		limited := a.as(a.makeToken(posthaste.Token{Name: "limited", Scopes: []Scope{ScopeSend, ScopeReceive}, Queues: []string{"mine"}}))
-		eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/messages", `{}`).status == 201 })
+		eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/messages", `{"payload":1}`).status == 201 })
 		for path, body := range map[string]string{"/v1/queues/theirs/messages": `{}`, "/v1/queues/theirs/receive": "", "/v1/emails": someEmail, "/v1/queues/theirs%2F..%2Fmine/receive": ""} {
 			limited.call("POST", path, body).wantProblem(t, 403, posthaste.Denied, "queue")
 		}
@@ -163,7 +163,7 @@ func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 		admin := a.as("admin-secret")
 		receive := func(queue string) posthaste.DeliveryID {
 			var got []wire.Delivery
-			admin.call("POST", "/v1/queues/"+queue+"/messages", `{}`).want(t, 201)
+			admin.call("POST", "/v1/queues/"+queue+"/messages", `{"payload":1}`).want(t, 201)
 			admin.call("POST", "/v1/queues/"+queue+"/receive", "").want(t, 200).into(t, &got)
 			return got[0].ID
 		}
@@ -244,7 +244,7 @@ func TestWaitingEndsWithTheToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the drop is known", func() bool { return a.as(secret).call("GET", "/metrics", "").status == 401 })
-		a.as("send-secret").call("POST", "/v1/queues/orders/messages", `{}`).want(t, 201)
+		a.as("send-secret").call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201)
 		got := <-waits
 		got.want(t, 401)
 		var again []wire.Delivery

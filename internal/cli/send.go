@@ -106,7 +106,7 @@ func (s *sending) read(a *app, cmd *cobra.Command, args []string) (messages []po
 		}
 	}
 	m.Payload = data
-	if wire.IsJSON(m.ContentType) {
+	if posthaste.IsJSON(m.ContentType) {
 		if err := wire.Check(data); err != nil {
 			return nil, false, payloadError(err)
 		}

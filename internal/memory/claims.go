@@ -3,12 +3,12 @@ package memory
 import (
 	"container/heap"
 	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 type worker struct {
@@ -407,8 +407,10 @@ func checkSettlement(s posthaste.Settlement) error {
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
-	if len(s.Receipt) > 0 && !json.Valid(s.Receipt) {
-		return posthaste.Invalidf("receipt", "the receipt is not valid JSON")
+	if len(s.Receipt) > 0 {
+		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
+			return err
+		}
 	}
 	if len(s.Terms) > 1000 {
 		return posthaste.Invalidf("terms", "there are over 1,000 terms")

@@ -8,14 +8,13 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // Engine implements [posthaste.Engine]. One mutex guards everything.
@@ -212,8 +211,10 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload has %d bytes, max_payload of queue %q is %d", len(m.body), q.name, q.options.MaxPayload)}
 	}
-	if m.contentType == posthaste.ContentTypeJSON && (!json.Valid(m.body) || !utf8.Valid(m.body) || bytes.Contains(m.body, []byte(`\u0000`))) {
-		return nil, posthaste.Invalidf("payload", "payload is not valid JSON, or contains \\u0000")
+	if posthaste.IsJSON(m.contentType) {
+		if err := jsoncheck.Check("payload", m.body); err != nil {
+			return nil, err
+		}
 	}
 	m.body = slices.Clone(m.body)
 	if sent.Delay > 0 {

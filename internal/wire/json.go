@@ -7,28 +7,21 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// maxDepth bounds how deep JSON may nest, so that no reader behind us has to
-// recurse without end. PostgreSQL's own jsonb stops in the same region.
-const maxDepth = 1000
-
-// Check reports whether data is exactly one JSON value in valid UTF-8, nested
-// no deeper than 1,000. The error says at which byte it is not.
+// Check reports whether data is exactly one JSON value in valid UTF-8 that readers can take
+// (see package jsoncheck). The error says at which byte it is not.
 func Check(data []byte) error {
 	if at := invalidUTF8(data); at >= 0 {
 		return posthaste.Invalidf("", "the JSON is not valid UTF-8 at byte %d", at)
 	}
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return posthaste.Invalidf("", "a JSON value is required, and there is none")
-	}
-	if err := checkDepth(data); err != nil {
-		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	var value json.RawMessage
@@ -39,27 +32,8 @@ func Check(data []byte) error {
 	if trimmed := bytes.TrimLeft(rest, " \t\r\n"); len(trimmed) > 0 {
 		return posthaste.Invalidf("", "the JSON value is followed by something else at byte %d", len(data)-len(trimmed))
 	}
-	return nil
-}
-
-// checkDepth counts brackets outside strings. It need not know more of JSON:
-// whatever is malformed is refused afterwards.
-func checkDepth(data []byte) error {
-	depth, inString := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return posthaste.Invalidf("", "the JSON nests deeper than %d at byte %d", maxDepth, i)
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
+	if fault := jsoncheck.Readable(data); fault != "" {
+		return posthaste.Invalidf("", "the JSON %s", fault)
 	}
 	return nil
 }
@@ -383,44 +357,10 @@ func text(path string, raw json.RawMessage) (string, error) {
 	if kindOf(raw) != "a string" || json.Unmarshal(raw, &s) != nil {
 		return "", wrongKind(path, "a string", raw)
 	}
-	if strings.ContainsRune(s, utf8.RuneError) && hasLoneSurrogate(raw) {
-		return "", posthaste.Invalidf(path, "%s holds half of a surrogate pair, which is no character", path)
-	}
-	if strings.ContainsRune(s, 0) {
-		return "", posthaste.Invalidf(path, "%s holds a NUL character, which cannot be stored", path)
+	if what := jsoncheck.BadEscape(raw); what != "" {
+		return "", posthaste.Invalidf(path, "%s holds %s", path, what)
 	}
 	return s, nil
-}
-
-func hasLoneSurrogate(raw []byte) bool {
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' || i+1 >= len(raw) {
-			continue
-		}
-		unit, ok := escapedUnit(raw[i:])
-		switch {
-		case !ok:
-			i++
-		case unit < 0xD800 || unit > 0xDFFF:
-			i += 5
-		default:
-			low, ok := escapedUnit(raw[i+6:])
-			if unit > 0xDBFF || !ok || low < 0xDC00 || low > 0xDFFF {
-				return true
-			}
-			i += 11
-		}
-	}
-	return false
-}
-
-// escapedUnit reads the UTF-16 unit of an escape such as \u00e9.
-func escapedUnit(raw []byte) (uint64, bool) {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return 0, false
-	}
-	unit, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-	return unit, err == nil
 }
 
 func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }

@@ -12,7 +12,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -61,6 +60,9 @@ func parseMessage(path, queue string, data []byte) (posthaste.Message, error) {
 	m.ContentType = o.Text("content_type")
 	m.Payload = payload(o, m.ContentType)
 	readOptions(o, &m)
+	if m.Payload == nil {
+		o.Fail("payload", "is required; null is a payload, too")
+	}
 	return m, o.Finish(laterMessageOptions...)
 }
 
@@ -97,14 +99,11 @@ func readOptions(o *Object, m *posthaste.Message) {
 
 func payload(o *Object, contentType string) any {
 	raw := o.Raw("payload")
-	if IsJSON(contentType) {
-		if raw == nil {
-			return nil
-		}
-		return raw
-	}
 	if raw == nil {
-		return []byte{}
+		return nil
+	}
+	if posthaste.IsJSON(contentType) {
+		return raw
 	}
 	var encoded string
 	if kindOf(raw) != "a string" || json.Unmarshal(raw, &encoded) != nil {
@@ -119,19 +118,11 @@ func payload(o *Object, contentType string) any {
 	return decoded
 }
 
-// IsJSON reports whether content of this type is JSON: application/json,
-// anything that ends in +json, or no type at all.
-func IsJSON(contentType string) bool {
-	media, _, _ := strings.Cut(contentType, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	return media == "" || media == posthaste.ContentTypeJSON || strings.HasSuffix(media, "+json")
-}
-
 // Payload is a stored payload as JSON carries it: JSON as it is, all else as
 // base64 in a string, and Encoding tells which.
 func Payload(contentType string, stored []byte) (value json.RawMessage, encoding string) {
-	// What calls itself JSON need not be: senders may store any bytes.
-	if IsJSON(contentType) && invalidUTF8(stored) < 0 && json.Valid(stored) {
+	// What calls itself JSON need not be: SQL can store any bytes under most types.
+	if posthaste.IsJSON(contentType) && Check(stored) == nil {
 		return bytes.TrimSpace(stored), "json"
 	}
 	encoded := make([]byte, 0, base64.StdEncoding.EncodedLen(len(stored))+2)

@@ -107,7 +107,7 @@ func FuzzParseMessages(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if IsJSON(contentType) && !json.Valid(body) {
+			if posthaste.IsJSON(contentType) && !json.Valid(body) {
 				t.Fatalf("payload %q of type %q", body, contentType)
 			}
 			value, _ := Payload(contentType, body)
@@ -224,7 +224,7 @@ func FuzzParseSchedule(f *testing.F) {
 			return
 		}
 		body, contentType, err := s.Message.Body()
-		if s.Name != "name" || s.Message.Queue == "" || err != nil || !IsJSON(contentType) || !json.Valid(body) {
+		if s.Name != "name" || s.Message.Queue == "" || err != nil || !posthaste.IsJSON(contentType) || !json.Valid(body) {
 			t.Fatalf("%q became %+v with %q, %v", data, s, body, err)
 		}
 	})

@@ -4,6 +4,8 @@ select posthaste.create_queue('contract_bad', '{"max_payload": 100}');
 select posthaste.create_queue('contract_old');
 update posthaste.queue_settings set backoff_base = '2 hours', timeout = '400 days' where name = 'contract_old';
 
+select posthaste.create_queue('contract_wide');
+
 create temporary table cases (statement text, code text, field text);
 insert into cases values
   ('select posthaste.send(''nowhere'', ''1'')', 'PH404', 'queue'),
@@ -21,6 +23,14 @@ insert into cases values
   ('select posthaste.send(''contract_bad'', (''"'' || chr(92) || ''u0000"'')::jsonb)', '22P05', ''),
   ('select posthaste.send_bytes(''contract_bad'', decode(''7b'', ''hex''), ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
   ('select posthaste.send_bytes(''contract_bad'', decode(''ff'', ''hex''), ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
+  ('select posthaste.send_bytes(''contract_bad'', decode(''7b'', ''hex''), ''{"content_type": " Application/JSON ; charset=utf-8"}'')', 'PH400', 'payload'),
+  ('select posthaste.send_bytes(''contract_bad'', decode(''7b'', ''hex''), ''{"content_type": "application/problem+json"}'')', 'PH400', 'payload'),
+  ('select posthaste.send_bytes(''contract_wide'', ''1e400'', ''{"content_type": "application/json"}'')', 'PH400', 'payload'),
+  ('select posthaste.send(''contract_wide'', ''[1, {"a": 1e400}]'')', 'PH400', 'payload'),
+  ('select posthaste.send(''contract_wide'', ''-1e-400'')', 'PH400', 'payload'),
+  ('select posthaste.send(''contract_wide'', ''1e131000'')', 'PH400', 'payload'),
+  ('select posthaste.send_many(''contract_wide'', ''[{"payload": 1}, {"payload": 1e309}]'')', 'PH400', 'payload'),
+  ('select posthaste.schedule_put(''contract_wide'', ''contract_wide'', ''@daily'', ''1e400'')', 'PH400', 'payload'),
   ('select posthaste.send_bytes(''contract_bad'', convert_to(repeat(''x'', 101), ''UTF8''))', 'PH413', 'payload'),
   ('select posthaste.send_many(''contract_bad'', ''{}'')', 'PH400', 'messages'),
   ('select posthaste.send_many(''contract_bad'', ''[1]'')', 'PH400', 'messages'),

@@ -48,6 +48,15 @@ begin
 end $$;
 drop table ids;
 
+-- Numbers as large and as small as a double's, and strings of many digits, are no others.
+select posthaste.send('contract_send', '["1e400", 1.7e308, 5e-324, 0]');
+select posthaste.send_bytes('contract_send', convert_to('[-1.7e308]', 'UTF8'), '{"content_type": "Application/JSON; charset=utf-8"}');
+select posthaste.send('contract_send', to_jsonb(repeat('7', 400)));
+do $$
+begin
+  assert (select count(*) = 3 from posthaste.receive('contract_send', 10, '1 minute')), 'a payload that is fine was not sent';
+end $$;
+
 -- Scheduled messages wait.
 select posthaste.send('contract_send', '1', '{"delay": "1 hour"}');
 select posthaste.send('contract_send', '2', '{"send_at": "2999-01-01T00:00:00Z"}');

@@ -11,8 +11,12 @@ create or replace function posthaste.send(queue text, payload jsonb, options jso
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   o record;
+  v_text text := payload::text;
 begin
   o := posthaste.send_options(options, '{}');
-  return posthaste.send_row(queue, convert_to(payload::text, 'UTF8'), o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake,
+  if octet_length(v_text) >= 250 then
+    perform posthaste.check_json(payload, v_text);
+  end if;
+  return posthaste.send_row(queue, convert_to(v_text, 'UTF8'), o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake,
     o.priority, o.dedupe_key, o.dedupe_window);
 end $$;

@@ -8,6 +8,7 @@ returns setof bigint language plpgsql volatile security definer set search_path 
 declare
   m jsonb;
   o record;
+  v_payload text;
   n int := 0;
   v_code text; v_field text; v_text text; v_hint text;
   v_wake boolean := posthaste.option_boolean(options, 'wake', true);
@@ -32,7 +33,11 @@ begin
       o := posthaste.send_options((coalesce(options, '{}') || (m - 'payload')) - 'wake', '{}');
       -- By subscripts, in place: joining two arrays copies both each time.
       v_queues[n] := queue;
-      v_payloads[n] := convert_to((m -> 'payload')::text, 'UTF8');
+      v_payload := (m -> 'payload')::text;
+      if octet_length(v_payload) >= 250 then
+        perform posthaste.check_json(m -> 'payload', v_payload);
+      end if;
+      v_payloads[n] := convert_to(v_payload, 'UTF8');
       v_types[n] := o.content_type;
       v_keys[n] := o.key;
       v_kinds[n] := o.kind;
