@@ -14,14 +14,17 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -82,6 +85,14 @@ be reached.`,
 	flags.BoolVar(&a.json, "json", false, "print JSON for programs, one value on one line, errors too")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "text", "how to log: text or json")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			f := wrong.GetFlag()
+			return posthaste.Invalidf(f.Name, "--%s %s", f.Name, wrongValue(f, wrong.GetValue(), wrong.Unwrap()))
+		}
+		return err
+	})
+	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
 		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
@@ -135,6 +146,25 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return nil, posthaste.Invalidf("log-format", "--log-format must be text or json, and is %q", format)
 }
 
+// newHelp is in place of cobra's, which shows the program's help for a word that is none of
+// its commands, and succeeds.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND...]", Short: "Show how a command is used",
+		RunE: func(_ *cobra.Command, args []string) error {
+			of, rest, err := root.Find(args)
+			if err == nil {
+				err = groupArgs(of, rest)
+			}
+			if err != nil {
+				return err
+			}
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		},
+	}
+}
+
 // newGroup makes a command that only holds others.
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
@@ -172,13 +202,17 @@ func names(cmd *cobra.Command) []string {
 	return all
 }
 
-// exactly takes n arguments, named in what.
+// exactly takes n arguments, named in what. None may be empty, as that of a variable that
+// nobody has set.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == n {
-			return nil
+		switch {
+		case len(args) != n:
+			return wrongArgs(cmd, what)
+		case slices.Contains(args, ""):
+			return wrongArgs(cmd, what+"; one of those given is empty")
 		}
-		return wrongArgs(cmd, what)
+		return nil
 	}
 }
 

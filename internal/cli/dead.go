@@ -184,6 +184,9 @@ func (a *app) decideMatching(ctx context.Context, e posthaste.Engine, b burial, 
 		}
 	}
 	bar.end()
+	if err != nil && count == 0 {
+		return err
+	}
 	shown := a.print(map[string]int{b.done: count}, func(w io.Writer) { fmt.Fprintf(w, "%d %s\n", count, b.done) })
 	return cmp.Or(err, shown)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -38,6 +39,22 @@ func envName(flag string) string {
 	return "POSTHASTE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// wrongValue says what a flag's value must be; cause is what its type says of this one.
+// Numbers and truths are told in words of our own, for theirs are those of a Go package.
+func wrongValue(f *pflag.Flag, value string, cause error) string {
+	switch f.Value.Type() {
+	case "int", "int64":
+		return fmt.Sprintf("must be a whole number, and is %q", value)
+	case "float64":
+		return fmt.Sprintf("must be a number, and is %q", value)
+	case "bool":
+		return fmt.Sprintf("must be true or false, and is %q", value)
+	case "stringSlice":
+		return fmt.Sprintf("must be words with commas between them, and is %q", value)
+	}
+	return cause.Error()
+}
+
 // bindEnvironment gives flags that were not given the values of their
 // variables. An empty variable counts as none.
 func bindEnvironment(flags *pflag.FlagSet) error {
@@ -54,7 +71,11 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 			if err := flags.Set(f.Name, value); err != nil {
 				message := name + " cannot be used for --" + f.Name
 				if !secret[f.Name] {
-					message += ": " + err.Error()
+					cause := err
+					if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+						cause = wrong.Unwrap()
+					}
+					message += ": it " + wrongValue(f, value, cause)
 				}
 				faults = append(faults, posthaste.Invalidf(f.Name, "%s", message))
 			}

@@ -54,6 +54,9 @@ func (a *app) erase(ctx context.Context, e posthaste.Engine, term string) error 
 		}
 	}
 	bar.end()
+	if err != nil && shown.Erased == 0 && len(shown.Pending) == 0 {
+		return err
+	}
 	return cmp.Or(err, a.print(shown, func(w io.Writer) {
 		fmt.Fprintf(w, "%d erased\n", shown.Erased)
 		for _, id := range shown.Pending {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -57,11 +58,25 @@ others depend on it, nothing is removed, and they are named.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Log = a.quietly()
-			err := db.connected(cmd.Context(), func(conn *pgx.Conn) error { return postgres.MigrateDown(cmd.Context(), conn, options) })
+			removed := false
+			err := db.connected(cmd.Context(), func(conn *pgx.Conn) error {
+				all, err := postgres.MigrateStatus(cmd.Context(), conn)
+				if err != nil {
+					return err
+				}
+				removed = slices.ContainsFunc(all, func(m postgres.MigrationStatus) bool { return !m.Pending })
+				return postgres.MigrateDown(cmd.Context(), conn, options)
+			})
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]bool{"removed": true}, func(w io.Writer) { fmt.Fprintln(w, "the schema posthaste is removed") })
+			return a.print(map[string]bool{"removed": removed}, func(w io.Writer) {
+				if removed {
+					fmt.Fprintln(w, "the schema posthaste is removed")
+				} else {
+					fmt.Fprintln(w, "there is no schema posthaste in this database: nothing was removed")
+				}
+			})
 		},
 	}
 	db.sqlFlag(cmd, "a Redis has no schema, and nothing to migrate")

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,11 +131,13 @@ func (a *app) showDeliveries(got []posthaste.RawDelivery) error {
 	})
 }
 
+// headerText shows headers as --header takes them.
 func headerText(headers map[string]string) string {
-	if len(headers) == 0 {
-		return ""
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		all = append(all, name+"="+headers[name])
 	}
-	return fmt.Sprint(headers)
+	return strings.Join(all, ", ")
 }
 
 func settleAs(outcome posthaste.Outcome, got []posthaste.RawDelivery) []posthaste.Settlement {

@@ -64,9 +64,6 @@ type relaying struct {
 
 // read understands the flags and the file.
 func (r *relaying) read() ([]relayConfig, []sourceConfig, error) {
-	if err := r.checkGrace(); err != nil {
-		return nil, nil, err
-	}
 	switch {
 	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0):
 		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "--config excludes --queue and --set", Hint: "write into the file what they would say"}

@@ -45,16 +45,14 @@ func (w *working) flags(flags *pflag.FlagSet) {
 }
 
 func (w *working) graceFlag(flags *pflag.FlagSet) {
-	flags.DurationVar(&w.grace, "grace", 20*time.Second, "how long what runs may take to finish when the program has to stop")
+	w.grace = 20 * time.Second
+	flags.Var(duration{&w.grace}, "grace", "how long what runs may take to finish when the program has to stop")
 }
 
 // check finds all that can be found wrong without a database.
 func (w *working) check() error {
 	if w.concurrency < 1 || w.concurrency > 1000 {
 		return posthaste.Invalidf("concurrency", "--concurrency must be 1 to 1000, and is %d", w.concurrency)
-	}
-	if err := w.checkGrace(); err != nil {
-		return err
 	}
 	for _, queue := range w.queues {
 		if err := posthaste.CheckName("queue", queue); err != nil {
@@ -65,13 +63,6 @@ func (w *working) check() error {
 				Message: fmt.Sprintf("there is no built-in sink for queue %q: there is one for %s", queue, strings.Join(sinkQueues(), ", ")),
 				Hint:    "handle its messages in a program of your own, with the Go package worker, by HTTP or by SQL"}
 		}
-	}
-	return nil
-}
-
-func (w *working) checkGrace() error {
-	if w.grace < 0 {
-		return posthaste.Invalidf("grace", "--grace must not be negative, and is %s", w.grace)
 	}
 	return nil
 }

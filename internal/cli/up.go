@@ -77,7 +77,7 @@ PostgreSQL or Redis. A second signal ends the program at once with exit code 130
 	flags.IntVar(&u.redisPort, "redis-port", 6484, "with --engine redis, where Redis listens on 127.0.0.1; 0 takes a free port")
 	flags.StringVar(&u.smtpListen, "smtp-listen", "127.0.0.1:1025", "where the mail catcher listens, host:port")
 	flags.StringVar(&u.smtpURL, "smtp-url", "", "a real mail server to deliver to instead of the catcher (or SMTP_URL)")
-	flags.StringVar(&u.broker, "broker", "", "a broker to relay the queue "+relayQueue+" to, such as amqp://guest:guest@localhost/, with the defaults of `posthaste relay`")
+	flags.StringVar(&u.broker, "broker", "", "a broker to relay the queue "+relayQueue+" to, such as amqp://guest:guest@localhost/, with the defaults of posthaste relay")
 	u.graceFlag(flags)
 	return cmd
 }

@@ -133,7 +133,7 @@ func (w words) Set(s string) error {
 	case strings.TrimSpace(s) == "" || slices.Contains(some, ""):
 		return fmt.Errorf("must not be empty: leave it out instead")
 	case err != nil:
-		return err
+		return fmt.Errorf("must be words with commas between them, and is %q", s)
 	}
 	*w.all = append(*w.all, some...)
 	return nil

@@ -102,7 +102,7 @@ func BadEscape(data []byte) (what string) {
 		case !ok:
 			data = data[2:]
 		case unit == 0:
-			return "a NUL character"
+			return `a NUL character (\u0000)`
 		case unit < 0xD800 || unit > 0xDFFF:
 			data = data[6:]
 		case unit > 0xDBFF || !pair || low < 0xDC00 || low > 0xDFFF:

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Every flag of every command says in its help what it takes, by its type and not by words
+// that happen to stand in backquotes, and refuses a wrong value without words of a package.
+func TestFlagsAreTold(t *testing.T) {
+	t.Parallel()
+	flags := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			flags++
+			name, usage := pflag.UnquoteUsage(f)
+			if strings.Contains(name, " ") || usage != f.Usage || usage == "" {
+				t.Errorf("%s --%s is told as %q: %q", cmd.CommandPath(), f.Name, name, f.Usage)
+			}
+			if f.Value.Type() == "string" || f.Value.Type() == "stringArray" || f.Name == "help" {
+				return
+			}
+			const wrong = `a"b`
+			err := f.Value.Set(wrong)
+			if err == nil {
+				t.Errorf("%s --%s takes %q", cmd.CommandPath(), f.Name, wrong)
+			} else if told := wrongValue(f, wrong, err); strings.Contains(told, "strconv") || strings.Contains(told, "parse error") || !strings.Contains(told, "must") {
+				t.Errorf("%s --%s %s", cmd.CommandPath(), f.Name, told)
+			}
+		})
+	}
+	walk(newRoot(&app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}))
+	if flags < 100 {
+		t.Errorf("only %d flags", flags)
+	}
+}
