@@ -219,3 +219,25 @@ func TestDecisionsAreListed(t *testing.T) {
 		t.Error("no index")
 	}
 }
+
+// The list at the head of the SQL reference has every function of it, and the README every
+// document.
+func TestListsAreComplete(t *testing.T) {
+	t.Parallel()
+	head, _, _ := strings.Cut(read(t, sqlReference), "\n## ")
+	for heading := range sections(t, sqlReference) {
+		if name, _, is := strings.Cut(heading, "("); is && !strings.Contains(head, "["+name+"](#") {
+			t.Errorf("%s does not list %s", sqlReference, name)
+		}
+	}
+	readme := read(t, "README.md")
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(documents) == 0 {
+		t.Fatal(documents, err)
+	}
+	for _, path := range documents {
+		if !strings.Contains(readme, "(docs/"+filepath.Base(path)+")") {
+			t.Errorf("README.md does not list docs/%s", filepath.Base(path))
+		}
+	}
+}
