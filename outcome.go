@@ -2,6 +2,7 @@ package posthaste
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,25 @@ func States() []State {
 	return []State{StateScheduled, StateReady, StateRunning, StateRetrying, StateDone, StateHandedOut, StateDead, StateDiscarded, StateCancelled}
 }
 
+// MaxErrorChars is where texts of errors are cut.
+const MaxErrorChars = 4000
+
+// ErrorText is the text of a failure as every engine keeps it: valid UTF-8 without NUL, of
+// at most [MaxErrorChars] characters, and never blank.
+func ErrorText(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if strings.TrimSpace(text) == "" {
+		return "failed without saying why"
+	}
+	count := 0
+	for at := range text {
+		if count++; count > MaxErrorChars {
+			return text[:at]
+		}
+	}
+	return text
+}
+
 // Settlement asks to settle one delivery. Exactly one of a settlement, a
 // rescue and a late settlement of the same delivery wins.
 type Settlement struct {
@@ -51,8 +71,7 @@ type Settlement struct {
 	// when attempts are used up), Dead to fail for good, Released to hand
 	// back without an attempt.
 	Outcome Outcome
-	// Error says why, and is required when failing. Longer texts are cut to
-	// 4,000 bytes.
+	// Error says why it failed, and is kept as [ErrorText] makes it.
 	Error string
 	// RetryAfter, if positive, replaces the queue's backoff. What is Released
 	// may be handed out again at once, or after it.

@@ -20,6 +20,7 @@ var sending = []test{
 	{name: "DS9_PayloadsUpToTheLimit", run: upToTheLimit},
 	{name: "DelayAndSendAt", run: delayed},
 	{name: "BadMessagesStoreNothing", run: badMessages},
+	{name: "ErrorWords", run: errorWords},
 	{name: "UnknownQueue", run: unknownQueue},
 }
 

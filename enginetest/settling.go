@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -22,6 +23,7 @@ var settling = []test{
 	{name: "DS7_SettledTwiceInACall", run: settledTwice},
 	{name: "UnknownDeliveries", run: unknownDeliveries},
 	{name: "BadSettlements", run: badSettlements},
+	{name: "ErrorTexts", run: errorTexts, needsStory: true},
 	{name: "TR3_Story", run: story, needsStory: true, needsSearch: true},
 	{name: "FoundTerms", run: foundTerms, needsSearch: true},
 	{name: "ClaimRepeated", run: claimRepeated},
@@ -270,6 +272,31 @@ func badSettlements(s *suite) {
 	}
 	s.settle(done, d[1], d[4], d[5], d[6]) // nothing was recorded
 	s.wantState(d[1].MessageID, posthaste.StateDone)
+}
+
+// errorTexts holds that the text of a failure is kept in the same way on every engine, and
+// that no failure is refused because of its text.
+func errorTexts(s *suite) {
+	s.create(quick())
+	texts := map[string]string{
+		strings.Repeat("ü", 4000):                strings.Repeat("ü", 4000),
+		strings.Repeat("😀", 5000):                strings.Repeat("😀", 4000),
+		" \n\t":                                  "failed without saying why",
+		"":                                       "failed without saying why",
+		"a\x00b\xff":                             "a\uFFFDb\uFFFD",
+		" kept \n as it is ":                     " kept \n as it is ",
+		strings.Repeat("x", 3999) + "\x00" + "xx": strings.Repeat("x", 3999) + "\uFFFD",
+	}
+	for text, want := range texts {
+		ids := s.send(1)
+		d := s.receive(1, time.Minute)
+		s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: text}, d...)
+		m, err := s.engine.Message(s.ctx, ids[0])
+		s.must(err)
+		if got := m.Subscriptions[0].Attempts[0].Error; got != want {
+			s.Errorf("%.20q is kept as %.30q of %d characters, want %.30q", text, got, utf8.RuneCountInString(got), want)
+		}
+	}
 }
 
 func story(s *suite) {

@@ -18,6 +18,9 @@ const defaultList = 100
 // QueueCreate implements [posthaste.Admin]. A queue that exists with the same
 // options is left as it is; with others the error is a Conflict.
 func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
+	if err := posthaste.CheckName("name", name); err != nil {
+		return err
+	}
 	options := map[string]any{}
 	number := func(name string, n int) {
 		if n != 0 {

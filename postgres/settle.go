@@ -8,16 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
-
-// maxErrorBytes bounds the error text of an outcome.
-const maxErrorBytes = 4000
 
 var settleStatement = statement{
 	name: "posthaste_settle",
@@ -183,10 +179,7 @@ func said(s *posthaste.Settlement) (outcome posthaste.Outcome, text, wait []byte
 	switch s.Outcome {
 	case posthaste.Done, posthaste.Released:
 	case posthaste.Retried, posthaste.Dead:
-		text = []byte(cleanText(s.Error))
-		if len(text) == 0 {
-			text = []byte("failed without saying why")
-		}
+		text = []byte(posthaste.ErrorText(s.Error))
 	default:
 		return "", nil, nil, posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
@@ -194,19 +187,6 @@ func said(s *posthaste.Settlement) (outcome posthaste.Outcome, text, wait []byte
 		wait = float8(s.RetryAfter.Seconds())
 	}
 	return s.Outcome, text, wait, nil
-}
-
-// cleanText makes a text that PostgreSQL takes: valid UTF-8, no NUL, bounded.
-func cleanText(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if len(s) <= maxErrorBytes {
-		return s
-	}
-	s = s[:maxErrorBytes]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s
 }
 
 // Extend implements [posthaste.Claims].

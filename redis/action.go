@@ -40,7 +40,7 @@ func (e *Engine) record(ctx context.Context, actions ...record) error {
 
 // Actions implements [posthaste.Admin]. The last 10,000 are kept.
 func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
-	limit, err := limited(f.Limit)
+	limit, err := limited(f.Limit, "actions")
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +76,9 @@ func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posth
 }
 
 // limited is the limit of a listing, 100 if none is given.
-func limited(limit int) (int, error) {
+func limited(limit int, what string) (int, error) {
 	if limit < 0 || limit > 1000 {
-		return 0, posthaste.Invalidf("limit", "limit must be at most 1000, got %d", limit)
+		return 0, posthaste.Invalidf("limit", "at most 1 to 1000 %s can be listed at a time, and %d are wanted", what, limit)
 	}
 	return cmp.Or(limit, 100), nil
 }

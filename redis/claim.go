@@ -79,7 +79,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (reply posthaste.ReceiveReply, err error) {
 	reply.NextDue = -1
 	if req.Max < 1 || req.Max > 1000 {
-		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
+		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, and is %d", req.Max)
 	}
 	if err := checkLease(req.Lease); err != nil {
 		return reply, err

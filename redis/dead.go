@@ -43,7 +43,7 @@ func (t *told) deadLetter(s posthaste.MessageState) posthaste.DeadLetter {
 // DeadLetters implements [posthaste.Admin]. A search looks at up to 10,000 of each queue.
 // Where one message has more dead letters than the limit, it returns them all.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (found []posthaste.DeadLetter, cutAt posthaste.MessageID, err error) {
-	limit, err := limited(f.Limit)
+	limit, err := limited(f.Limit, "dead letters")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -184,7 +184,7 @@ func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthast
 	if err := f.CheckChoice(); err != nil {
 		return nil, 0, err
 	}
-	limit, err := limited(f.Limit)
+	limit, err := limited(f.Limit, "dead letters")
 	if err != nil {
 		return nil, 0, err
 	}

@@ -19,7 +19,7 @@ func (e *Engine) dropKeys() []string {
 func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 	reply, err := dropScript.run(ctx, e.client, e.dropKeys(), name, "")
 	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("queue '%s' does not exist", name)}
 	}
 	if err == nil {
 		err = e.dropMarked(ctx, name, reply)

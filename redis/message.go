@@ -122,7 +122,7 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 
 // Message implements [posthaste.Admin].
 func (e *Engine) Message(ctx context.Context, wanted posthaste.MessageID) (posthaste.MessageInfo, error) {
-	unknown := &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: fmt.Sprintf("there is no message %d (any more)", wanted)}
+	unknown := &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: fmt.Sprintf("message %d is unknown, or its space was reclaimed", wanted)}
 	queues, err := e.numbered(ctx, []int64{int64(wanted)})
 	if err != nil {
 		return posthaste.MessageInfo{}, err

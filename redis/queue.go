@@ -191,7 +191,7 @@ func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
 			return nil, err
 		}
 		if q = all[name]; q == nil {
-			return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name),
+			return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("queue '%s' does not exist", name),
 				Hint: "make it first, or check its name"}
 		}
 	}

@@ -183,7 +183,7 @@ func (e *Engine) changeSchedule(ctx context.Context, name string, is func(*sched
 }
 
 func noSchedule(name string) error {
-	return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no schedule %q", name), Hint: "list them, or check its name"}
+	return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("schedule '%s' does not exist", name), Hint: "list them, or check its name"}
 }
 
 func scheduleBusy(name string) error {

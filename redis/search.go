@@ -182,14 +182,14 @@ func whereOf(s posthaste.State) (string, error) {
 	case posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDiscarded, posthaste.StateCancelled:
 		return "kp", nil
 	}
-	return "", &posthaste.Error{Code: posthaste.Invalid, Field: "state", Message: fmt.Sprintf("state %q is none", s),
+	return "", &posthaste.Error{Code: posthaste.Invalid, Field: "state", Message: fmt.Sprintf("state '%s' is none", s),
 		Hint: "scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled"}
 }
 
 // Messages implements [posthaste.Admin]. References and terms are looked up; with
 // anything else a search looks at up to 10,000 of each queue.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (found []posthaste.MessageInfo, cutAt posthaste.MessageID, err error) {
-	limit, err := limited(f.Limit)
+	limit, err := limited(f.Limit, "messages")
 	if err != nil {
 		return nil, 0, err
 	}

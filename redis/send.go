@@ -265,7 +265,7 @@ func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 	}
 	if len(body) > q.options.MaxPayload {
 		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
-			Message: fmt.Sprintf("payload has %d bytes, max_payload of queue %q is %d", len(body), q.name, q.options.MaxPayload)}
+			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(body), q.options.MaxPayload)}
 	}
 	if posthaste.IsJSON(contentType) {
 		if err := jsoncheck.Check("payload", body); err != nil {

@@ -3,9 +3,7 @@ package redis
 import (
 	"context"
 	"math/rand/v2"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
@@ -73,8 +71,11 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 			continue
 		}
 		others = append(others, i)
-		one := settlement{Delivery: place(int64(s.Delivery)), Outcome: string(s.Outcome), Error: cut(s.Error), Receipt: string(s.Receipt), Terms: s.Terms,
+		one := settlement{Delivery: place(int64(s.Delivery)), Outcome: string(s.Outcome), Receipt: string(s.Receipt), Terms: s.Terms,
 			Duration: float64(s.Duration) / 1e6, Jitter: rand.Float64()}
+		if s.Outcome == posthaste.Retried || s.Outcome == posthaste.Dead {
+			one.Error = posthaste.ErrorText(s.Error)
+		}
 		if s.RetryAfter > 0 {
 			one.After = new(s.RetryAfter.Microseconds())
 		}
@@ -124,27 +125,9 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 	return nil
 }
 
-// cut bounds an error's text.
-func cut(text string) string {
-	const most = 4000
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
-	if len(text) <= most {
-		return text
-	}
-	n := most
-	for !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
-}
-
 func checkSettlement(s posthaste.Settlement) error {
 	switch s.Outcome {
-	case posthaste.Done, posthaste.Released:
-	case posthaste.Retried, posthaste.Dead:
-		if strings.TrimSpace(s.Error) == "" {
-			return posthaste.Invalidf("error", "a failed attempt needs an error text")
-		}
+	case posthaste.Done, posthaste.Released, posthaste.Retried, posthaste.Dead:
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}

@@ -183,7 +183,7 @@ func (e *Engine) find(ctx context.Context, ref posthaste.QueueRef) (*queue, erro
 	if q.unread != nil {
 		return nil, q.unread
 	}
-	return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: fmt.Sprintf("queue %q has no subscription %q", ref.Queue, ref.Subscription)}
+	return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: fmt.Sprintf("queue '%s' has no subscription '%s'", ref.Queue, ref.Subscription)}
 }
 
 // each runs a script for each subscription of a queue, the one that it is born with first,

@@ -81,7 +81,7 @@ func (e *Engine) TokenDrop(ctx context.Context, _, name string) error {
 	}
 	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, "drop", name)
 	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no token %q", name), Hint: "list them"}
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no token '%s'", name), Hint: "list them"}
 	}
 	return writeError(err)
 }

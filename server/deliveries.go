@@ -39,7 +39,7 @@ func ackFields(o *wire.Object, s *posthaste.Settlement) {
 func failFields(o *wire.Object, s *posthaste.Settlement) {
 	s.Outcome = posthaste.Retried
 	s.Error = o.LooseText("error")
-	if s.Error == "" {
+	if strings.TrimSpace(s.Error) == "" {
 		o.Fail("error", "is required: say why it failed")
 	}
 	permanent := o.Bool("permanent", false)

@@ -55,7 +55,7 @@ func TestTicksAreThoseOfTheTwinInGo(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))
 	for _, spec := range []string{"* * * * *", "*/15 * * * *", " 30 2\t* * MON-fri ", "0 9 1 * mon", "0 9 */1 * mon", "5,10-20/3 8-18 1-31/2 jan-mar,12 5-7", "0 0 29 2 *", "59 23 * * sat-sun",
-		"@hourly", "@Daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually", "every 90 seconds", "EVERY  2 days", "every 1 week 2 days 3 hours 4 min 5 s", "every 1h30m", "every 87600 hours",
+		"@hourly", "@Daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually", "every 90 seconds", "EVERY  2 days", "every 1 week 2 days 3 hours 4 min 5 s", "every 1h30m", "every 87600 hours", "every 1 day 1 day", "every 1h 2 hours", "every 1 d 24 hours", "every 1 week 7 days", "every 1 week 1 weeks",
 		"", " ", "every", "every now and then", "every 0 seconds", "every 87601 hours", "every 87599 hours 61 minutes", "every 99999 weeks", "every 1 month", "every 2 years", "every x days",
 		"0 0 31 2 *", "* * * *", "* * * * * *", "@never", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "* * * foo *", "* * * * mon-foo", "jan * * * *",
 		"5/2 * * * *", "9-3 * * * *", "*/0 * * * *", "1, * * * *", "1,,2 * * * *", ", * * * *", "-1 * * * *", "100 * * * *", "* * * * fri-mon", "* * * * 6-0", "* * * * 0-7", "* * * * 7-7/2",

@@ -313,7 +313,7 @@ func (a *acknowledger) mended(o *outcome, cause error) outcome {
 	m := *o
 	m.Receipt, m.Terms = nil, nil
 	if m.Outcome != posthaste.Done && m.Outcome != posthaste.Released {
-		m.Error = cut("(the store refused the original outcome: " + errorText(cause) + ") " + m.Error)
+		m.Error = posthaste.ErrorText("(the store refused the original outcome: " + errorText(cause) + ") " + m.Error)
 	}
 	return m
 }

@@ -55,9 +55,6 @@ func (o *outcome) refusable() bool { return len(o.Receipt) > 0 || len(o.Terms) >
 // holdsUp says that what follows of its key is not settled by the same call.
 func (o *outcome) holdsUp() bool { return o.key != "" && o.refusable() }
 
-// maxErrorBytes is where error texts are cut.
-const maxErrorBytes = 4000
-
 // errNotStarted is what became of a delivery that no handler was given.
 var errNotStarted = errors.New("it was not started, for the worker's lease was over")
 
@@ -81,7 +78,7 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 	o.Outcome = posthaste.Retried
 	o.Error = errorText(err)
 	if d.Timeout > 0 && took >= d.Timeout && errors.Is(err, context.DeadlineExceeded) {
-		o.Error = cut(fmt.Sprintf("timed out after %s: %s", d.Timeout, o.Error))
+		o.Error = posthaste.ErrorText(fmt.Sprintf("timed out after %s: %s", d.Timeout, o.Error))
 	}
 	if posthaste.IsPermanent(err) {
 		o.Outcome = posthaste.Dead
@@ -97,13 +94,5 @@ func errorText(err error) string {
 	if strings.TrimSpace(text) == "" {
 		return fmt.Sprintf("error of type %T without a text", err)
 	}
-	return cut(text)
-}
-
-func cut(text string) string {
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\\0"), "\uFFFD")
-	if len(text) > maxErrorBytes {
-		text = text[:maxErrorBytes]
-	}
-	return strings.ToValidUTF8(text, "") // without what the cut left of a character
+	return posthaste.ErrorText(text)
 }

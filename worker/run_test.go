@@ -86,7 +86,7 @@ func TestErrorTexts(t *testing.T) {
 		errors.New(strings.Repeat("ü", 3000)), &panicError{value: nil},
 	} {
 		text := judge(d, nil, err, 0).Error
-		if strings.TrimSpace(text) == "" || len(text) > maxErrorBytes || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+		if strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > posthaste.MaxErrorChars || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 			t.Errorf("error %q became %q", err, text)
 		}
 	}

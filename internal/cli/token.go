@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,9 +60,9 @@ func checkToken(t *posthaste.Token, expiresAt string) error {
 		return err
 	}
 	if expiresAt != "" {
-		at, err := time.Parse(time.RFC3339, expiresAt)
+		at, err := wire.ParseTime(expiresAt)
 		if err != nil {
-			return posthaste.Invalidf("expires-at", "--expires-at must be a time such as 2030-01-31T12:00:00Z, and is %q", expiresAt)
+			return posthaste.Invalidf("expires-at", "--expires-at %s", err)
 		}
 		t.ExpiresAt = at
 	}

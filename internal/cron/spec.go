@@ -154,6 +154,7 @@ var partOfInterval = regexp.MustCompile(`^[ \t]*([0-9]{1,9})[ \t]*([a-z]+)`)
 
 // interval reads whole numbers of weeks, days, hours, minutes and seconds.
 func interval(text string) (every time.Duration, err error) {
+	named := map[time.Duration]bool{}
 	for rest := text; rest != ""; {
 		m := partOfInterval.FindStringSubmatch(rest)
 		if m == nil {
@@ -178,6 +179,10 @@ func interval(text string) (every time.Duration, err error) {
 		default:
 			return 0, invalid(specHint, "'%s' is no duration", text)
 		}
+		if named[unit] { // as PostgreSQL sees it
+			return 0, invalid(specHint, "'%s' is no duration", text)
+		}
+		named[unit] = true
 		n, _ := strconv.Atoi(m[1]) // it is digits
 		if time.Duration(n) > (everyMost-every)/unit {
 			every = 0

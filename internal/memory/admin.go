@@ -146,7 +146,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	defer e.mu.Unlock()
 	m := e.messages[id]
 	if m == nil {
-		return posthaste.MessageInfo{}, notFound("id", "there is no message %d", id)
+		return posthaste.MessageInfo{}, notFound("id", "message %d is unknown, or its space was reclaimed", id)
 	}
 	info := m.info()
 	info.Payload = m.body
@@ -156,7 +156,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 // newest lists messages that match, newest first.
 func (e *Engine) newest(before posthaste.MessageID, limit int, match func(*message) bool) (found []*message, err error) {
 	if limit < 0 || limit > 1000 {
-		return nil, posthaste.Invalidf("limit", "limit must be at most 1000, got %d", limit)
+		return nil, posthaste.Invalidf("limit", "at most 1 to 1000 messages can be listed at a time, and %d are wanted", limit)
 	}
 	for id := e.lastID; id > 0 && len(found) < cmp.Or(limit, 100); id-- {
 		if m := e.messages[id]; m != nil && (before == 0 || id < before) && match(m) {
@@ -170,6 +170,14 @@ func (e *Engine) newest(before posthaste.MessageID, limit int, match func(*messa
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if f.Queue != "" {
+		if _, err := e.queue(f.Queue); err != nil {
+			return nil, 0, err
+		}
+	}
+	if f.State != "" && !slices.Contains(posthaste.States(), f.State) {
+		return nil, 0, posthaste.Invalidf("state", "state '%s' is none", f.State)
+	}
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
 		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&
 			(f.Key == "" || f.Key == m.Key) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)

@@ -305,7 +305,7 @@ func (e *Engine) Unsettled(ctx context.Context, id posthaste.WorkerID, upTo int6
 // Receive implements [posthaste.Claims].
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	if req.Max < 1 || req.Max > 1000 {
-		return posthaste.ReceiveReply{}, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
+		return posthaste.ReceiveReply{}, posthaste.Invalidf("max", "max must be 1 to 1000, and is %d", req.Max)
 	}
 	if req.Lease <= 0 || req.Lease > 12*time.Hour {
 		return posthaste.ReceiveReply{}, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
@@ -399,11 +399,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 
 func checkSettlement(s posthaste.Settlement) error {
 	switch s.Outcome {
-	case posthaste.Done, posthaste.Released:
-	case posthaste.Retried, posthaste.Dead:
-		if s.Error == "" {
-			return posthaste.Invalidf("error", "a failed attempt needs an error text")
-		}
+	case posthaste.Done, posthaste.Released, posthaste.Retried, posthaste.Dead:
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
@@ -466,7 +462,10 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		outcome = posthaste.Dead
 	}
 	if a := d.attemptRow(); a != nil {
-		a.Outcome, a.EndedAt, a.Error, a.Receipt = outcome, now, s.Error, s.Receipt
+		a.Outcome, a.EndedAt, a.Receipt = outcome, now, s.Receipt
+		if s.Outcome != posthaste.Done && s.Outcome != posthaste.Released {
+			a.Error = posthaste.ErrorText(s.Error)
+		}
 		a.DurationMS = float64(s.Duration) / 1e6
 		if outcome != posthaste.Released {
 			next.story = append(slices.Clip(d.story), *a)

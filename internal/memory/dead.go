@@ -110,7 +110,7 @@ func (e *Engine) buryThese(ctx context.Context, by, action string, ids []posthas
 	}
 	if len(ids) > 0 && len(were) == 0 {
 		return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "message_ids", Hint: "DeadLetters lists them",
-			Message: fmt.Sprintf("no dead letter to act on: messages %d", ids[:min(len(ids), 5)])}
+			Message: fmt.Sprintf("no dead letter to act on: message %d", ids[0])}
 	}
 	return were, ctx.Err()
 }
@@ -176,7 +176,7 @@ func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) (all []p
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f.Limit < 0 || f.Limit > 1000 {
-		return nil, posthaste.Invalidf("limit", "limit must be at most 1000, got %d", f.Limit)
+		return nil, posthaste.Invalidf("limit", "at most 1 to 1000 actions can be listed at a time, and %d are wanted", f.Limit)
 	}
 	for _, a := range slices.Backward(e.actions) {
 		if (f.Before == 0 || a.ID < f.Before) && (f.Queue == "" || f.Queue == a.Queue) && (f.MessageID == 0 || f.MessageID == a.MessageID) && len(all) < cmp.Or(f.Limit, 100) {

@@ -110,13 +110,13 @@ func (e *Engine) queue(name string) (*queue, error) {
 	if q := e.queues[name]; q != nil {
 		return q, nil
 	}
-	return nil, notFound("queue", "there is no queue %q", name)
+	return nil, notFound("queue", "queue '%s' does not exist", name)
 }
 
 func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
 	q, err := e.queue(ref.Queue)
 	if err == nil && ref.Subscription != "" && ref.Subscription != posthaste.DefaultSubscription {
-		return nil, notFound("subscription", "queue %q has no subscription %q", ref.Queue, ref.Subscription)
+		return nil, notFound("subscription", "queue '%s' has no subscription '%s'", ref.Queue, ref.Subscription)
 	}
 	return q, err
 }
@@ -209,7 +209,7 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 	}
 	if len(m.body) > q.options.MaxPayload {
 		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
-			Message: fmt.Sprintf("payload has %d bytes, max_payload of queue %q is %d", len(m.body), q.name, q.options.MaxPayload)}
+			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(m.body), q.options.MaxPayload)}
 	}
 	if posthaste.IsJSON(m.contentType) {
 		if err := jsoncheck.Check("payload", m.body); err != nil {

@@ -75,7 +75,7 @@ func (e *Engine) scheduled(name string) (*schedule, error) {
 	if s := e.schedules[name]; s != nil {
 		return s, nil
 	}
-	return nil, notFound("name", "there is no schedule %q", name)
+	return nil, notFound("name", "schedule '%s' does not exist", name)
 }
 
 // ScheduleDrop implements [posthaste.Scheduling].

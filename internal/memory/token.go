@@ -51,7 +51,7 @@ func (e *Engine) TokenDrop(ctx context.Context, by, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.token(name) == nil {
-		return notFound("name", "there is no token %q", name)
+		return notFound("name", "there is no token '%s'", name)
 	}
 	e.tokens = slices.DeleteFunc(e.tokens, func(t *posthaste.Token) bool { return t.Name == name })
 	return ctx.Err()

@@ -82,7 +82,7 @@ func (e *Engine) change(ctx context.Context, by, action string, id posthaste.Mes
 	defer e.mu.Unlock()
 	m := e.messages[id]
 	if m == nil {
-		return nil, notFound("id", "there is no message %d", id)
+		return nil, notFound("id", "message %d is unknown, or its space was reclaimed", id)
 	}
 	inTime := false
 	if n := e.withdraw(m); n != nil {

@@ -200,7 +200,7 @@ func (t *Table) build(context.Context) error {
 				"--headers: column %s is of type %s", m.Headers, kind)
 		}
 		h := column(m.Headers) + "::jsonb"
-		headers = append(headers, fmt.Sprintf("case when jsonb_typeof(%s) <> 'null' then coalesce((select jsonb_object_agg(e.key, e.value) from jsonb_each_text(%s) e), '{}') else '{}' end", h, h))
+		headers = append(headers, fmt.Sprintf("case jsonb_typeof(%[1]s) when 'object' then (select jsonb_object_agg(e.key, e.value) from jsonb_each_text(%[1]s) e) when 'null' then null else %[1]s end", h)) // what is no object is refused by the send
 	}
 	single := []string{}
 	for _, header := range sortedKeys(m.HeaderColumns) {

@@ -128,10 +128,11 @@ var durationUnits = map[string]time.Duration{
 }
 
 // ParseTime reads an RFC 3339 time, such as 2026-10-12T08:30:00Z, with an
-// offset and up to nanoseconds.
+// offset and up to nanoseconds. T and Z may be small; package time also takes a comma
+// before the fraction, which RFC 3339 does not have.
 func ParseTime(s string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
+	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(s))
+	if err != nil || strings.Contains(s, ",") {
 		return time.Time{}, fmt.Errorf("must be an RFC 3339 time such as \"2026-10-12T08:30:00Z\", and is %q", s)
 	}
 	return t, nil

@@ -274,11 +274,11 @@ func (o *Object) Duration(name string) time.Duration {
 
 // Time takes an RFC 3339 time; the zero time if absent.
 func (o *Object) Time(name string) time.Time {
-	s := o.Text(name)
-	if s == "" {
+	if !o.Has(name) {
+		o.Raw(name)
 		return time.Time{}
 	}
-	t, err := ParseTime(s)
+	t, err := ParseTime(o.Text(name))
 	if err != nil {
 		o.Fail(name, "%s", err)
 	}

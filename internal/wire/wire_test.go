@@ -254,3 +254,19 @@ func mustBeClear(t *testing.T, err error) {
 		t.Fatalf("not clear: %#v", err)
 	}
 }
+
+// Times are those of RFC 3339, no more and no less.
+func TestParseTime(t *testing.T) {
+	t.Parallel()
+	want := time.Date(2030, 1, 2, 3, 4, 5, 500_000_000, time.UTC)
+	for _, text := range []string{"2030-01-02T03:04:05.5Z", "2030-01-02t03:04:05.5z", "2030-01-02T04:04:05.500+01:00"} {
+		if got, err := ParseTime(text); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", " ", "2030-01-02T03:04:05,5Z", "2030-01-02 03:04:05Z", "2030-01-02T03:04:05", "2030-01-02", "2030-02-30T00:00:00Z"} {
+		if got, err := ParseTime(text); err == nil {
+			t.Errorf("%q passes as %s", text, got)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 create or replace function posthaste.check_ids(p_ids bigint[])
 returns bigint[] language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
+  perform posthaste.check_array(p_ids, 'message_ids');
   if p_ids is null or array_position(p_ids, null) is not null then
     raise exception using errcode = 'PH400', column = 'message_ids', message = 'message_ids must not be null';
   elsif cardinality(p_ids) > 10000 then

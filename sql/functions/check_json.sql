@@ -2,19 +2,20 @@
 -- not even nearly (JavaScript reads 1e400 as Infinity, Go refuses it), and those of more
 -- than 1,000 digits. Such a number has very many digits in its text, so that most JSON is
 -- let through by one look at that.
--- Arguments: the JSON; its text as jsonb writes it. Errors: PH400 with the field payload.
-create or replace function posthaste.check_json(p_json jsonb, p_text text)
+-- Arguments: the JSON; its text as jsonb writes it; what it is. Errors: PH400 with that as
+-- the field.
+create or replace function posthaste.check_json(p_json jsonb, p_text text, p_field text default 'payload')
 returns void language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 declare
   v_number numeric;
 begin
-  if octet_length(p_text) < 250 or p_text !~ '[0-9]{250}' then
+  if p_text is null or octet_length(p_text) < 250 or p_text !~ '[0-9]{250}' then
     return;
   end if;
   for v_number in select n::numeric from jsonb_path_query(p_json, 'strict $.** ? (@.type() == "number")') n loop
     if abs(v_number) >= 1.797693134862315808e308 or v_number <> 0 and abs(v_number) < 5e-324 or length(v_number::text) > 1000 then
-      raise exception using errcode = 'PH400', column = 'payload',
-        message = format('payload has a number that is beyond ±1.8e308, or too small or too long for readers: %s…', left(v_number::text, 40)),
+      raise exception using errcode = 'PH400', column = p_field,
+        message = format('%s has a number that is beyond ±1.8e308, or too small or too long for readers: %s…', p_field, left(v_number::text, 40)),
         hint = 'send it as a string';
     end if;
   end loop;

@@ -15,6 +15,7 @@ declare
   c posthaste.claims;
 begin
   perform posthaste.check_options(extend.options, array['strict'], '{}');
+  perform posthaste.check_array(extend.delivery_ids, 'delivery_ids');
   if extend.lease is null or extend.lease <= '0' or extend.lease > '12 hours' then
     raise exception using errcode = 'PH400', column = 'lease',
       message = format('lease must be above zero and at most 12 hours, and is %s', coalesce(extend.lease::text, 'null'));

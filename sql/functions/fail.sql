@@ -15,7 +15,8 @@ declare
   v_wait float8;
 begin
   perform posthaste.check_options(o, array['permanent', 'retry_after', 'receipt', 'terms', 'strict', 'wake'], '{}');
-  if coalesce(btrim(fail.error), '') = '' then
+  perform posthaste.check_json(o -> 'receipt', (o -> 'receipt')::text, 'receipt');
+  if coalesce(fail.error, '') !~ '[^[:space:]]' then
     raise exception using errcode = 'PH400', column = 'error', message = 'error must say what went wrong';
   end if;
   v_permanent := posthaste.option_boolean(o, 'permanent', false);

@@ -20,6 +20,7 @@ begin
     raise exception using errcode = 'PH400', column = 'name', message = format('token name %L is not allowed', token_add.name),
       hint = '1 to 63 of a-z, 0-9, _, - and ., but not . or .. alone';
   end if;
+  perform posthaste.check_array(token_add.scopes, 'scopes');
   if cardinality(v_scopes) = 0 or array_position(v_scopes, null) is not null or not v_scopes <@ array['send', 'receive', 'admin'] then
     raise exception using errcode = 'PH400', column = 'scopes', message = 'scopes must be one or more of send, receive and admin';
   end if;

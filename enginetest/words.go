@@ -1,0 +1,63 @@
+package enginetest
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// errorWords holds that an error says the same on every engine: its code, its field and its
+// message. The hint may differ, which says what to do there.
+func errorWords(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	e, ctx, long := s.engine, s.ctx, strings.Repeat("x", 256)
+	send := func(m posthaste.Message) func() error {
+		if m.Queue == "" {
+			m.Queue = s.queue
+		}
+		return func() error { _, err := e.Send(ctx, m); return err }
+	}
+	for what, c := range map[string]struct {
+		do   func() error
+		want string
+	}{
+		"send nowhere":    {send(posthaste.Message{Queue: "nobody"}), `not_found queue: queue 'nobody' does not exist`},
+		"drop nothing":    {func() error { return e.QueueDrop(ctx, "nobody") }, `not_found queue: queue 'nobody' does not exist`},
+		"pause nothing":   {func() error { return e.QueuePause(ctx, "ada", "nobody") }, `not_found queue: queue 'nobody' does not exist`},
+		"no such message": {func() error { _, err := e.Message(ctx, 1<<40); return err }, `not_found id: message 1099511627776 is unknown, or its space was reclaimed`},
+		"replay none":     {func() error { _, err := e.Replay(ctx, "ada", 1<<40); return err }, `not_found message_ids: no dead letter to act on: message 1099511627776`},
+		"erase nothing":   {func() error { _, _, err := e.Erase(ctx, "ada", "", 0); return err }, `invalid term: term must say whose messages are to be erased`},
+		"list of queue":   {func() error { _, _, err := e.Messages(ctx, posthaste.MessageFilter{Queue: "nobody"}); return err }, `not_found queue: queue 'nobody' does not exist`},
+		"list too much":   {func() error { _, _, err := e.Messages(ctx, posthaste.MessageFilter{Limit: 1001}); return err }, `invalid limit: at most 1 to 1000 messages can be listed at a time, and 1001 are wanted`},
+		"list what state": {func() error { _, _, err := e.Messages(ctx, posthaste.MessageFilter{State: "gone"}); return err }, `invalid state: state 'gone' is none`},
+		"dead of no queue": {func() error {
+			_, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Subscription: "x"})
+			return err
+		}, `invalid subscription: a subscription is one of a queue, and no queue is given`},
+		"drop no schedule":  {func() error { return e.ScheduleDrop(ctx, "nobody") }, `not_found name: schedule 'nobody' does not exist`},
+		"pause no schedule": {func() error { return e.SchedulePause(ctx, "nobody") }, `not_found name: schedule 'nobody' does not exist`},
+		"a long key":        {send(posthaste.Message{Key: long}), `too_large key: key has 256 bytes, at most 255 are allowed`},
+		"not JSON":          {send(posthaste.Message{Payload: []byte("{"), ContentType: "application/json"}), `invalid payload: payload is not valid JSON in UTF-8, though its content type says so`},
+		"too large":         {send(posthaste.Message{Payload: []byte(strings.Repeat("x", 1<<20+1))}), `too_large payload: payload of 1048577 bytes is over the queue's limit of 1048576 (max_payload)`},
+		"late":              {send(posthaste.Message{SendAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}), `invalid send_at: send_at must be a time from the year 1 to the last day but one of the year 9999, got 9999-12-31T00:00:00Z`},
+		"a bad name":        {func() error { return e.QueueCreate(ctx, "A", posthaste.QueueOptions{}) }, `invalid name: name "A" must consist of a-z, 0-9, _, - and .`},
+		"receive nothing": {func() error {
+			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Lease: time.Second})
+			return err
+		}, `invalid max: max must be 1 to 1000, and is 0`},
+		"no subscription": {func() error {
+			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "x"}, Max: 1, Lease: time.Second})
+			return err
+		}, `not_found subscription: queue 'suite' has no subscription 'x'`},
+	} {
+		err := c.do()
+		var told *posthaste.Error
+		if !errors.As(err, &told) {
+			s.Errorf("%s: %v", what, err)
+		} else if got := string(told.Code) + " " + told.Field + ": " + told.Message; got != c.want {
+			s.Errorf("%s says\n%s\nand not\n%s", what, got, c.want)
+		}
+	}
+}
