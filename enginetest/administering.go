@@ -16,6 +16,7 @@ var administering = []test{
 	{name: "NoDeadLetters", run: noDeadLetters},
 	{name: "Erase", run: erase, needsSearch: true},
 	{name: "Messages", run: messages, needsSearch: true},
+	{name: "PagesOfSubscriptions", run: pagesOfSubscriptions, needsSubscriptions: true, needsSearch: true},
 	{name: "Retention", run: retention, needsStory: true, needsSearch: true},
 	{name: "Maintain", run: maintain},
 }
@@ -245,4 +246,46 @@ func maintain(s *suite) {
 	})
 	s.settle(done, append(s.claimed(w, 1), d[2])...)
 	s.none(w)
+}
+
+// pagesOfSubscriptions: whoever pages on as a listing says finds every message, also where
+// each has a row for several subscriptions and a search stops before a page is full.
+func pagesOfSubscriptions(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "other", posthaste.SubscriptionOptions{}))
+	// The newest thousand, which a search looks at first, hold more rows than a page and
+	// fewer messages.
+	var all []posthaste.Message
+	for i := range 1300 {
+		m := posthaste.Message{Queue: s.queue, Payload: i}
+		if i >= 300 && i%16 != 0 {
+			m.SendAt = time.Now().Add(time.Hour)
+		}
+		all = append(all, m)
+	}
+	ids, err := s.engine.Send(s.ctx, all...)
+	s.must(err)
+	var want, got []posthaste.MessageID
+	for i, m := range all {
+		if m.SendAt.IsZero() {
+			want = append(want, ids[i])
+		}
+	}
+	for filter := (posthaste.MessageFilter{Queue: s.queue, State: posthaste.StateReady, Limit: 100}); ; {
+		page, cutAt, err := s.engine.Messages(s.ctx, filter)
+		s.must(err)
+		for _, m := range page {
+			got = append(got, m.ID)
+		}
+		if filter.Before = cutAt; len(page) >= filter.Limit {
+			filter.Before = page[len(page)-1].ID
+		}
+		if filter.Before == 0 {
+			break
+		}
+	}
+	slices.Reverse(want)
+	if !slices.Equal(got, want) {
+		s.Errorf("%d messages in all pages, want %d", len(got), len(want))
+	}
 }

@@ -279,12 +279,12 @@ func badSettlements(s *suite) {
 func errorTexts(s *suite) {
 	s.create(quick())
 	texts := map[string]string{
-		strings.Repeat("ü", 4000):                strings.Repeat("ü", 4000),
-		strings.Repeat("😀", 5000):                strings.Repeat("😀", 4000),
-		" \n\t":                                  "failed without saying why",
-		"":                                       "failed without saying why",
-		"a\x00b\xff":                             "a\uFFFDb\uFFFD",
-		" kept \n as it is ":                     " kept \n as it is ",
+		strings.Repeat("ü", 4000): strings.Repeat("ü", 4000),
+		strings.Repeat("😀", 5000): strings.Repeat("😀", 4000),
+		" \n\t":                   "failed without saying why",
+		"":                        "failed without saying why",
+		"a\x00b\xff":              "a\uFFFDb\uFFFD",
+		" kept \n as it is ":      " kept \n as it is ",
 		strings.Repeat("x", 3999) + "\x00" + "xx": strings.Repeat("x", 3999) + "\uFFFD",
 	}
 	for text, want := range texts {

@@ -266,8 +266,15 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 		return nil, 0, readError(err)
 	}
 	var cutAt posthaste.MessageID
-	err = answers.QueryRow().Scan((*int64)(&cutAt))
-	return infos, cutAt, readError(err)
+	if err := answers.QueryRow().Scan((*int64)(&cutAt)); err != nil {
+		return nil, 0, readError(err)
+	}
+	// The limit of SQL is one of rows: where messages have several, it ends a page of
+	// fewer messages without saying that it was cut.
+	if n := len(infos); cutAt == 0 && n > 0 && n < orDefault(f.Limit) && rows.CommandTag().RowsAffected() >= int64(orDefault(f.Limit)) {
+		cutAt = infos[n-1].ID
+	}
+	return infos, cutAt, nil
 }
 
 func orDefault(limit int) int {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strconv"
 
@@ -54,11 +53,8 @@ func (a *app) actions(ctx context.Context, e posthaste.Engine, f posthaste.Actio
 	for i, x := range actions {
 		shown[i] = wire.NewAction(x)
 	}
-	return a.print(shown, func(w io.Writer) {
-		if len(actions) == 0 {
-			fmt.Fprintln(w, "no action is on record")
-			return
-		}
+	next := nextPage(len(actions), f.Limit, func() posthaste.MessageID { return posthaste.MessageID(actions[len(actions)-1].ID) }, 0)
+	return a.printPage(page{"actions", shown, "no action is on record", next}, len(actions), func(w io.Writer) {
 		table(w, "ID AT BY ACTION QUEUE MESSAGE DETAILS", func(row func(...any)) {
 			for _, x := range actions {
 				message := ""

@@ -65,16 +65,12 @@ func (a *app) deadLetters(ctx context.Context, e posthaste.Engine, f posthaste.D
 	if err != nil {
 		return err
 	}
-	a.toldCut(cutAt)
 	shown := make([]wire.DeadLetter, len(dead))
 	for i, d := range dead {
 		shown[i] = wire.NewDeadLetter(d)
 	}
-	return a.print(shown, func(w io.Writer) {
-		if len(dead) == 0 {
-			fmt.Fprintln(w, "there are no dead letters")
-			return
-		}
+	next := nextPage(len(dead), f.Limit, func() posthaste.MessageID { return dead[len(dead)-1].ID }, cutAt)
+	return a.printPage(page{"dead_letters", shown, "there are no dead letters", next}, len(dead), func(w io.Writer) {
 		table(w, "ID QUEUE DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
 			for _, d := range dead {
 				row(d.ID, d.Queue, clock(d.DiedAt), len(d.Attempts), d.Reference, d.Error)

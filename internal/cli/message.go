@@ -71,11 +71,41 @@ func paging(limit int, text string, before *posthaste.MessageID) error {
 	return nil
 }
 
-// toldCut says where a search that was cut goes on.
-func (a *app) toldCut(cutAt posthaste.MessageID) {
-	if cutAt != 0 {
-		fmt.Fprintf(a.stderr, "posthaste: the search stopped after looking at very many messages; it goes on with --before %s\n", cutAt)
+// page is one page of a listing: what is shown, under its name in JSON, what is said where
+// there is nothing, and where the listing goes on, 0 if this is its end.
+type page struct {
+	name  string
+	shown any
+	none  string
+	next  posthaste.MessageID
+}
+
+// printPage prints a page. One that is not the end says so, also in JSON: it may be empty
+// because a search looked at so many that it stopped.
+func (a *app) printPage(p page, rows int, text func(w io.Writer)) error {
+	value := map[string]any{p.name: p.shown}
+	if p.next != 0 {
+		value["next"] = p.next
+		fmt.Fprintf(a.stderr, "posthaste: there may be more: go on with --before %s\n", p.next)
 	}
+	return a.print(value, func(w io.Writer) {
+		switch {
+		case rows > 0:
+			text(w)
+		case p.next != 0:
+			fmt.Fprintf(w, "found none so far: the search stopped at message %s, and goes on with --before %[1]s\n", p.next)
+		default:
+			fmt.Fprintln(w, p.none)
+		}
+	})
+}
+
+// nextPage is where a listing goes on: behind a full page, or where the search was cut.
+func nextPage(rows, limit int, last func() posthaste.MessageID, cutAt posthaste.MessageID) posthaste.MessageID {
+	if rows >= limit {
+		return last()
+	}
+	return cutAt
 }
 
 func (a *app) messages(ctx context.Context, e posthaste.Engine, f posthaste.MessageFilter) error {
@@ -83,16 +113,12 @@ func (a *app) messages(ctx context.Context, e posthaste.Engine, f posthaste.Mess
 	if err != nil {
 		return err
 	}
-	a.toldCut(cutAt)
 	shown := make([]wire.Message, len(messages))
 	for i, m := range messages {
 		shown[i] = wire.NewMessage(m, false)
 	}
-	return a.print(shown, func(w io.Writer) {
-		if len(messages) == 0 {
-			fmt.Fprintln(w, "no message is like that")
-			return
-		}
+	next := nextPage(len(messages), f.Limit, func() posthaste.MessageID { return messages[len(messages)-1].ID }, cutAt)
+	return a.printPage(page{"messages", shown, "no message is like that", next}, len(messages), func(w io.Writer) {
 		table(w, "ID QUEUE STATE ATTEMPTS CREATED REFERENCE KIND KEY", func(row func(...any)) {
 			for _, m := range messages {
 				for _, s := range m.Subscriptions {

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/memory"
+)
+
+// cutStore is a store whose searches stop before they found anything.
+type cutStore struct{ posthaste.Engine }
+
+func (cutStore) Messages(context.Context, posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+	return nil, 4711, nil
+}
+
+func (cutStore) DeadLetters(context.Context, posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, posthaste.MessageID, error) {
+	return nil, 4711, nil
+}
+
+// A search that was cut short does not say that there is nothing, neither to people nor in
+// JSON; one that was not does.
+func TestSearchesThatWereCutSaySo(t *testing.T) {
+	t.Parallel()
+	whole := memory.Open()
+	for what, list := range map[string]func(*app, posthaste.Engine) error{
+		"dead_letters": func(a *app, e posthaste.Engine) error {
+			return a.deadLetters(t.Context(), e, posthaste.DeadLetterFilter{Limit: 100})
+		},
+		"messages": func(a *app, e posthaste.Engine) error {
+			return a.messages(t.Context(), e, posthaste.MessageFilter{Limit: 100})
+		},
+	} {
+		for _, asJSON := range []bool{false, true} {
+			said := func(e posthaste.Engine) string {
+				var out, errs bytes.Buffer
+				if err := list(&app{stdout: &out, stderr: &errs, json: asJSON}, e); err != nil {
+					t.Fatal(err)
+				}
+				if (e == whole) != (errs.Len() == 0) {
+					t.Errorf("%s told %q beside", what, errs.String())
+				}
+				return out.String()
+			}
+			cut, none := said(cutStore{whole}), said(whole)
+			if asJSON && (cut != `{"`+what+`":[],"next":"4711"}`+"\n" || none != `{"`+what+`":[]}`+"\n") {
+				t.Errorf("%s as JSON: %s and %s", what, cut, none)
+			}
+			if !asJSON && (!strings.Contains(cut, "--before 4711") || strings.Contains(none, "--before") || strings.Contains(cut, "there are no")) {
+				t.Errorf("%s: %s and %s", what, cut, none)
+			}
+		}
+	}
+}
