@@ -414,7 +414,7 @@ func TestDU5_LateDoneWithdraws(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s := infos[0].Subscriptions[0]; s.Depth != 0 || s.InFlight != 0 || s.Done != 2 || s.Withdrawn != 2 {
+				if s := infos[0].Subscriptions[0]; s.Depth != 0 || s.InFlight != 0 || s.Done != 4 || s.Withdrawn != 0 {
 					return fmt.Sprintf("the queue is told as %+v", s)
 				}
 				return ""

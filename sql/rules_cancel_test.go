@@ -214,6 +214,9 @@ func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 		if n := get[int](s, `select (depth + in_flight)::int from posthaste.queues`); n != 0 {
 			return fmt.Sprintf("%d wait or are in flight, it is said", n)
 		}
+		if said := get[string](s, `select format('%s done, %s withdrawn', done, withdrawn) from posthaste.queues`); said != "1 done, 0 withdrawn" {
+			return "it is told as " + said
+		}
 		// Handed out before: then it runs, whatever the late one says.
 		m, d = lost(s)
 		if got := s.receive(); !slices.Equal(got, []int64{m}) {
@@ -243,6 +246,7 @@ func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 	},
 		without("withdrawing", patch{file: "settle.sql", old: "    perform posthaste.late_done(v_late[v_place], v_bits[v_place]);\n", new: "    null;\n"}),
 		without("asking whether it was handed out", patch{file: "late_done.sql", old: ".fate = 'waiting'\n", new: ".fate is not null\n"}),
+		without("counting it as done", patch{file: "count_up.sql", old: "+ n.withdrawn, again = again - n.done, done = done + n.done", new: "+ n.withdrawn + n.done"}),
 		without("done alone", patch{file: "settle.sql", old: "v_bits := v_bits || (v_plain & ~v_fresh);", new: "v_bits := v_bits || (v_wanted & ~v_fresh);"},
 			patch{file: "settle.sql", old: "bit_count(v_plain & ~v_fresh) > 0", new: "true"}))
 }

@@ -37,7 +37,7 @@ local function lateDone(id)
   st.z, st.q = 'done', now
   call('HSET', ST, id, pack(st))
   kept[#kept + 1] = id
-  counts.withdrawn = counts.withdrawn + 1
+  counts.done = counts.done + 1
 end
 
 local plain = {}

@@ -137,14 +137,15 @@ begin
            again = again + case when exists (select from posthaste.queue_settings q where q.id = n.subscriber >> 10 and q.keyed) then n.again else 0 end
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
   end loop;
-  for n in select x.subscriber, count(*) as withdrawn
+  -- What was done by a late acknowledgement comes not again after all.
+  for n in select x.subscriber, count(*) filter (where x.outcome <> 'done') as withdrawn, count(*) filter (where x.outcome = 'done') as done
              from unnest(v_lo, v_hi) r (lo, hi)
             cross join lateral (
-              select x.subscriber from posthaste.cancelled x
+              select x.subscriber, x.outcome from posthaste.cancelled x
                where x.noted >= r.lo::text::xid8 and x.noted < r.hi::text::xid8 and x.outcome in ('cancelled', 'done', 'moved')
                order by x.noted) x
             group by 1 loop
-    update posthaste.counters set dropped = dropped + n.withdrawn
+    update posthaste.counters set dropped = dropped + n.withdrawn, again = again - n.done, done = done + n.done
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
   end loop;
   update posthaste.counted c set s = v_s, last_value = v_last, at = v_now;
