@@ -1,8 +1,8 @@
 -- posthaste.sifted_slice: the next entries of a fresh track whose reader sifts:
 -- its subscription has a filter, or entries ahead of it were withdrawn. What is
 -- left out is walked over, in bounded steps, and has no place.
--- A reader sifts while its cursor's part is 3, and leaves that by itself when a
--- new window has nothing to sift.
+-- A reader sifts while its cursor's part is 3, and leaves that by itself when what
+-- is left of its window has nothing to sift, nor any later one.
 -- Arguments: c, the cursor; the snapshot up to which a new window may be opened;
 -- how many; the live slots. Called under the reader's lock where it must hold.
 -- Returns: c as the claim to be written: its window, the slice's first and last
@@ -32,6 +32,24 @@ begin
   c.first_pos := null;
   select x.filter into v_filter from posthaste.subscriptions x where x.queue_id = p_queue and x.number = v_subscriber & 1023;
   loop
+    if not c.ended and v_filter is null
+       and not exists (select from posthaste.cancelled x
+                        where x.subscriber = v_subscriber and x.xid >= pg_snapshot_xmin(c.s0) and not pg_visible_in_snapshot(x.xid, c.s0)
+                          and (not pg_visible_in_snapshot(x.xid, c.s1) or (x.xid, x.pos) > (c.last_xid, c.last_pos))) then
+      -- All that was withdrawn lies behind: millions may follow in this window.
+      select f.places, f.first_xid, f.first_pos, f.last_xid, f.last_pos into v
+        from posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, p_max, l) f;
+      c.ended := v.places < p_max;
+      if v.places > 0 then
+        c.part := 0;
+        c.places := v.places;
+        c.first_xid := v.first_xid;
+        c.first_pos := v.first_pos;
+        c.last_xid := v.last_xid;
+        c.last_pos := v.last_pos;
+        return;
+      end if;
+    end if;
     if c.ended then
       exit when v_new;
       v_new := true;
