@@ -42,7 +42,8 @@ func dial(address string) (goredis.UniversalClient, error) {
 		o.PoolSize, o.MaxActiveConns = connections, connections
 		o.ContextTimeoutEnabled = true
 		o.ClientName = "posthaste"
-		return goredis.NewClusterClient(o), nil
+		watch := watchTakeovers(o)
+		return watch.of(goredis.NewClusterClient(o)), nil
 	}
 	o, err := goredis.ParseURL(address)
 	if err != nil {

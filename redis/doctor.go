@@ -33,7 +33,9 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 		var some []posthaste.Finding
 		switch {
 		case err == nil:
-			some = examined(about)
+			if some = examined(about); e.cluster {
+				some = append(some, unguarded(about)...)
+			}
 		case e.cluster && posthaste.CodeOf(err) == posthaste.Unavailable:
 			some = []posthaste.Finding{{Check: "connection", Fault: true, Message: err.Error(), Hint: "start it; until it is back, or its replica has taken its place, its queues stand"}}
 		default:
@@ -98,6 +100,17 @@ func examined(about map[string]string) (found []posthaste.Finding) {
 			Hint: "raise maxmemory, or let workers catch up"})
 	}
 	return found
+}
+
+// unguarded tells of a master that takes writes when none of its replicas can have them: one
+// that was cut off or stood still goes on to acknowledge what vanishes when it learns that
+// another has taken its place. Redis tells how many replicas are good only if it asks for any.
+func unguarded(about map[string]string) []posthaste.Finding {
+	if _, asks := about["min_slaves_good_slaves"]; asks || about["role"] != "master" || about["connected_slaves"] == "0" {
+		return nil
+	}
+	return []posthaste.Finding{{Check: "replicas", Message: "it takes writes also while no replica hears of them: after it was cut off or stood still, it acknowledges what is lost once another server has taken its place",
+		Hint: "set min-replicas-to-write 1, and min-replicas-max-lag to less than cluster-node-timeout"}}
 }
 
 // doctorClock compares this machine's clock, before and after Redis was asked for the

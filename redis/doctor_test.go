@@ -141,3 +141,26 @@ func TestDoctorOfTimes(t *testing.T) {
 		t.Errorf("an append-only file that cannot be written: %q", said(found))
 	}
 }
+
+// A master of a cluster that has replicas is to ask for some of them.
+func TestDoctorWantsReplicasToBeAskedFor(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	e := open(t, r.URL())
+	for _, set := range []string{"0", "1"} {
+		if err := e.client.ConfigSet(t.Context(), "min-replicas-to-write", set).Err(); err != nil {
+			t.Fatal(err)
+		}
+		has, err := about(t.Context(), e.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := unguarded(has); len(found) > 0 {
+			t.Errorf("without a replica there is none to ask for, and it finds %q", said(found))
+		}
+		has["connected_slaves"] = "1"
+		if found := unguarded(has); (len(found) == 1 && found[0].Check == "replicas" && found[0].Hint != "") != (set == "0") {
+			t.Errorf("with min-replicas-to-write %s it finds %q", set, said(found))
+		}
+	}
+}
