@@ -110,10 +110,10 @@ func TestRuleWhatIsRetriedMeanwhileIsNotErased(t *testing.T) {
 		return ""
 	}, without("one look", patch{file: "erase.sql", old: `  v_pending := array(select distinct m.message_id
                        from posthaste.message_rows(
-                              array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
+                              array(select x from unnest(v_heads) x where (x.message_id in (select i from unnest(v_ids) i)) is true)
                               || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
                               || array(select h from posthaste.parked_heads(v_ids) h), v_ids, false) m
-`, new: `  v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
+`, new: `  v_heads := array(select x from unnest(v_heads) x where (x.message_id in (select i from unnest(v_ids) i)) is true)
              || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
              || array(select h from posthaste.parked_heads(v_ids) h);
   v_pending := array(select distinct m.message_id from posthaste.message_rows(v_heads, v_ids, false) m
