@@ -285,7 +285,7 @@ func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 		return ""
 	},
 		without("putting it aside", patch{file: "rescue_leases.sql",
-			old: "      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second');\n",
+			old: "      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second')\n      on conflict (subscriber, claim) do update set next_try = excluded.next_try;\n",
 			new: "      v_reached := least(v_reached, e.until - interval '1 microsecond');\n"}),
 		without("trying it again", patch{file: "rescue_leases.sql", old: "h.next_try <= t order", new: "false order"}),
 		without("saying that it is due", patch{file: "leases_ended.sql", old: "h.next_try <= clock_timestamp()", new: "false"}),
