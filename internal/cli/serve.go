@@ -13,8 +13,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/server"
-	"github.com/posthaste-mq/posthaste/worker"
 	"github.com/posthaste-mq/posthaste/telemetry"
+	"github.com/posthaste-mq/posthaste/worker"
 )
 
 const defaultListen = "127.0.0.1:8484"
