@@ -17,7 +17,7 @@ begin
     begin
       v_json := convert_from(payload, 'UTF8')::jsonb;
     exception when data_exception or syntax_error or program_limit_exceeded then
-      raise exception using errcode = 'PH400', column = 'payload', message = 'payload is not valid JSON: ' || sqlerrm,
+      raise exception using errcode = 'PH400', column = 'payload', message = 'payload is not valid JSON in UTF-8, though its content type says so',
         hint = 'give another content type, such as application/octet-stream';
     end;
     perform posthaste.check_json(v_json, v_json::text);
