@@ -98,6 +98,10 @@ be reached.`,
 		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
 		newImport(a), newVersion(a),
 	)
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = groupArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	return root
 }
 
