@@ -91,6 +91,18 @@ func (f *DeadLetterFilter) CheckChoice() error {
 	return nil
 }
 
+// MatchesError reports whether Error is a part of the text, A to Z in any case: other
+// letters are folded in a different way by each store.
+func (f *DeadLetterFilter) MatchesError(text string) bool {
+	lower := func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}
+	return strings.Contains(strings.Map(lower, text), strings.Map(lower, f.Error))
+}
+
 func (m *Message) checkDedupe() error {
 	switch {
 	case m.DedupeKey == "":

@@ -468,7 +468,7 @@ type DeadLetterFilter struct {
 	Reference    string
 	// Term is one of the message's terms.
 	Term string
-	// Error is a part of the last error's text, in any case.
+	// Error is a part of the last error's text, A to Z in any case.
 	Error string
 	// DiedFrom and DiedBefore bound the time of death; from is included.
 	DiedFrom, DiedBefore time.Time

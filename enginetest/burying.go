@@ -26,7 +26,7 @@ func deadLettersByFilter(s *suite) {
 	got := s.claimed(w, 6)
 	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return cmp.Compare(a.MessageID, b.MessageID) })
 	for i, d := range got {
-		s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: fmt.Sprintf("Broken by %d", i/2)}, d)
+		s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: fmt.Sprintf("Größe: Broken by %d", i/2)}, d)
 	}
 	one, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[3:4]})
 	s.must(err)
@@ -45,6 +45,8 @@ func deadLettersByFilter(s *suite) {
 		"reference and kind":     {posthaste.DeadLetterFilter{Reference: "ref4", Kind: "kind0"}, nil},
 		"term":                   {posthaste.DeadLetterFilter{Term: "term1"}, []int{5, 4, 3}},
 		"error":                  {posthaste.DeadLetterFilter{Error: "BROKEN by 1"}, []int{3, 2}},
+		"error with an umlaut":   {posthaste.DeadLetterFilter{Error: "gRößE: bRoken by 2"}, []int{5, 4}},
+		"umlaut in another case": {posthaste.DeadLetterFilter{Error: "GRÖßE"}, nil},
 		"no such error":          {posthaste.DeadLetterFilter{Error: "Broken_by"}, nil},
 		"key and term":           {posthaste.DeadLetterFilter{Key: "key1", Term: "term0"}, []int{1}},
 		"subscription":           {posthaste.DeadLetterFilter{Subscription: posthaste.DefaultSubscription}, []int{5, 4, 3, 2, 1, 0}},

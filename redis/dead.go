@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -17,7 +16,7 @@ func matches(d *posthaste.DeadLetter, f *posthaste.DeadLetterFilter) bool {
 		}
 	}
 	return (f.Term == "" || slices.Contains(d.Terms, f.Term)) && (f.Before == 0 || d.ID < f.Before) &&
-		(f.Error == "" || strings.Contains(strings.ToLower(d.Error), strings.ToLower(f.Error))) &&
+		(f.Error == "" || f.MatchesError(d.Error)) &&
 		!d.DiedAt.Before(f.DiedFrom) && (f.DiedBefore.IsZero() || d.DiedAt.Before(f.DiedBefore))
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -24,7 +23,7 @@ func (m *message) deadMatches(f posthaste.DeadLetterFilter) bool {
 		}
 	}
 	return (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.IDs == nil || slices.Contains(f.IDs, m.id)) &&
-		strings.Contains(strings.ToLower(m.attempts[len(m.attempts)-1].Error), strings.ToLower(f.Error)) &&
+		f.MatchesError(m.attempts[len(m.attempts)-1].Error) &&
 		!m.diedAt.Before(f.DiedFrom) && (f.DiedBefore.IsZero() || m.diedAt.Before(f.DiedBefore))
 }
 
