@@ -235,6 +235,7 @@ func (t *takeovers) slotsBy(ctx context.Context, address string) (masters map[st
 	o.Addr = address
 	c := goredis.NewClient(&o)
 	defer c.Close()
+	//lint:ignore SA1019 the client asks by it as well, and users have the right to it
 	slots, err := c.ClusterSlots(ctx).Result()
 	if err != nil {
 		return nil
