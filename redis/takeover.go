@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,8 +21,8 @@ const (
 	askAgain = 400 * time.Millisecond
 	// askOthers bounds one such question.
 	askOthers = time.Second
-	// leaveAlone is how long a server that is no master is not connected to, unless the
-	// others say within that time that it is one again.
+	// leaveAlone is how long a server that was replaced is not connected to, unless the
+	// others say within that time that it is a master again.
 	leaveAlone = 10 * time.Second
 )
 
@@ -41,18 +42,20 @@ type takeovers struct {
 	mu     sync.Mutex
 	known  map[string]bool
 	conns  map[*watched]bool
-	gone   map[string]time.Time // servers that are no masters, and when that was heard
+	seeds  map[string]bool      // as the URL names servers
+	were   map[string]bool      // servers of the cluster, as it names them
+	gone   map[string]time.Time // servers that were replaced, and when that was heard
 	asking bool
 }
 
 // watchTakeovers gives o a dialer that does so, and returns what needs the client made of o.
 func watchTakeovers(o *goredis.ClusterOptions) *takeovers {
-	t := &takeovers{known: map[string]bool{}, conns: map[*watched]bool{}, gone: map[string]time.Time{}, options: goredis.Options{
+	t := &takeovers{known: map[string]bool{}, conns: map[*watched]bool{}, seeds: map[string]bool{}, were: map[string]bool{}, gone: map[string]time.Time{}, options: goredis.Options{
 		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Protocol: o.Protocol, ClientName: o.ClientName,
 		DialTimeout: askOthers, ReadTimeout: askOthers, WriteTimeout: askOthers, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 	}}
 	for _, address := range o.Addrs {
-		t.known[address] = true
+		t.known[address], t.seeds[address] = true, true
 	}
 	timeout := o.DialTimeout
 	if timeout == 0 {
@@ -69,7 +72,7 @@ func (t *takeovers) of(client *goredis.ClusterClient) *goredis.ClusterClient {
 	return client
 }
 
-// connect dials a server, unless it is known to be no master any more.
+// connect dials a server, unless it was replaced a moment ago.
 func (t *takeovers) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	t.mu.Lock()
 	heard, gone := t.gone[address]
@@ -88,6 +91,9 @@ func (t *takeovers) connect(ctx context.Context, network, address string) (net.C
 	w.timer.Stop()
 	t.mu.Lock()
 	t.conns[w] = true
+	if !t.seeds[address] {
+		t.were[address] = true // the cluster told of it
+	}
 	t.mu.Unlock()
 	if s, ok := conn.(syscall.Conn); ok {
 		return struct {
@@ -104,22 +110,30 @@ type watched struct {
 	of      *takeovers
 	address string
 	timer   *time.Timer
-	waiting bool // guarded by of.mu
+	// When something was last written, and when last read, in nanoseconds.
+	wrote, read atomic.Int64
+}
+
+// silent reports whether what was written last is without any answer for too long.
+func (w *watched) silent() bool {
+	wrote := w.wrote.Load()
+	return wrote > w.read.Load() && time.Duration(time.Now().UnixNano()-wrote) >= unanswered
 }
 
 // Write implements [net.Conn].
 func (w *watched) Write(b []byte) (int, error) {
-	w.timer.Reset(unanswered)
-	return w.Conn.Write(b)
+	n, err := w.Conn.Write(b)
+	// Behind the write, which may itself take long: by now nobody can have answered it.
+	w.wrote.Store(time.Now().UnixNano())
+	w.timer.Reset(unanswered + time.Millisecond)
+	return n, err
 }
 
 // Read implements [net.Conn].
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	if n > 0 && !w.timer.Stop() {
-		w.of.mu.Lock()
-		w.waiting = false
-		w.of.mu.Unlock()
+	if n > 0 {
+		w.read.Store(time.Now().UnixNano())
 	}
 	return n, err
 }
@@ -133,12 +147,11 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// waits begins to ask the others.
+// waits begins to ask the others, if there is no answer still.
 func (w *watched) waits() {
-	w.of.mu.Lock()
-	w.waiting = true
-	w.of.mu.Unlock()
-	w.of.ask()
+	if w.silent() {
+		w.of.ask()
+	}
 }
 
 // ask asks the servers who the masters are, again and again while an answer is missing.
@@ -170,7 +183,7 @@ func (t *takeovers) goOn() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for w := range t.conns {
-		if w.waiting {
+		if w.silent() {
 			return true
 		}
 	}
@@ -178,32 +191,27 @@ func (t *takeovers) goOn() bool {
 	return false
 }
 
-// hangUp notes who is no master any more, and returns the connections to such servers, if
-// an answer is missing from one of them.
+// hangUp notes who was replaced, and returns the connections to servers that were, and from
+// which an answer is missing. Only whom the cluster named can be told to be replaced: it
+// need not call a server what a URL does.
 func (t *takeovers) hangUp(masters map[string]bool) (all []*watched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(masters) == 0 { // nobody said
 		return nil
 	}
-	for address := range t.gone {
-		if masters[address] {
-			delete(t.gone, address)
-		} else if time.Since(t.gone[address]) < leaveAlone {
-			t.gone[address] = time.Now()
-		}
+	for address := range masters {
+		t.were[address] = true
+		delete(t.gone, address)
 	}
-	silent := map[string]bool{}
 	for w := range t.conns {
-		if w.waiting && !masters[w.address] {
-			silent[w.address] = true
+		if w.silent() && t.were[w.address] && !masters[w.address] {
 			t.gone[w.address] = time.Now()
 		}
 	}
 	for w := range t.conns {
-		if silent[w.address] {
+		if heard, gone := t.gone[w.address]; gone && time.Since(heard) < leaveAlone {
 			all = append(all, w)
-			w.waiting = false
 		}
 	}
 	return all
