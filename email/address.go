@@ -152,7 +152,7 @@ func parseName(s string) (string, error) {
 	}
 	parsed, err := mail.ParseAddress(strings.Join(words, " ") + " <a@b.invalid>")
 	if err != nil || strings.Count(parsed.Name, "(") < strings.Count(s, "(") {
-		return "", errors.New("has a display name that must be quoted (\"Ada, Countess\" <ada@example.com>)")
+		return "", errors.New("has words that must be quoted, as in \"Ada, Countess\" <ada@example.com>")
 	}
 	name := strings.Join(strings.Fields(parsed.Name), " ")
 	// An encoded word may hide a line break from the check of the whole.

@@ -44,7 +44,7 @@ func TestOpenRefuses(t *testing.T) {
 		"by number":        {"redis://127.0.0.1:1/3?cluster=true", posthaste.Invalid},
 		"of replicas":      {"redis://127.0.0.1:1?cluster=true&read_only=true", posthaste.Unsupported},
 		"a replica":        {replica.URL(), posthaste.ReadOnly},
-		"one that evicts":  {evicts.URL(), posthaste.Refused},
+		"one that evicts":  {evicts.URL(), posthaste.Unsupported},
 		"no password":      {locked.URL(), posthaste.Denied},
 		"wrong password":   {"redis://:secret2@" + locked.Address(), posthaste.Denied},
 		"no such database": {server.URL() + "/99", posthaste.Invalid},

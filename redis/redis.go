@@ -238,7 +238,7 @@ func (e *Engine) check(ctx context.Context, c goredis.Cmdable) error {
 		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this Redis is a replica, which takes no writes", Hint: "connect to the master"}
 	}
 	if policy := about["maxmemory_policy"]; about["maxmemory"] != "0" && strings.HasPrefix(policy, "allkeys-") {
-		return &posthaste.Error{Code: posthaste.Refused, Message: "this Redis removes any key when its memory is full (maxmemory-policy " + policy + "): messages would be lost",
+		return &posthaste.Error{Code: posthaste.Unsupported, Message: "this Redis removes any key when its memory is full (maxmemory-policy " + policy + "): messages would be lost",
 			Hint: "set maxmemory-policy noeviction"}
 	}
 	return e.permitted(ctx, c)

@@ -250,7 +250,7 @@ func TestEM2_HeldBackMailIsDatedWhenDue(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
 	p.server.Inject(catcher.Fault{Stage: catcher.StageEnd, Times: 8, Code: 451, Kept: true})
-	const hold = 1200 * time.Millisecond
+	const hold = 6 * time.Second // all must be sent, and moved, before
 	due := time.Now().Add(hold)
 	bySQL := func(options string) posthaste.MessageID {
 		return posthaste.MessageID(one[int64](p.stage, p.conn(), "select posthaste.send('emails', '"+mailJSON(t)+"', "+options+")"))
@@ -263,7 +263,7 @@ func TestEM2_HeldBackMailIsDatedWhenDue(t *testing.T) {
 	p.must(err)
 	ids = append(ids, p.send(m),
 		bySQL(`jsonb_build_object('send_at', '`+due.UTC().Format(time.RFC3339Nano)+`')`),
-		bySQL(`'{"delay": "1200ms"}'`))
+		bySQL(`'{"delay": "6 seconds"}'`))
 	// The first one is moved while it waits.
 	_, err = p.engine.Reschedule(p.ctx, "ada", ids[0], due.Add(hold))
 	p.must(err)

@@ -167,6 +167,10 @@ func (m *Mail) holds(text string) bool {
 }
 
 func (c *Catcher) serveDelete(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawQuery != "" {
+		http.Error(w, "all caught mails are deleted at once: leave out "+strconv.Quote(r.URL.RawQuery)+", or delete single ones by /caught/ID", http.StatusBadRequest)
+		return
+	}
 	c.Delete()
 	deleted(w, r)
 }
@@ -312,7 +316,7 @@ func setHeaders(w http.ResponseWriter, kind string) {
 	h.Set("Content-Type", kind)
 	h.Set("Content-Security-Policy", policyPage)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // without, a browser's form has no origin, and is refused
 	h.Set("Cache-Control", "no-store")
 }
 

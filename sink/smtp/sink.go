@@ -139,9 +139,9 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 	// A message is held back by its own send_at. In the payload alone it would be
 	// ignored, and the sender has to know. A message with a due time may have been
 	// rescheduled to before its send_at. Not every engine tells the due times of
-	// queues with keys, but they hand out nothing early.
+	// messages with keys: there it may have been moved, too.
 	early := time.Until(e.SendAt) > clockTolerance
-	if early && d.DueAt.IsZero() && d.Attempt == 1 && len(d.Story) == 0 {
+	if early && d.DueAt.IsZero() && d.Key == "" && d.Attempt == 1 && len(d.Story) == 0 {
 		return e, &posthaste.Error{Code: posthaste.Invalid, Field: "send_at",
 			Message: "send_at is in the mail, but the message was not held back for it",
 			Hint:    "give it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
@@ -165,7 +165,7 @@ func date(d *posthaste.RawDelivery, e *email.Email, before *email.Receipt) time.
 		date = before.Date
 	case len(d.Story) == 0:
 		due := d.DueAt
-		if due.IsZero() {
+		if due.IsZero() && time.Until(e.SendAt) <= clockTolerance {
 			due = e.SendAt
 		}
 		if due.After(date) {
