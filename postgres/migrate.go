@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,9 +69,6 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 	if err := checkEncoding(ctx, conn); err != nil {
 		return err
 	}
-	if err := checkLocks(ctx, conn); err != nil {
-		return err
-	}
 	return inMigration(ctx, conn, opts.log(), func(tx pgx.Tx, log *slog.Logger) error {
 		ours, err := installed(ctx, tx)
 		if err != nil {
@@ -100,6 +98,11 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 			if m.Unknown {
 				log.Info("the schema is newer than this program, and compatible: nothing to do", "version", m.Version, "name", m.Name)
 				return nil
+			}
+		}
+		if slices.ContainsFunc(all, func(m MigrationStatus) bool { return m.Pending }) {
+			if err := checkLocks(ctx, tx); err != nil {
+				return err
 			}
 		}
 		if err := s.applyMigrations(ctx, tx, all, log); err != nil {

@@ -46,6 +46,7 @@ func TestRuleACopyHandsOutNothingElsewhere(t *testing.T) {
 			for _, refused := range []struct{ what, code string }{
 				{"an unknown receiver", received()},
 				{"upkeep", get[string](fresh(), `select coalesce((select 'PH503' from posthaste.maintain() where task = 'refused'), 'done')`)},
+				{"rescue", fresh().code(`select posthaste.rescue()`)},
 				{"a tick", func() string {
 					s.exec(`select posthaste.schedule_put('s', 'q', 'every 1 hour')`)
 					s.exec(`update posthaste.schedule_settings set next_at = clock_timestamp() - interval '1 second'`)
@@ -89,5 +90,6 @@ func TestRuleACopyHandsOutNothingElsewhere(t *testing.T) {
 	},
 		without("the question", patch{file: "not_here.sql", old: "elsif not exists", new: "elsif false and not exists"}),
 		without("the time of the start", patch{file: "not_here.sql", old: "where x.started = pg_postmaster_start_time()", new: ""}),
+		without("rescue", patch{file: "rescue.sql", old: "perform posthaste.check_identity();", new: "null;"}),
 		without("the worker's own registration", patch{file: "claim.sql", old: "check_identity(null, p_worker)", new: "check_identity()"}))
 }

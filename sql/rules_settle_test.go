@@ -522,7 +522,7 @@ func TestRuleLeasesAreExtendedOneByOne(t *testing.T) {
 			return fmt.Sprintf("settling all three was answered %v", got)
 		}
 		return ""
-	}, without("each delivery's own end", patch{file: "rescue_claim.sql",
+	}, without("each delivery's own end", patch{file: "overdue_places.sql",
 		old: "coalesce((select max(e.until) from posthaste.leases e where e.slot = c.slot and e.claim = c.id and e.place = o), v_until)", new: "v_until"}))
 }
 

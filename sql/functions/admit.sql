@@ -10,10 +10,16 @@ returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as 
 declare
   v_tries int := 0;
 begin
+  if exists (select from posthaste.since_crash) then
+    -- Started anew, and not after a crash: nothing has to be moved, and nobody waits.
+    update posthaste.since_crash x set started = pg_postmaster_start_time()
+     where x.ctid = (select y.ctid from posthaste.since_crash y where y.started is distinct from pg_postmaster_start_time() for update skip locked);
+    return;
+  end if;
   -- Who comes meanwhile waits for that to be committed, and not for the key, which it
   -- would keep to the end of its transaction, so that all go one after the other. In the
   -- end it waits for the key nevertheless, so that a deadlock is found.
-  while not exists (select from posthaste.since_crash x where x.started = pg_postmaster_start_time()) loop
+  while not exists (select from posthaste.since_crash) loop
     v_tries := v_tries + 1;
     if v_tries > 500 then
       perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
@@ -26,7 +32,6 @@ begin
         perform posthaste.skip_workers();
         insert into posthaste.since_crash (started) values (pg_postmaster_start_time());
       end if;
-      update posthaste.since_crash x set started = pg_postmaster_start_time() where x.started is distinct from pg_postmaster_start_time();
       exit;
     end if;
     perform pg_sleep(0.002);

@@ -1,16 +1,30 @@
 -- posthaste.later_newest: of the messages of given queues that have a later entry (a
--- retry, a rescue, a replay), the newest below an id, as heads. Reads: entries.
-create or replace function posthaste.later_newest(p_queues int[], p_before bigint, p_max int)
-returns setof posthaste.head language plpgsql stable rows 100
+-- retry, a rescue, a replay), the newest below an id.
+-- Returns: their heads. cut_at: it looked at 50,000 entries of all queues and no
+-- further: nothing is known of what lies below; null otherwise. Reads: entries.
+create or replace function posthaste.later_newest(p_queues int[], p_before bigint, p_max int, out heads posthaste.head[], out cut_at bigint)
+language plpgsql stable
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   l posthaste.live := posthaste.live_slots();
+  e record;
+  v_walked int := 0;
+  v_ids bigint[] := '{}';
 begin
-  return query select (x.h).* from (
-    select distinct on (e.message_id) e.message_id, posthaste.head_of(e) as h
-      from posthaste.entries e
-     where e.message_id > 0 and e.message_id < coalesce(p_before, 9223372036854775807) and e.queue_id = any (p_queues) -- 0 is that of events
-       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-     order by e.message_id desc, e.pos desc limit p_max) x;
+  for e in select x.message_id, x.queue_id from posthaste.entries x
+            where x.message_id > 0 and x.message_id < coalesce(p_before, 9223372036854775807) -- 0 is that of events
+              and posthaste.in_slots((x.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+            order by x.message_id desc loop
+    v_walked := v_walked + 1;
+    if v_walked > 50000 then
+      cut_at := e.message_id + 1;
+      exit;
+    end if;
+    if e.queue_id = any (p_queues) and e.message_id is distinct from v_ids[cardinality(v_ids)] then
+      v_ids := v_ids || e.message_id::bigint;
+      exit when cardinality(v_ids) = p_max;
+    end if;
+  end loop;
+  heads := array(select h from posthaste.later_heads(v_ids) h);
 end $$;

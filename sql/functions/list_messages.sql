@@ -85,14 +85,16 @@ begin
       v_cut := v_bottom is not null;
     else
       if v_state = 'retrying' then
-        v_heads := array(select h from posthaste.later_newest(v_queues, v_before, v_page) h);
+        v := posthaste.later_newest(v_queues, v_before, v_page);
+        v_heads := v.heads;
+        v_bottom := v.cut_at;
       else
         v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
       end if;
       -- Of these, too, the ring may have forgotten all.
       v := posthaste.parked_newest(v_queues, null, v_before, v_page);
       v_heads := v_heads || array(select h from posthaste.parked_heads(v.message_ids) h);
-      v_bottom := v.cut_at;
+      v_bottom := greatest(v_bottom, v.cut_at);
       v_cut := v_bottom is not null;
       if v_state is null then
         v_heads := v_heads || array(select h from posthaste.dead_newest(v_queues, v_before, v_page) h);

@@ -3,9 +3,9 @@
 -- Arguments: up to which snapshot; the live slots.
 -- Returns: one row for each subscription and lane that has one.
 -- By the readers' order; a message of a transaction that stayed open for long can
--- be older than its place in it. What was withdrawn is passed over, up to 1,024
--- entries. Where 16 in a row do not pass the filter, the last of these stands for
--- what the subscription has not come to. Of a keyed queue, of the log alone: what
+-- be older than its place in it. What was withdrawn is passed over. Where 1,024
+-- in a row were withdrawn, or 16 do not pass the filter, the last of these stands
+-- for what the subscription has not come to. Of a keyed queue, of the log alone: what
 -- is parked may not be handed out, or had its turn.
 -- Reads: what all_cursors reads, entries, cancelled.
 create or replace function posthaste.oldest_fresh(s pg_snapshot, l posthaste.live)
@@ -18,7 +18,7 @@ begin
       from posthaste.all_cursors(0, l) c
      cross join lateral (
        select e.created_at
-         from (select e.created_at, e.kind, e.headers, row_number() over () as n
+         from (select e.created_at, e.kind, e.headers, e.k, row_number() over () as n
                  from (values (c.s0, c.s1, c.last_xid, c.last_pos), (c.s1, s, '0', 0)) w (s0, s1, last_xid, last_pos)
                 -- Those that the window's first snapshot lists as in progress, then all that
                 -- began later: an old open writer does not make this walk the log.
@@ -26,14 +26,14 @@ begin
                   select x as lo, x as hi from pg_snapshot_xip(w.s0) x where pg_visible_in_snapshot(x, w.s1)
                   union all select pg_snapshot_xmax(w.s0), pg_snapshot_xmax(w.s1)) r
                 cross join lateral (
-                  (select e.created_at, e.pos, e.kind, e.headers
+                  (select e.created_at, e.pos, e.kind, e.headers, row_number() over (order by e.xid, e.pos) as k
                      from posthaste.entries e
                     where not c.keyed and e.queue_id = c.queue_id and e.lane = c.lane and e.due_at is null and e.ord is null
                       and (e.xid, e.pos) > (greatest(r.lo, w.last_xid), case when r.lo > w.last_xid then 0 else w.last_pos end) and e.xid <= r.hi
                       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                     order by e.xid, e.pos limit 1024)
                   union all
-                  (select e.created_at, e.pos, e.kind, e.headers
+                  (select e.created_at, e.pos, e.kind, e.headers, row_number() over (order by e.ord, e.pos) as k
                      from posthaste.entries e
                     where c.keyed and e.queue_id = c.queue_id and e.lane = c.lane and e.due_at is null and e.ord is not null
                       and (e.ord, e.pos) > (greatest(r.lo, w.last_xid), case when r.lo > w.last_xid then 0 else w.last_pos end) and e.ord <= r.hi
@@ -41,14 +41,14 @@ begin
                       and not pg_visible_in_snapshot(e.xid, w.s0)
                     order by e.ord, e.pos limit 1024)
                   union all
-                  (select e.created_at, e.pos, e.kind, e.headers
+                  (select e.created_at, e.pos, e.kind, e.headers, row_number() over (order by e.xid, e.ord, e.pos) as k
                      from posthaste.entries e
                     where c.keyed and r.lo = r.hi and e.queue_id = c.queue_id and e.lane = c.lane and e.due_at is null and e.ord is not null and e.ord <> e.xid
                       and e.xid = r.lo and (e.ord, e.pos) > (w.last_xid, w.last_pos) and e.ord < pg_snapshot_xmax(w.s0)
                       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                     order by e.xid, e.ord, e.pos limit 1024)) e
-                where not exists (select from posthaste.cancelled y where y.pos = e.pos and y.subscriber = c.subscriber)
+                where e.k = 1024 or not exists (select from posthaste.cancelled y where y.pos = e.pos and y.subscriber = c.subscriber)
                 limit 16) e
-        where c.filter is null or e.n = 16 or posthaste.passes(c.filter, e.kind, e.headers)
+        where c.filter is null or e.n = 16 or e.k = 1024 or posthaste.passes(c.filter, e.kind, e.headers)
         limit 1) o;
 end $$;

@@ -7,7 +7,9 @@ declare
   v_lost int;
   v_subscriber bigint;
 begin
-  perform posthaste.refuse_copy();
+  if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
+    perform posthaste.check_identity();
+  end if;
   v_lost := posthaste.rescue_workers();
   if v_lost > 0 then
     return v_lost;

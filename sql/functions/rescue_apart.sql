@@ -1,25 +1,54 @@
--- posthaste.rescue_apart: rescues a claim's places one by one, where all at once failed
--- again and again, so that one message that cannot be read keeps none of the others.
+-- posthaste.rescue_apart: rescues parts of a claim, where all of it at once failed again
+-- and again, so that one message that cannot be read keeps none of the others: halves,
+-- and halves of those that fail. It begins anywhere, and begins none after 500 ms.
 -- Arguments: the claim, its places. Called under the claim's lock.
--- Returns: how many were lost; -1 if none, and some could not be rescued.
+-- Returns: how many were lost; -1 if none. Updates: held_claims.
 create or replace function posthaste.rescue_apart(c posthaste.claims, p_places int[])
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_none bit varying := repeat('0', c.places)::bit varying;
+  v_stop timestamptz := clock_timestamp() + interval '500 milliseconds';
+  v_turn int := floor(random() * cardinality(p_places));
+  v_from int[] := array[1, v_turn + 1]; -- a stack of ranges
+  v_to int[] := array[v_turn, cardinality(p_places)];
+  v_lo int;
+  v_hi int;
+  v_part int[];
+  v_wanted bit varying;
+  v_fresh bit varying;
   v_place int;
   v_lost int := 0;
-  v_failed boolean := false;
+  v_error text;
 begin
-  foreach v_place in array p_places loop
+  while cardinality(v_from) > 0 and clock_timestamp() < v_stop loop
+    v_lo := v_from[cardinality(v_from)];
+    v_hi := v_to[cardinality(v_to)];
+    v_from := v_from[:cardinality(v_from) - 1];
+    v_to := v_to[:cardinality(v_to) - 1];
+    continue when v_lo > v_hi;
+    v_wanted := v_none;
+    foreach v_place in array p_places[v_lo:v_hi] loop
+      v_wanted := set_bit(v_wanted, v_place, 1);
+    end loop;
     begin
-      if get_bit(posthaste.settle_claim(c, set_bit(v_none, v_place, 1), v_none, null), v_place) = 1 then
-        perform posthaste.finish(c, array[v_place], array['lost'], array['it was not settled in time'], array[null::double precision], array[null::jsonb], array[null::real]);
-        v_lost := v_lost + 1;
+      v_fresh := posthaste.settle_claim(c, v_wanted, v_none, null);
+      v_part := array(select o from unnest(p_places[v_lo:v_hi]) o where get_bit(v_fresh, o) = 1 order by o);
+      if cardinality(v_part) > 0 then
+        perform posthaste.finish(c, v_part, array_fill('lost'::text, array[cardinality(v_part)]), array_fill('it was not settled in time'::text, array[cardinality(v_part)]),
+          array_fill(null::double precision, array[cardinality(v_part)]), array_fill(null::jsonb, array[cardinality(v_part)]), array_fill(null::real, array[cardinality(v_part)]));
+        v_lost := v_lost + cardinality(v_part);
       end if;
     exception when others then
-      v_failed := true;
-      update posthaste.held_claims h set tries = h.tries + 1, error = sqlerrm where h.subscriber = c.reader >> 10 and h.claim = c.id;
+      v_error := sqlerrm;
+      exit when sqlstate = 'PH409'; -- rows are gone: no part of it can be read
+      if v_hi > v_lo then
+        v_from := v_from || array[v_lo, (v_lo + v_hi) / 2 + 1];
+        v_to := v_to || array[(v_lo + v_hi) / 2, v_hi];
+      end if;
     end;
   end loop;
-  return case when v_lost = 0 and v_failed then -1 else v_lost end;
+  if v_error is not null then
+    update posthaste.held_claims h set tries = h.tries + (v_lost = 0)::int, error = v_error where h.subscriber = c.reader >> 10 and h.claim = c.id;
+  end if;
+  return case when v_lost = 0 and v_error is not null then -1 else v_lost end;
 end $$;

@@ -11,7 +11,6 @@ create or replace function posthaste.rescue_claim(p_claim bigint)
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
   c posthaste.claims;
-  w posthaste.registrations;
   v_open int[];
   v_place int;
   v_bits bit varying;
@@ -19,7 +18,6 @@ declare
   v_fresh bit varying;
   v_lost int[] := '{}';
   v_held boolean := false;
-  v_until timestamptz;
   v_stop timestamptz;
   v_from int;
 begin
@@ -30,18 +28,7 @@ begin
   if not posthaste.claim_open(c) then
     return 0;
   end if;
-  if c.holder is not null then
-    select * into w from posthaste.registrations where id = c.holder;
-    if w.id is not null and w.lost_at is null and w.ended_at is null then
-      return 0;
-    end if;
-    v_open := posthaste.open_places(c);
-  else
-    select max(e.until) into v_until from posthaste.leases e where e.slot = c.slot and e.claim = c.id and e.place is null;
-    v_open := array(select o from unnest(posthaste.open_places(c)) o
-                     where coalesce((select max(e.until) from posthaste.leases e where e.slot = c.slot and e.claim = c.id and e.place = o), v_until) <= clock_timestamp()
-                     order by o);
-  end if;
+  v_open := posthaste.overdue_places(c);
   if cardinality(v_open) = 0 then
     return 0;
   end if;
@@ -82,7 +69,7 @@ begin
   if cardinality(v_lost) > 0 then
     perform posthaste.finish(c, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]),
       array_fill(case when c.holder is null then 'its lease ended before it was settled'
-                      else format('worker %s was lost while holding it', coalesce(w.name, c.holder::text)) end, array[cardinality(v_lost)]),
+                      else format('worker %s was lost while holding it', coalesce((select w.name from posthaste.registrations w where w.id = c.holder), c.holder::text)) end, array[cardinality(v_lost)]),
       array_fill(null::double precision, array[cardinality(v_lost)]), array_fill(null::jsonb, array[cardinality(v_lost)]),
       array_fill(null::real, array[cardinality(v_lost)]));
   elsif v_held then

@@ -45,7 +45,7 @@ begin
     else
       -- It may have been held in part: only the next try tells. A quarantined one is tried
       -- once an hour.
-      update posthaste.held_claims h set next_try = clock_timestamp() + case when h.tries > 10 then interval '1 hour' else interval '1 second' end where h.subscriber = p_subscriber and h.claim = v_held;
+      update posthaste.held_claims h set next_try = clock_timestamp() + case when v_lost < 0 and h.tries > 10 then interval '1 hour' else interval '1 second' end where h.subscriber = p_subscriber and h.claim = v_held;
     end if;
     if v_lost > 0 then
       return v_lost;

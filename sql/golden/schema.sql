@@ -969,7 +969,7 @@ function forget_limits() returns void language plpgsql volatile cost 100 set sea
 function found_terms(p_terms text) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function free_number(p_queue integer) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function give_up(claim bigint, by text DEFAULT SESSION_USER, OUT dead integer, OUT unnamed integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function give_up(claim bigint, by text DEFAULT SESSION_USER, unnamed_too boolean DEFAULT false, OUT dead integer, OUT unnamed integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function has_line(p_subscriber bigint, p_lane integer, p_turns bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
 function head_of(e entries) returns head language sql immutable parallel safe cost 100
@@ -1003,7 +1003,7 @@ function lane_wished(p_subscriber bigint, p_lane integer, p_holder bigint) retur
 function last_time() returns timestamp with time zone language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
-function later_newest(p_queues integer[], p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function later_newest(p_queues integer[], p_before bigint, p_max integer, OUT heads head[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function left_out(p_queue integer, p_lane integer, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], INOUT turn bigint, p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1052,6 +1052,7 @@ function option_wait(p_options jsonb, p_name text) returns double precision lang
 function ord_now() returns xid8 language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ordered_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_ord xid8, p_pos bigint, p_max integer, l live, OUT ords xid8[], OUT poss bigint[], OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function other_heads(p_id bigint) returns head[] language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function overdue_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function park(q queue_settings, c claims, l live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamp with time zone, OUT again text[], OUT counts bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function park_ahead(p_subscriber bigint, p_lane integer, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function parked_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -1262,7 +1263,7 @@ grant EXECUTE on function forget_limits() to posthaste_admin
 grant EXECUTE on function found_terms(text) to posthaste_admin
 grant EXECUTE on function free_number(integer) to posthaste_admin
 grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
-grant EXECUTE on function give_up(bigint,text) to posthaste_admin
+grant EXECUTE on function give_up(bigint,text,boolean) to posthaste_admin
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function has_line(bigint,integer,bigint[]) to posthaste_admin
 grant EXECUTE on function head_of(entries) to posthaste_admin
@@ -1351,6 +1352,7 @@ grant EXECUTE on function option_wait(jsonb,text) to posthaste_admin
 grant EXECUTE on function ord_now() to posthaste_admin
 grant EXECUTE on function ordered_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function other_heads(bigint) to posthaste_admin
+grant EXECUTE on function overdue_places(claims) to posthaste_admin
 grant EXECUTE on function park(queue_settings,claims,live,text[],xid8[],bigint[],text[],timestamp with time zone) to posthaste_admin
 grant EXECUTE on function park_ahead(bigint,integer,jsonb,xid8[],bigint[]) to posthaste_admin
 grant EXECUTE on function parked_heads(bigint[]) to posthaste_admin

@@ -5,16 +5,19 @@
 do $$
 declare
   t record;
+  v_ours text[] := (select a.objects from posthaste.applied a); -- null or empty where all is made just now
 begin
   -- Views are in the way, and functions that are stored as a tree and not as text. They are
-  -- made anew from their files, after this.
+  -- made anew from their files, after this. What users made stays, and is named by the error.
   update posthaste.applied set hash = '';
   for t in select string_agg(c.oid::regclass::text, ', ') as names from pg_class c
-            where c.relnamespace = 'posthaste'::regnamespace and c.relkind = 'v' having count(*) > 0 loop
+            where c.relnamespace = 'posthaste'::regnamespace and c.relkind = 'v'
+               and (coalesce(cardinality(v_ours), 0) = 0 or (select o.type || ' ' || o.identity from pg_identify_object('pg_class'::regclass, c.oid, 0) o) = any (v_ours)) having count(*) > 0 loop
     execute format('drop view %s', t.names);
   end loop;
   for t in select distinct p.oid::regprocedure as name from pg_proc p join pg_depend d on d.classid = 'pg_proc'::regclass and d.objid = p.oid
-            where p.pronamespace = 'posthaste'::regnamespace and d.refclassid = 'pg_class'::regclass and d.refobjsubid > 0 loop
+            where p.pronamespace = 'posthaste'::regnamespace and d.refclassid = 'pg_class'::regclass and d.refobjsubid > 0
+               and (coalesce(cardinality(v_ours), 0) = 0 or (select o.type || ' ' || o.identity from pg_identify_object('pg_proc'::regclass, p.oid, 0) o) = any (v_ours)) loop
     execute format('drop function %s', t.name);
   end loop;
   for t in
