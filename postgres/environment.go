@@ -19,7 +19,7 @@ import (
 // it may be: so a physical copy of production, such as a restored snapshot, does not deliver
 // in a test environment. The default is what the URL says, hosts, ports and database; what is
 // reached on this machine, by a loopback address or a socket, has no name of its own, and is
-// told from nothing. At most 255 characters count.
+// told from nothing else that has none. At most 255 characters count.
 func WithEnvironment(name string) Option {
 	return func(o *options) { o.environment = name }
 }
@@ -48,7 +48,7 @@ func environmentOf(config *pgx.ConnConfig) string {
 // checkHere refuses a database that hands out nothing, for it is a copy, or may be one.
 func (e *Engine) checkHere(ctx context.Context, q querier) error {
 	var message, hint *string
-	err := q.QueryRow(ctx, "select message, hint from posthaste.not_here(nullif($1, ''))", e.environment).Scan(&message, &hint)
+	err := q.QueryRow(ctx, "select message, hint from posthaste.not_here($1)", e.environment).Scan(&message, &hint)
 	if err != nil || message == nil {
 		return readError(err)
 	}
