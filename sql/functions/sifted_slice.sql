@@ -33,9 +33,12 @@ begin
   select x.filter into v_filter from posthaste.subscriptions x where x.queue_id = p_queue and x.number = v_subscriber & 1023;
   loop
     if not c.ended and v_filter is null
+       -- Ahead in this window, and in later ones; what lies behind is not read again.
        and not exists (select from posthaste.cancelled x
-                        where x.subscriber = v_subscriber and x.xid >= pg_snapshot_xmin(c.s0) and not pg_visible_in_snapshot(x.xid, c.s0)
-                          and (not pg_visible_in_snapshot(x.xid, c.s1) or (x.xid, x.pos) > (c.last_xid, c.last_pos))) then
+                        where x.subscriber = v_subscriber and x.xid >= greatest(c.last_xid, pg_snapshot_xmin(c.s0)) and (x.xid, x.pos) > (c.last_xid, c.last_pos)
+                          and not pg_visible_in_snapshot(x.xid, c.s0))
+       and not exists (select from posthaste.cancelled x
+                        where x.subscriber = v_subscriber and x.xid >= pg_snapshot_xmin(c.s1) and not pg_visible_in_snapshot(x.xid, c.s1)) then
       -- All that was withdrawn lies behind: millions may follow in this window.
       select f.places, f.first_xid, f.first_pos, f.last_xid, f.last_pos into v
         from posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, p_max, l) f;
