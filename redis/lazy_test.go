@@ -36,7 +36,7 @@ func TestLazily(t *testing.T) {
 		"create": func() error { return e.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{}) },
 		"send":   func() error { _, err := e.Send(t.Context(), message); return err },
 	} {
-		if err := do(); posthaste.CodeOf(err) != posthaste.Refused {
+		if err := do(); posthaste.CodeOf(err) != posthaste.Unsupported {
 			t.Errorf("%s where keys may be evicted: %v", what, err)
 		}
 	}
