@@ -5,6 +5,7 @@
 do $$
 declare
   t record;
+  v_detail text;
   v_ours text[] := (select a.objects from posthaste.applied a); -- null or empty where all is made just now
 begin
   -- Views are in the way, and functions that are stored as a tree and not as text. They are
@@ -28,7 +29,13 @@ begin
        and a.attcollation = '"default"'::regcollation
      group by c.oid order by c.oid
   loop
-    execute format('alter table %s %s', t.name, t.columns);
+    begin
+      execute format('alter table %s %s', t.name, t.columns);
+    exception when feature_not_supported then
+      get stacked diagnostics v_detail = pg_exception_detail;
+      raise exception using errcode = 'PH503', message = format('columns of %s must change, and something that is not Posthaste''s uses them: %s', t.name, v_detail),
+        hint = 'drop that, migrate, and make it anew';
+    end;
   end loop;
   -- In the order in which they were made, by which the planner chooses among equals.
   for t in select i.indexrelid::regclass as name, pg_get_indexdef(i.indexrelid) as definition from pg_index i
