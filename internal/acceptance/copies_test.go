@@ -42,10 +42,10 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 		return engine
 	}
 	// works starts a worker, which ends with the test.
-	works := func(engine posthaste.Engine, lease time.Duration) (handled chan posthaste.MessageID) {
+	works := func(engine posthaste.Engine, config worker.Config) (handled chan posthaste.MessageID) {
 		t.Helper()
 		handled = make(chan posthaste.MessageID, 10)
-		w := worker.New(engine, worker.Config{Lease: lease})
+		w := worker.New(engine, config)
 		worker.HandleRaw(w, "q", func(_ context.Context, d posthaste.RawDelivery) error {
 			handled <- d.MessageID
 			return nil
@@ -78,7 +78,7 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 		return posthaste.MessageID(ask[int64](to, `select posthaste.send('q', '1')`))
 	}
 	production := open(original, "production")
-	handled := works(production, 5*time.Second)
+	handled := works(production, worker.Config{Lease: 5 * time.Second})
 	next(handled, send(b))
 
 	dir, following := testdb.Copy(t, original, false), follower(b, original)
@@ -93,7 +93,7 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 	b.Reset()
 	next(handled, send(b))
 	// What was a standby, with a worker from there.
-	next(works(open(following, "production"), 5*time.Second), send(openBooks(t, following.URL())))
+	next(works(open(following, "production"), worker.Config{Lease: 5 * time.Second}), send(openBooks(t, following.URL())))
 
 	copied := testpg.Unfilled(t, func(c *devpg.Config) { c.DataDir = dir })
 	c := openBooks(t, copied.URL())
@@ -107,15 +107,7 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 		t.Errorf("a worker from elsewhere registers: %v", err)
 	}
 	var tried refusals
-	elsewhere := make(chan posthaste.MessageID, 10)
-	w := worker.New(staging, worker.Config{Telemetry: &tried})
-	worker.HandleRaw(w, "q", func(_ context.Context, d posthaste.RawDelivery) error {
-		elsewhere <- d.MessageID
-		return nil
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	elsewhere := works(staging, worker.Config{Telemetry: &tried})
 	testrun.Until(t, patience, "the worker was refused again and again", func() bool { return tried.Load() >= 3 })
 	if _, err := postgres.Rebase(t.Context(), copied.URL(), true, func(string) {}); err != nil {
 		t.Fatal(err)
@@ -123,9 +115,5 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 	next(elsewhere, waiting)
 	if err := staging.Ready(t.Context()); err != nil {
 		t.Errorf("not ready, though a person said that it may be: %v", err)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }

@@ -171,8 +171,25 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 	}
 	a.signal.announce.Store(true)
 	opened := make(chan struct{})
+	background, run := "upkeep", func(ctx context.Context) error {
+		worker.Upkeep(ctx, store, a.log)
+		return nil
+	}
+	if len(made) > 0 {
+		background, run = "worker", func(ctx context.Context) error {
+			return work.worker(workerParts{store, a.log, metrics, follows}, made).Run(ctx)
+		}
+	}
 	services := []service{
 		{"server", func(ctx context.Context) error { return api.Serve(ctx, listener, work.grace) }},
+		{background, func(ctx context.Context) error {
+			select {
+			case <-opened:
+				return run(ctx)
+			case <-ctx.Done():
+				return nil
+			}
+		}},
 		{"database", func(ctx context.Context) error {
 			if err := untilReady(ctx, store, a.log); err != nil {
 				return err
@@ -187,26 +204,6 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 			<-ctx.Done()
 			return nil
 		}},
-	}
-	if len(made) == 0 {
-		services = append(services, service{"upkeep", func(ctx context.Context) error {
-			select {
-			case <-opened:
-				worker.Upkeep(ctx, store, a.log)
-			case <-ctx.Done():
-			}
-			return nil
-		}})
-	} else {
-		run := service{"worker", func(ctx context.Context) error {
-			select {
-			case <-opened:
-				return work.worker(workerParts{store, a.log, metrics, follows}, made).Run(ctx)
-			case <-ctx.Done():
-				return nil
-			}
-		}}
-		services = []service{services[0], run, services[1]}
 	}
 	a.log.Info("serving", "address", "http://"+listener.Addr().String(), "worker", len(made) > 0)
 	return supervise(ctx, a.log, services...)

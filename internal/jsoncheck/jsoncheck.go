@@ -21,10 +21,10 @@ const maxDepth = 1000
 // Check reports whether data is JSON that can be stored and read: valid, in UTF-8, within
 // the bounds of [Readable], and all its escapes are characters. The error names field.
 func Check(field string, data []byte) error {
-	if field != "payload" && (!utf8.Valid(data) || !json.Valid(data)) {
-		return posthaste.Invalidf(field, "%s is not valid JSON in UTF-8", field)
-	}
 	if !utf8.Valid(data) || !json.Valid(data) {
+		if field != "payload" { // which alone has a content type
+			return posthaste.Invalidf(field, "%s is not valid JSON in UTF-8", field)
+		}
 		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: field + " is not valid JSON in UTF-8, though its content type says so",
 			Hint: "give another content type, such as " + posthaste.ContentTypeBytes}
 	}

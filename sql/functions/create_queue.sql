@@ -22,10 +22,7 @@ declare
   b jsonb;
   v_id int;
 begin
-  if v_name is null or v_name !~ '^[a-z0-9_.-]{1,63}$' or v_name in ('.', '..') then
-    raise exception using errcode = 'PH400', column = 'name', message = format('queue name %L is not allowed', v_name),
-      hint = '1 to 63 of a-z, 0-9, _, - and ., but not . or .. alone';
-  end if;
+  perform posthaste.check_name(v_name, 'queue');
   perform posthaste.check_options(o, array['max_attempts', 'backoff', 'timeout', 'max_payload', 'lanes', 'mode', 'retention', 'retain_payload',
       'ordered', 'on_dead', 'fair', 'concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
   b := coalesce(o -> 'backoff', '{}');

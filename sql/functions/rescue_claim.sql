@@ -32,14 +32,14 @@ begin
   if cardinality(v_open) = 0 then
     return 0;
   end if;
+  if exists (select from posthaste.held_claims h where h.subscriber = c.reader >> 10 and h.claim = c.id and h.tries >= 10) then
+    return posthaste.rescue_apart(c, v_open);
+  end if;
   v_bits := repeat('0', c.places)::bit varying;
   v_wanted := v_bits;
   foreach v_place in array v_open loop
     v_wanted := set_bit(v_wanted, v_place, 1);
   end loop;
-  if exists (select from posthaste.held_claims h where h.subscriber = c.reader >> 10 and h.claim = c.id and h.tries >= 10) then
-    return posthaste.rescue_apart(c, v_open);
-  end if;
   perform set_config('lock_timeout', '10ms', true);
   begin
     v_fresh := posthaste.settle_claim(c, v_wanted, v_bits, null);
@@ -67,11 +67,8 @@ begin
   perform set_config('lock_timeout', '100ms', true);
   v_lost := array(select o from unnest(v_lost) o order by o);
   if cardinality(v_lost) > 0 then
-    perform posthaste.finish(c, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]),
-      array_fill(case when c.holder is null then 'its lease ended before it was settled'
-                      else format('worker %s was lost while holding it', coalesce((select w.name from posthaste.registrations w where w.id = c.holder), c.holder::text)) end, array[cardinality(v_lost)]),
-      array_fill(null::double precision, array[cardinality(v_lost)]), array_fill(null::jsonb, array[cardinality(v_lost)]),
-      array_fill(null::real, array[cardinality(v_lost)]));
+    perform posthaste.finish_all(c, v_lost, 'lost', case when c.holder is null then 'its lease ended before it was settled'
+      else format('worker %s was lost while holding it', coalesce((select w.name from posthaste.registrations w where w.id = c.holder), c.holder::text)) end);
   elsif v_held then
     return -1;
   end if;
@@ -83,7 +80,7 @@ exception when lock_not_available then
 when others then
   -- One claim that cannot be rescued must not stop the rescue of all others. What is about
   -- the server (connections, conflicts, space, locks, its end, its disk) may pass; the rest
-  -- is counted: after ten tries its places are tried one by one, and the doctor tells.
+  -- is counted: after ten tries parts of it are tried, and the doctor tells.
   raise warning 'claim % cannot be rescued: % (%)', p_claim, sqlerrm, sqlstate;
   if left(sqlstate, 2) not in ('08', '40', '53', '55', '57', '58') then
     insert into posthaste.held_claims as h (subscriber, claim, next_try, tries, error) values (c.reader >> 10, c.id, clock_timestamp() + interval '1 second', 1, sqlerrm)

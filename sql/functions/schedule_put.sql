@@ -20,10 +20,8 @@ declare
   s posthaste.schedule_settings;
   v_bad text;
 begin
-  if schedule_put.name is null or schedule_put.name !~ '^[a-z0-9_.-]{1,63}$' or schedule_put.name in ('.', '..') then
-    raise exception using errcode = 'PH400', column = 'name', message = format('schedule name %L is not allowed', schedule_put.name),
-      hint = '1 to 63 of a-z, 0-9, _, - and ., but not . or .. alone';
-  elsif jsonb_typeof(o) <> 'object' then
+  perform posthaste.check_name(schedule_put.name, 'schedule');
+  if jsonb_typeof(o) <> 'object' then
     raise exception using errcode = 'PH400', column = 'options', message = format('options must be a JSON object, and are %s', jsonb_typeof(o));
   end if;
   s.name := schedule_put.name;

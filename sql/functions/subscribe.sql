@@ -23,10 +23,7 @@ declare
   v_keyed boolean;
   v_counts record;
 begin
-  if subscribe.subscription is null or subscribe.subscription !~ '^[a-z0-9_.-]{1,63}$' or subscribe.subscription in ('.', '..') then
-    raise exception using errcode = 'PH400', column = 'subscription', message = format('subscription name %L is not allowed', subscribe.subscription),
-      hint = '1 to 63 of a-z, 0-9, _, - and ., but not . or .. alone';
-  end if;
+  perform posthaste.check_name(subscribe.subscription, 'subscription', 'subscription');
   perform posthaste.check_options(o, array['from', 'scheduled', 'filter', 'max_lag'], '{}');
   u.name := subscribe.subscription;
   u.starts := coalesce(posthaste.option_text(o, 'from'), 'now');

@@ -16,10 +16,7 @@ declare
   v_expires timestamptz;
   v_secret text;
 begin
-  if token_add.name is null or token_add.name !~ '^[a-z0-9_.-]{1,63}$' or token_add.name in ('.', '..') then
-    raise exception using errcode = 'PH400', column = 'name', message = format('token name %L is not allowed', token_add.name),
-      hint = '1 to 63 of a-z, 0-9, _, - and ., but not . or .. alone';
-  end if;
+  perform posthaste.check_name(token_add.name, 'token');
   perform posthaste.check_array(token_add.scopes, 'scopes');
   if cardinality(v_scopes) = 0 or array_position(v_scopes, null) is not null or not v_scopes <@ array['send', 'receive', 'admin'] then
     raise exception using errcode = 'PH400', column = 'scopes', message = 'scopes must be one or more of send, receive and admin';

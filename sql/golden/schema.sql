@@ -897,6 +897,7 @@ function check_array(p_array anyarray, p_name text) returns void language plpgsq
 function check_identity(p_environment text DEFAULT NULL::text, p_worker bigint DEFAULT NULL::bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function check_ids(p_ids bigint[]) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_json(p_json jsonb, p_text text, p_field text DEFAULT 'payload'::text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function check_name(p_name text, p_what text, p_field text DEFAULT 'name'::text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_options(p_options jsonb, p_known text[], p_planned text[]) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_singles(p_deliveries bigint[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
@@ -956,6 +957,7 @@ function find_delivery(p_queue integer, p_lane integer, p_xid xid8, p_pos bigint
 function find_queue(p_queue text) returns integer language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision, OUT width integer, OUT at_most_once boolean) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[], p_terms jsonb[] DEFAULT NULL::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function finish_all(c claims, p_places integer[], p_outcome text, p_error text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function forget_ahead() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1187,6 +1189,7 @@ grant EXECUTE on function check_array(anyarray,text) to posthaste_admin
 grant EXECUTE on function check_identity(text,bigint) to posthaste_admin
 grant EXECUTE on function check_ids(bigint[]) to posthaste_admin
 grant EXECUTE on function check_json(jsonb,text,text) to posthaste_admin
+grant EXECUTE on function check_name(text,text,text) to posthaste_admin
 grant EXECUTE on function check_options(jsonb,text[],text[]) to posthaste_admin
 grant EXECUTE on function check_singles(bigint[]) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_admin
@@ -1250,6 +1253,7 @@ grant EXECUTE on function find_delivery(integer,integer,xid8,bigint,timestamp wi
 grant EXECUTE on function find_queue(text) to posthaste_admin
 grant EXECUTE on function find_subscription(text,text) to posthaste_admin
 grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[],jsonb[]) to posthaste_admin
+grant EXECUTE on function finish_all(claims,integer[],text,text) to posthaste_admin
 grant EXECUTE on function first_priority(integer,integer) to posthaste_admin
 grant EXECUTE on function first_snapshot() to posthaste_admin
 grant EXECUTE on function forget_ahead() to posthaste_admin
