@@ -117,7 +117,7 @@ func reschedule(s *suite) {
 // that holds it; one that has passed means now.
 func farTimes(s *suite) {
 	s.create(quick())
-	// So many are sent by COPY, and one that has passed long ago must not fail the others.
+	// One that has passed long ago must not fail the others.
 	past := make([]posthaste.Message, 100)
 	for i := range past {
 		past[i] = posthaste.Message{Queue: s.queue, Payload: i, SendAt: time.Date(1900+i, 1, 1, 0, 0, 0, 0, time.UTC)}

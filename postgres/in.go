@@ -27,8 +27,7 @@ type transaction interface {
 	ack(ctx context.Context, ids []int64) error
 }
 
-// In works inside a pgx transaction, and takes the fastest way: COPY for many
-// messages of one queue.
+// In works inside a pgx transaction.
 func In(tx pgx.Tx) Tx { return Tx{pgxTx{tx}} }
 
 // InSQL works inside a database/sql transaction, with any driver.

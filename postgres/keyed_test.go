@@ -85,8 +85,8 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 	t.Error("the failed message of the key does not come again")
 }
 
-// Many messages of a keyed queue travel by COPY, mixed with few that do not, and
-// each key keeps its order; what cannot be copied is refused or sent as before.
+// Many messages of a keyed queue are sent together, mixed with few, and each key keeps its
+// order; what the queue does not allow is refused.
 func TestManyKeyedMessagesAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -121,7 +121,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 	conn, err := pgx.Connect(ctx, url)
 	check(err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	sender := as(t, conn, url, "posthaste_sender") // who may not write the order
+	sender := as(t, conn, url, "posthaste_sender")
 	for _, n := range []int{200, 300, 5, 200} {
 		send(e, n)
 		send(sender, n)

@@ -74,7 +74,7 @@ func TestSendWhoseAnswerIsLost(t *testing.T) {
 	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{1, 2, 100} { // a row, rows, and COPY
+	for _, n := range []int{1, 2, 100} {
 		messages := make([]posthaste.Message, n)
 		for i := range messages {
 			messages[i] = posthaste.Message{Queue: "q"}

@@ -55,7 +55,6 @@ type Engine struct {
 	warm    atomic.Bool // warmUp was called
 	paces   sync.Map    // paceKey → *pace
 	numbers sync.Map    // WorkerID → *atomic.Int64: the highest number claimed with
-	keyed   sync.Map    // names of queues that looked at keys when something was last copied to them
 	log     *slog.Logger
 	// environment names where this program belongs; empty is nowhere.
 	environment string

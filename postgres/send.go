@@ -17,12 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// copyFrom is from how many messages on COPY is cheaper than the function that
-// takes arrays (measured: docs/performance.md).
-const copyFrom = 64
-
-// maxRows bounds one statement of either way; larger sends take several in the
-// same transaction.
+// maxRows bounds one statement; larger sends take several in the same transaction.
 const maxRows = 10_000
 
 var sendRows = statement{
@@ -50,8 +45,7 @@ type row struct {
 	trace       string
 }
 
-// encode checks what the ledger's functions would refuse or, for COPY, would
-// have to: all limits but the queue's own.
+// encode checks what the ledger's functions would refuse: all limits but the queue's own.
 func encode(messages []posthaste.Message) ([]row, error) {
 	rows := make([]row, len(messages))
 	for i := range messages {
@@ -127,9 +121,7 @@ func naming(err error, i, n int) error {
 	return fmt.Errorf("message %d: %w", i+1, err)
 }
 
-// Send implements [posthaste.Engine]. Many messages of one queue travel by
-// COPY, few or mixed ones in arrays to one function; either way in one
-// transaction.
+// Send implements [posthaste.Engine], in one transaction.
 func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	rows, err := encode(messages)
 	if err != nil || len(rows) == 0 {
@@ -142,12 +134,8 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 		return nil, readError(err)
 	}
 	defer conn.Release()
-	if len(rows) <= maxRows && !copyable(rows) {
-		ids, err := e.sendArrays(ctx, conn.Conn(), rows)
-		return ids, writeError(err)
-	}
 	if len(rows) <= maxRows {
-		ids, err := e.copyOnce(ctx, conn.Conn(), rows)
+		ids, err := e.sendArrays(ctx, conn.Conn(), rows)
 		return ids, writeError(err)
 	}
 	tx, err := conn.Begin(ctx)
@@ -168,11 +156,7 @@ func (e *Engine) sendIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]post
 	for len(rows) > 0 {
 		part := rows[:min(len(rows), maxRows)]
 		rows = rows[len(part):]
-		send := e.sendArrays
-		if copyable(part) {
-			send = e.copyIn
-		}
-		some, err := send(ctx, conn, part)
+		some, err := e.sendArrays(ctx, conn, part)
 		if err != nil {
 			return nil, err
 		}

@@ -1,10 +1,7 @@
 -- Who may do what. Applied at every migrate, after functions and views, for
 -- those of the three roles that exist; anybody else gets nothing from here.
--- The functions of the list are the interface and run with their owner's rights
--- where they touch tables. The only table a role writes to itself is entries,
--- by the COPY that follows copy_begin, and never its column xid, by which every
--- entry is found. ord, the place in the order of a keyed queue, only admins: who
--- writes that of another's message can hide it.
+-- The functions of the list are the interface and run with their owner's rights.
+-- No role writes to a table itself.
 -- A test holds that every function of the list exists.
 revoke all on schema posthaste from public;
 revoke all on all tables in schema posthaste from public;
@@ -34,8 +31,6 @@ begin
         ('posthaste_sender', 'send_many'),
         ('posthaste_sender', 'send_row'),
         ('posthaste_sender', 'send_rows'),
-        ('posthaste_sender', 'copy_begin'),
-        ('posthaste_sender', 'plain_headers'),
         ('posthaste_sender', 'idempotency_begin'),
         ('posthaste_sender', 'idempotency_end'),
         ('posthaste_receiver', 'receive'),
@@ -72,13 +67,8 @@ begin
     end loop;
   end loop;
 
-  if exists (select from pg_catalog.pg_roles where rolname = 'posthaste_sender') then
-    grant insert (pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
-      on posthaste.entries to posthaste_sender;
-  end if;
   if exists (select from pg_catalog.pg_roles where rolname = 'posthaste_admin') then
     grant execute on all functions in schema posthaste to posthaste_admin;
     grant select on all tables in schema posthaste to posthaste_admin;
-    grant insert (ord) on posthaste.entries to posthaste_admin;
   end if;
 end $$;

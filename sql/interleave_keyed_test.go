@@ -260,12 +260,12 @@ func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 			key, kind, begun := fmt.Sprint("k", r.IntN(x.keys)), []string{"x", "y"}[r.IntN(2)], x.clock.Add(1)
 			var told []int64
 			var err error
-			if r.IntN(2) == 0 { // by COPY, of one key or several
+			if r.IntN(2) == 0 { // together, of one key or several
 				keys := []string{key}
 				for r.IntN(2) == 0 {
 					keys = append(keys, fmt.Sprint("k", r.IntN(x.keys)))
 				}
-				told, _, err = copyKeyed(context.Background(), conn, kind, keys...)
+				told, err = sendKeyed(context.Background(), conn, kind, keys...)
 				for i := range told {
 					sent = append(sent, x.wanted(told[i], keys[i], kind, begun)...)
 				}

@@ -2,9 +2,94 @@ package ledger_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
+
+// crash leaves of unlogged tables what a crash, a promotion or a restore does.
+func (s *session) crash() {
+	s.t.Helper()
+	s.exec(`truncate posthaste.since_crash, posthaste.skipped`)
+}
+
+// ◆ No id comes to mean another message after a crash, also where a sender is the first
+// who comes: ids that were lost with the old server may be known outside. The sender keeps
+// no lock, waits for no transaction, and looks at no snapshot.
+func TestRuleSendersSkipLostIDs(t *testing.T) {
+	const sendRow = `select posthaste.send_row('q', '1', null, null, null, null, null, null, null, null, null, true)`
+	for name, by := range map[string]struct {
+		send   string
+		broken patch
+	}{
+		"send":       {`select posthaste.send('q', '1')`, patch{file: "send.sql", old: "perform posthaste.skip_ids();", new: "null;"}},
+		"send_row":   {sendRow, patch{file: "send_row.sql", old: "perform posthaste.skip_ids();", new: "null;"}},
+		"send_bytes": {`select posthaste.send_bytes('q', '1')`, patch{file: "send_row.sql", old: "perform posthaste.skip_ids();", new: "null;"}},
+		"send_many":  {`select min(x) from posthaste.send_many('q', '[{"payload": 1}, {"payload": 2}]') x`, patch{file: "insert_entries.sql", old: "perform posthaste.skip_ids();", new: "null;"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule(t, func(t *testing.T, url string) string {
+				s, first, second := begin(t, url), connect(t, url), connect(t, url)
+				last := s.send(`{}`)
+				s.crash()
+				first.exec(`begin isolation level repeatable read`)
+				second.exec(`begin isolation level repeatable read`)
+				second.exec(`select`) // its snapshot is older than what the first one does
+				lost := last + 1000
+				if id := get[int64](first, by.send); id <= lost {
+					return fmt.Sprintf("id %d is issued after a crash, and ids to %d may be known", id, lost)
+				}
+				if held := get[int](s, `select count(*)::int from pg_locks where pid = $1 and locktype = 'advisory' and objid::bigint = 0 and mode = 'ExclusiveLock'`, int32(first.PgConn().PID())); held > 0 {
+					return "the sender keeps a lock"
+				}
+				before := get[int64](s, `select last_value from posthaste.positions`)
+				if id := get[int64](second, by.send); id <= lost || id > before+10 {
+					return fmt.Sprintf("the second sender is given id %d after %d", id, before)
+				}
+				first.exec(`commit`)
+				second.exec(`rollback`)
+				return ""
+			}, without("skipping", by.broken))
+		})
+	}
+}
+
+// Of a sender's transaction that rolls back nothing is left but the ids that it skipped.
+func TestSkippedIDsStaySkipped(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	s, first := begin(t, url), connect(t, url)
+	last := s.send(`{}`)
+	s.crash()
+	first.exec(`begin`)
+	one := first.send(`{}`)
+	first.exec(`rollback`)
+	if two := first.send(`{}`); one <= last+1000 || two != one+1 {
+		t.Errorf("after id %d and a crash: id %d is rolled back, and the next is %d", last, one, two)
+	}
+}
+
+// Skipping ids marks no slot that the sequence did not enter, and hides no message.
+func TestRuleSkippedSlotsStayFree(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, sender := begin(t, url), connect(t, url)
+		want := []int64{s.send(`{}`)}
+		s.exec(`select setval('posthaste.positions', (1 << 22) + 5)`)
+		want = append(want, s.send(`{}`))
+		s.crash()
+		want = append(want, sender.send(`{}`))
+		later := connect(t, url)
+		if got := later.receive(); !slices.Equal(got, want) {
+			return fmt.Sprintf("received %v, want %v", got, want)
+		}
+		if live := list[int](s, `select slot::int from posthaste.slots where live order by slot`); !slices.Equal(live, []int{0, 1}) {
+			return fmt.Sprintf("slots %v count as entered, want 0 and 1", live)
+		}
+		return ""
+	}, without("where the sequence was", patch{file: "mark_entered.sql", old: "if v_from < v_newest or v_to > p_epoch then", new: "if true then"}))
+}
 
 // ◆ After a crash the first one who claims moves the sequence on. Whoever comes meanwhile
 // waits until that is committed, and then goes on beside all others: would each keep a key
@@ -15,7 +100,7 @@ func TestRuleAfterACrashNobodyWaitsInLine(t *testing.T) {
 		s.send(`{}`)
 		s.exec(`select posthaste.create_queue('other')`)
 		s.exec(`select posthaste.create_queue('third')`)
-		s.exec(`delete from posthaste.since_crash`) // as a crash does, for the table is unlogged
+		s.crash()
 		next := get[int64](s, `select last_value from posthaste.positions`)
 		first, second, third := connect(t, url), connect(t, url), connect(t, url)
 		first.exec(`begin`)

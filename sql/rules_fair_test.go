@@ -198,36 +198,3 @@ func TestRuleWaitingRetryHoldsUpNoKey(t *testing.T) {
 		return ""
 	}, without("a look behind", patch{file: "park.sql", old: " or u.why = 'behind' and not q.ordered group", new: " group"}))
 }
-
-// Whoever may COPY can write the positions of messages that wait behind the backlog
-// of a fair queue once more: reading ahead goes on.
-func TestRuleRepeatedPositionsStopNoFairLane(t *testing.T) {
-	rule(t, func(t *testing.T, url string) string {
-		s, evil := keyed(t, url, `{"fair": true}`), connect(t, url)
-		s.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload)
-			select (select posthaste.ord_now()), q.id, 0, 'large', '1' from posthaste.queue_settings q cross join generate_series(1, 12000) where q.name = 'q'`)
-		s.take(1)
-		until(t, "a transaction's order is its id", func() bool {
-			evil.exec(`begin`)
-			evil.exec(`select from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'key', 'k' || g)) from generate_series(1, 100) g))`)
-			const mine = ` from posthaste.entries where xid = pg_current_xact_id() order by pos`
-			same := get[bool](evil, `select bool_and(ord = xid) from posthaste.entries where xid = pg_current_xact_id()`)
-			poss, keys := list[int64](evil, `select pos`+mine), list[string](evil, `select key`+mine)
-			evil.exec(`set local role posthaste_sender`)
-			evil.exec(`insert into posthaste.entries (pos, queue_id, due_at, key, payload)
-				select u.pos, 1, clock_timestamp() + interval '1 microsecond', u.key, '1' from unnest($1::bigint[], $2::text[]) u (pos, key)`, poss, keys)
-			if !same {
-				evil.exec(`rollback`)
-				return false
-			}
-			evil.exec(`commit`)
-			return true
-		})
-		for range 3 {
-			if pg := s.refusal(`select from posthaste.receive('q', 1, '1 hour')`); pg != nil {
-				return "a claim ended with " + pg.Code + " " + pg.Message
-			}
-		}
-		return ""
-	}, without("parking once", patch{file: "park_ahead.sql", old: "    on conflict (subscriber, key, ord, message_id) do nothing\n", new: ""}))
-}

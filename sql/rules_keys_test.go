@@ -91,7 +91,7 @@ func TestRuleRescuedComeFirst(t *testing.T) {
 		}
 		return ""
 	}, without("parking", patch{file: "finish.sql", old: "and v_kept and not q.keyed", new: "and v_kept"},
-		patch{file: "finish.sql", old: "and v_kept and q.keyed\n      -- Whoever", new: "and false\n      -- Whoever"}))
+		patch{file: "finish.sql", old: "and v_kept and q.keyed\n    ), events", new: "and false\n    ), events"}))
 }
 
 // While the first of a key waits for its time, all others wait behind it, also where

@@ -43,15 +43,15 @@ func wants(what string, have []got, want ...int64) string {
 // is older, and also at an isolation level whose snapshot is.
 func TestRuleOrderIsThatOfSending(t *testing.T) {
 	send := func(s *session) int64 { return s.sendKey("a") }
-	copies := func(s *session) int64 { return s.copyKeys("a")[0] }
+	many := func(s *session) int64 { return s.sendTogether("k", "a")[0] }
 	for _, by := range []struct {
 		name         string
 		first, later func(*session) int64
 		broken       patch
 	}{
-		{"sent", send, send, patch{file: "insert_entries.sql", old: "v_ord := posthaste.ord_now();", new: "v_ord := pg_current_xact_id();"}},
-		{"copied", copies, copies, patch{file: "copy_begin.sql", old: "ord := posthaste.ord_now();", new: "ord := pg_current_xact_id();"}},
-		{"copied after it was sent", send, copies, patch{file: "copy_begin.sql", old: "ord := posthaste.ord_now();", new: "ord := pg_current_xact_id();"}},
+		{"sent", send, send, patch{file: "send.sql", old: "then posthaste.ord_now() end", new: "then pg_current_xact_id() end"}},
+		{"many", many, many, patch{file: "insert_entries.sql", old: "v_ord := posthaste.ord_now();", new: "v_ord := pg_current_xact_id();"}},
+		{"many after one", send, many, patch{file: "insert_entries.sql", old: "v_ord := posthaste.ord_now();", new: "v_ord := pg_current_xact_id();"}},
 	} {
 		for _, level := range []string{"read committed", "repeatable read"} {
 			t.Run(by.name+", "+level, func(t *testing.T) {

@@ -277,17 +277,11 @@ func TestNoticeOfAPriorityThatIsNotKept(t *testing.T) {
 	}
 }
 
-// A queue with lanes of its own has them for each priority, by COPY too.
+// A queue with lanes of its own has them for each priority.
 func TestPrioritiesOfAWideQueue(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))
 	s.exec(`select posthaste.create_queue('wide', '{"lanes": 3}')`)
-	if got := get[string](s, `select (c.lanes, c.step)::text from posthaste.copy_begin('wide', 1, 1, true) c`); got != "(3,0)" {
-		t.Errorf("lanes and step %s, want (3,0)", got)
-	}
-	if got := get[string](s, `select (c.lanes, c.step)::text from posthaste.copy_begin('wide', 1, 1, true, 1) c`); got != "(3,3)" {
-		t.Errorf("lanes and step %s with priorities, want (3,3)", got)
-	}
 	s.exec(`select posthaste.send_many('wide', jsonb_agg(jsonb_build_object('payload', g, 'priority', g % 4))) from generate_series(1, 400) g`)
 	if bad := get[int](s, `select count(*)::int from posthaste.entries where lane / 3 <> convert_from(payload, 'UTF8')::int % 4`); bad != 0 {
 		t.Errorf("%d of 400 messages are in another priority's lane", bad)

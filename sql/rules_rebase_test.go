@@ -35,13 +35,17 @@ func TestRuleRebaseKeepsTheOrderOfWaitingSenders(t *testing.T) {
 		patch{file: "rebase_keys.sql", old: "constant xid8 := '1'", new: "xid8 := pg_current_xact_id()"}))
 }
 
-// Whoever sends by COPY has its positions before its messages: a rebase waits for
-// it, or they would lie where nobody looks any more.
-func TestRuleRebaseWaitsForCopies(t *testing.T) {
+// A sender of many takes its positions before it inserts them. A rebase waits for it, or the
+// messages would lie where nobody looks any more.
+func TestRuleRebaseWaitsForPositions(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
-		s, sender := begin(t, url), connect(t, url)
-		sender.exec(`begin`)
-		sender.exec(`create temp table given on commit drop as select queue_id, unnest(positions) as pos from posthaste.copy_begin('q', 3, 1, false)`)
+		s, sender, gate := begin(t, url), connect(t, url), connect(t, url)
+		// A pause between the two.
+		const take = `v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));`
+		s.exec(pauseAfter("insert_entries", take))
+		gate.exec(`select pg_advisory_lock(77)`)
+		sent := sender.start(`select count(*) from posthaste.send_many('q', '[{"payload": 1}, {"payload": 2}, {"payload": 3}]')`)
+		until(t, "the sender has its positions", func() bool { return sender.waits(s) })
 		rebaser := connect(t, url)
 		rebaser.exec(`update posthaste.identity set database_oid = 1`)
 		done := rebaser.start(`select waiting from posthaste.rebase()`)
@@ -55,8 +59,10 @@ func TestRuleRebaseWaitsForCopies(t *testing.T) {
 				return rebaser.waits(s)
 			}
 		})
-		sender.exec(`insert into posthaste.entries (pos, queue_id, payload) select pos, queue_id, '1' from given`)
-		sender.exec(`commit`)
+		gate.exec(`select pg_advisory_unlock(77)`)
+		if a := <-sent; a.err != nil {
+			t.Fatal(a.err)
+		}
 		if early == nil {
 			a := <-done
 			early = &a
@@ -68,25 +74,13 @@ func TestRuleRebaseWaitsForCopies(t *testing.T) {
 			return fmt.Sprintf("3 were sent, and %v came", came)
 		}
 		return ""
-	}, without("the lock", patch{file: "copy_begin.sql", old: "lock table only posthaste.entries in row exclusive mode;", new: ""}))
+	}, without("the lock", patch{file: "insert_entries.sql", old: "lock table only posthaste.entries in row exclusive mode;", new: ""}))
 }
 
-// An admin who writes one position twice by COPY does not stop a rebase.
-func TestRuleRebaseTakesAPositionTwice(t *testing.T) {
-	rule(t, func(t *testing.T, url string) string {
-		s := connect(t, url)
-		s.exec(`select posthaste.create_queue('q', '{"ordered": true, "lanes": 1}')`)
-		first := get[int64](s, `insert into posthaste.entries (ord, queue_id, key, payload) select posthaste.ord_now(), id, 'k', '1' from posthaste.queue_settings where name = 'q' returning pos`)
-		s.exec(`insert into posthaste.entries (pos, ord, queue_id, key, payload) select pos, ord, queue_id, key, payload from posthaste.entries`)
-		s.exec(`update posthaste.identity set database_oid = 1`)
-		if refused := s.refusal(`select posthaste.rebase()`); refused != nil {
-			return refused.Message
-		}
-		if came := s.takeAll(1); came[0] != first {
-			return fmt.Sprintf("%d was sent, and %v came", first, came)
-		}
-		return ""
-	}, without("ignoring it", patch{file: "rebase_append.sql", old: "on conflict (subscriber, key, ord, message_id) do nothing", new: ""}))
+// pauseAfter is a statement that lets a function wait for advisory lock 77 after a part of
+// its text.
+func pauseAfter(function, part string) string {
+	return fmt.Sprintf(`do $do$ begin execute replace(pg_get_functiondef('posthaste.%s'::regproc), $part$%s$part$, $part$%[2]s perform pg_advisory_xact_lock(77);$part$); end $do$`, function, part)
 }
 
 // A rebase empties the ring of what was there: the ids that it was sent under may be

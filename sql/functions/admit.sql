@@ -3,7 +3,7 @@
 -- handed out: workers commit claims without waiting for the flush, and an id that
 -- was lost with the crash must not come to mean another claim while its holder
 -- lives on.
--- Updates: since_crash, slots, positions, the sequence of registrations.
+-- Updates: since_crash, slots, positions, the sequence of registrations. Deletes: carried.
 -- Locks: the maintenance key, by the one that does it.
 create or replace function posthaste.admit()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -26,7 +26,9 @@ begin
     end if;
     if pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then
       if not exists (select from posthaste.since_crash) then
-        perform posthaste.jump();
+        perform posthaste.mark_entered(p.last_value >> 22) from posthaste.positions p;
+        perform posthaste.skip_ids();
+        perform posthaste.mark_entered(p.last_value >> 22) from posthaste.positions p;
         -- Nor may a worker that a standby did not hear of before it was promoted be
         -- taken for one that registers now.
         perform posthaste.skip_workers();

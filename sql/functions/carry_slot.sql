@@ -107,8 +107,7 @@ begin
        limit v_left
     ), withdrawn as (
       insert into posthaste.cancelled (pos, subscriber, outcome)
-      -- Distinct: whoever may COPY can write a position twice; that must not stop upkeep.
-      select distinct f.pos, q.id::bigint << 10 | x.number, 'carried'
+      select f.pos, q.id::bigint << 10 | x.number, 'carried'
         from far f join posthaste.subscriptions x on x.queue_id = q.id and x.dropped_at is null
          and (f.for_subscription is null or f.for_subscription = x.number)
       on conflict (pos, subscriber) do update set outcome = excluded.outcome

@@ -89,8 +89,6 @@ begin
              z.content_type, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
        where z.became in ('retried', 'lost', 'released') and v_kept and q.keyed
-      -- Whoever may COPY can write a position twice; that must not keep others' from being settled.
-      on conflict (subscriber, key, ord, message_id) do nothing
     ), events as (
       select posthaste.lane_event(c.reader >> 10, v_lane & 255, jsonb_agg(x.event), x.at)
         from (select jsonb_build_object('key', coalesce(z.key, ''), 'ord', z.ord::text, 'id', z.message_id) as event, v_now as at
@@ -106,12 +104,10 @@ begin
     ), letters as (
       insert into posthaste.dead_letter_entries (message_id, subscription, queue_id, lane, pos, ord, attempt, created_at, died_at,
                                                  content_type, key, kind, reference, headers, terms, trace, error, story, payload)
-      -- As above.
-      select distinct on (z.message_id) z.message_id, v_subscription, v_queue, v_lane & 255, z.pos, z.ord, z.attempt, z.created_at, v_now,
+      select z.message_id, v_subscription, v_queue, v_lane & 255, z.pos, z.ord, z.attempt, z.created_at, v_now,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, coalesce(z.error, 'failed'), z.story_now, z.payload
         from told z
        where z.became = 'dead' and v_kept
-       order by z.message_id, z.place desc
       on conflict (queue_id, message_id, subscription) do update
         set pos = excluded.pos, attempt = excluded.attempt, error = excluded.error, story = excluded.story, died_at = excluded.died_at
     )

@@ -3,7 +3,7 @@
 -- delays in seconds; null content type means JSON. wake: ring the doorbell.
 -- Returns: the ids in order; of a message whose dedupe key is in use, that of the
 -- message that uses it.
--- Errors: PH400 PH404 PH413 with the field. Locks: each queue's key, shared.
+-- Errors: PH400 PH404 PH413 with the field. Locks: each queue's key, shared. Advances: positions.
 -- Inserts: entries. Updates: queue_settings, where a priority is used first.
 create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
   p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean,
@@ -28,6 +28,9 @@ declare
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
 begin
+  if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+    perform posthaste.skip_ids();
+  end if;
   if p_queues[1] = all (p_queues) then
     v_names := p_queues[1:1];
   else
@@ -54,32 +57,39 @@ begin
   if true = any (v_keyed) then
     v_ord := posthaste.ord_now();
   end if;
-  -- What most messages are, in few and short expressions: evaluating and starting
-  -- them is a good part of what a message costs.
+  -- What most messages are, in few and short statements.
   if cardinality(v_names) = 1 and p_headers is null and p_terms is null and p_delays is null and p_send_ats is null
-     and p_priorities is null and p_dedupe_keys is null then
-    v_fault := '';
-    for n in 1..cardinality(p_payloads) loop
-      continue when octet_length(p_payloads[n]) <= q.max_payload and coalesce(greatest(octet_length(p_keys[n]), octet_length(p_kinds[n]),
-        octet_length(p_references[n]), octet_length(p_content_types[n]), octet_length(p_traces[n])) <= 255, true)
-        and (not q.ordered or p_keys[n] <> '');
-      v_fault := null; -- is found out below
-      exit;
-    end loop;
-    if v_fault = '' then
-      if p_wake then
-        perform posthaste.ring(q.id);
-      end if;
-      with put as (
-        insert into posthaste.entries (ord, queue_id, lane, content_type, key, kind, reference, trace, payload)
-        select v_ord, q.id, case when q.keyed then posthaste.key_lane(nullif(p_keys[n], ''), q.width) when q.width = 1 then 0 else floor(random() * q.width) end,
-               nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''), p_traces[n], p_payloads[n]
-          from generate_series(1, cardinality(p_payloads)) n
-        returning pos
-      )
-      select array_agg(pos) into v_ids from put;
-      return v_ids;
+     and p_priorities is null and p_dedupe_keys is null
+     and (select bool_and(octet_length(x) <= q.max_payload and x is not null) from unnest(p_payloads) x)
+     and greatest((select max(octet_length(x)) from unnest(p_keys) x), (select max(octet_length(x)) from unnest(p_kinds) x),
+                  (select max(octet_length(x)) from unnest(p_references) x), (select max(octet_length(x)) from unnest(p_content_types) x),
+                  (select max(octet_length(x)) from unnest(p_traces) x), 0) <= 255
+     and (not q.ordered or (select bool_and(x <> '' and x is not null) from unnest(p_keys) x)) then
+    if p_wake then
+      perform posthaste.ring(q.id);
     end if;
+    -- Before the positions, as an insert has it: rebasing waits for this lock, and
+    -- reclaiming relies on the transaction's id.
+    lock table only posthaste.entries in row exclusive mode;
+    perform pg_current_xact_id();
+    v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
+    -- Arrays that are null have a null in each row.
+    if not q.keyed then
+      insert into posthaste.entries (pos, queue_id, lane, content_type, key, kind, reference, trace, payload)
+      select x.pos, q.id, case when q.width = 1 then 0 else floor(random() * q.width) end,
+             nullif(x.content_type, 'application/json'), nullif(x.key, ''), nullif(x.kind, ''), nullif(x.reference, ''), x.trace, x.payload
+        from (select unnest(v_ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
+                     unnest(p_references) as reference, unnest(p_traces) as trace, unnest(p_payloads) as payload) x;
+    else
+      -- The rows of a lane follow each other, so that a reader of the lane reads few pages.
+      insert into posthaste.entries (ord, pos, queue_id, lane, content_type, key, kind, reference, trace, payload)
+      select v_ord, x.pos, q.id, posthaste.key_lane(nullif(x.key, ''), q.width) as lane,
+             nullif(x.content_type, 'application/json'), nullif(x.key, ''), nullif(x.kind, ''), nullif(x.reference, ''), x.trace, x.payload
+        from (select unnest(v_ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
+                     unnest(p_references) as reference, unnest(p_traces) as trace, unnest(p_payloads) as payload) x
+       order by lane, x.pos;
+    end if;
+    return v_ids;
   end if;
   -- By expressions, for a query would cost more to start than to run.
   for n in 1..cardinality(p_payloads) loop

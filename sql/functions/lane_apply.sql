@@ -53,8 +53,6 @@ begin
       select p_subscriber, coalesce(c.key, ''), coalesce(c.ord, c.xid), coalesce(c.message_id, c.pos), c.pos, p_lane, 'due', c.created_at, c.attempt, c.failures, c.losses,
              c.losses_alone, c.content_type, c.kind, c.reference, c.headers, c.terms, c.trace, c.story, c.payload
         from come c where c.mine
-      -- Whoever may COPY can write a position twice; that must not stop the lane.
-      on conflict (subscriber, key, ord, message_id) do nothing
       returning key, ord, message_id
     )
     select array_agg(p.key) as keys, array_agg(p.ord) as ords, array_agg(p.message_id) as ids,

@@ -26,8 +26,6 @@ begin
     select v_subscriber, coalesce(e.key, ''), e.ord, e.message_id, e.pos, v_lane, p_why[e.place + 1], e.created_at, e.attempt, e.failures, e.losses, e.losses_alone,
            e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload
       from come e
-    -- Whoever may COPY can write a position twice; that must not stop the lane.
-    on conflict (subscriber, key, ord, message_id) do nothing
   )
   select count(*) into v_rows from come;
   if v_rows <> cardinality(p_why) - cardinality(array_positions(p_why, null)) then

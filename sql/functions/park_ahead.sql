@@ -23,15 +23,12 @@ begin
   ), marks as (
     insert into posthaste.cancelled (pos, subscriber, outcome, xid, copied)
     select c.pos, p_subscriber, 'parked', c.xid, true from come c
-    -- Whoever may COPY can write a position twice; that must not stop the lane.
-    on conflict (pos, subscriber) do nothing
   ), put as (
     insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone,
                                   content_type, kind, reference, headers, terms, trace, story, payload)
     select p_subscriber, coalesce(c.key, ''), c.ord, coalesce(c.message_id, c.pos), c.pos, p_lane, 'share', c.created_at, c.attempt, c.failures, c.losses, c.losses_alone,
            c.content_type, c.kind, c.reference, c.headers, c.terms, c.trace, c.story, c.payload
       from come c
-    on conflict (subscriber, key, ord, message_id) do nothing
     returning key, ord, message_id
   )
   select array_agg(p.key) as keys, array_agg(p.ord) as ords, array_agg(p.message_id) as ids, count(*) as n into r from put p;

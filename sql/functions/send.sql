@@ -1,5 +1,5 @@
--- posthaste.send: sends a message with a JSON payload, in the caller's
--- transaction: it leaves when that commits, and never if it rolls back.
+-- posthaste.send: sends a message with a JSON payload in the caller's transaction: the
+-- message leaves when the transaction commits, and never if it rolls back.
 -- Options: key, kind, reference (texts of at most 255 bytes), headers (an object
 -- of strings, 16 KiB together), terms (an array of strings), content_type, delay
 -- (interval text) or send_at (a time), wake (false: never notify, needed before
@@ -7,16 +7,61 @@
 -- dedupe_window (interval text, '1 day' unless given, at most 365 days): within
 -- the window a second send with the key sends nothing, and returns the first's id.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
+-- Locks: the queue's key, shared. Inserts: entries.
+-- What most messages are is done here, in as few statements as can be: starting one costs
+-- more than running it. posthaste.insert_entries does the rest, and says what is wrong.
 create or replace function posthaste.send(queue text, payload jsonb, options jsonb default '{}')
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  v_body constant bytea := convert_to(payload::text, 'UTF8');
+  v_plain boolean := options is null or options = '{}';
+  v_key text;
+  v_kind text;
+  v_reference text;
+  v_due timestamptz;
+  v_queue int;
+  v_width int;
+  v_most int;
+  v_keyed boolean;
+  v_ordered boolean;
+  v_id bigint;
   o record;
-  v_text text := payload::text;
 begin
-  o := posthaste.send_options(options, '{}');
-  if octet_length(v_text) >= 250 then
-    perform posthaste.check_json(payload, v_text);
+  if octet_length(v_body) >= 250 then
+    perform posthaste.check_json(payload, payload::text);
   end if;
-  return posthaste.send_row(queue, convert_to(v_text, 'UTF8'), o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake,
+  if not v_plain and options - '{key,kind,reference,delay}'::text[] = '{}' and not jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")') then
+    v_key := nullif(options ->> 'key', '');
+    v_kind := nullif(options ->> 'kind', '');
+    v_reference := nullif(options ->> 'reference', '');
+    v_plain := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) <= 255;
+    if options ? 'delay' then
+      if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
+        v_due := clock_timestamp() + nullif((options ->> 'delay')::interval, '0');
+      else
+        v_plain := false;
+      end if;
+    end if;
+  end if;
+  if v_plain then
+    if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+      perform posthaste.skip_ids();
+    end if;
+    -- Dropping takes this key exclusively: it waits for the senders in flight. Expressions
+    -- in place of PERFORM, which would be statements.
+    v_plain := pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(queue))) is not null;
+    select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
+      from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
+    if octet_length(v_body) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) then
+      v_plain := posthaste.ring(v_queue) is not null;
+      insert into posthaste.entries (ord, due_at, queue_id, lane, key, kind, reference, payload)
+      values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
+              case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_reference, v_body)
+      returning pos into v_id;
+      return v_id;
+    end if;
+  end if;
+  o := posthaste.send_options(options, '{}');
+  return posthaste.send_row(queue, v_body, o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake,
     o.priority, o.dedupe_key, o.dedupe_window);
 end $$;

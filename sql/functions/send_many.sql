@@ -13,9 +13,10 @@ declare
   v_code text; v_field text; v_text text; v_hint text;
   v_wake boolean := posthaste.option_boolean(options, 'wake', true);
   v_queues text[] := '{}'; v_payloads bytea[] := '{}'; v_types text[] := '{}'; v_keys text[] := '{}'; v_kinds text[] := '{}';
-  v_headers jsonb[] := '{}'; v_references text[] := '{}'; v_terms jsonb[] := '{}'; v_delays float8[] := '{}';
-  v_send_ats timestamptz[] := '{}'; v_traces text[] := '{}';
-  v_priorities smallint[] := '{}'; v_dedupe_keys text[] := '{}'; v_dedupe_windows float8[] := '{}';
+  v_references text[] := '{}'; v_traces text[] := '{}';
+  -- Null where no message has one, which is the cheaper way of posthaste.insert_entries.
+  v_headers jsonb[]; v_terms jsonb[]; v_delays float8[]; v_send_ats timestamptz[];
+  v_priorities smallint[]; v_dedupe_keys text[]; v_dedupe_windows float8[];
 begin
   if jsonb_typeof(messages) is distinct from 'array' then
     raise exception using errcode = 'PH400', column = 'messages', message = 'messages must be an array of objects';
@@ -41,15 +42,15 @@ begin
       v_types[n] := o.content_type;
       v_keys[n] := o.key;
       v_kinds[n] := o.kind;
-      v_headers[n] := o.headers;
       v_references[n] := o.reference;
-      v_terms[n] := o.terms;
-      v_delays[n] := o.delay;
-      v_send_ats[n] := o.send_at;
       v_traces[n] := o.trace;
-      v_priorities[n] := o.priority;
-      v_dedupe_keys[n] := o.dedupe_key;
-      v_dedupe_windows[n] := o.dedupe_window;
+      if o.headers is not null then v_headers[n] := o.headers; end if;
+      if o.terms is not null then v_terms[n] := o.terms; end if;
+      if o.delay is not null then v_delays[n] := o.delay; end if;
+      if o.send_at is not null then v_send_ats[n] := o.send_at; end if;
+      if o.priority <> 0 then v_priorities[n] := o.priority; end if;
+      if o.dedupe_key is not null then v_dedupe_keys[n] := o.dedupe_key; end if;
+      if o.dedupe_window is not null then v_dedupe_windows[n] := o.dedupe_window; end if;
     end loop;
   exception when sqlstate 'PH400' or sqlstate 'PH501' then
     -- Around the whole loop, for a subtransaction each would cost more than the rest.
@@ -61,5 +62,5 @@ begin
     return;
   end if;
   return query select unnest(posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
-    v_delays, v_send_ats, v_traces, v_wake, v_priorities, case when array_remove(v_dedupe_keys, null) <> '{}' then v_dedupe_keys end, v_dedupe_windows));
+    v_delays, v_send_ats, v_traces, v_wake, v_priorities, v_dedupe_keys, v_dedupe_windows));
 end $$;

@@ -9,33 +9,42 @@
 create or replace function posthaste.send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text,
   p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamptz, p_trace text, p_wake boolean,
   p_priority smallint default null, p_dedupe_key text default null, p_dedupe_window double precision default null)
-returns bigint language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
+returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  v_key constant text := nullif(p_key, '');
+  v_due timestamptz;
+  v_plain boolean;
   v_queue int;
   v_width int;
   v_most int;
   v_keyed boolean;
+  v_ordered boolean;
   v_id bigint;
 begin
+  if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+    perform posthaste.skip_ids();
+  end if;
   -- Dropping takes this key exclusively: it waits for the senders in flight.
-  perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(p_queue)));
-  select x.id, x.width, x.max_payload, x.keyed into v_queue, v_width, v_most, v_keyed from posthaste.queue_settings x where x.name = p_queue and x.dropped_at is null;
-  if v_queue is null or v_keyed or p_payload is null or octet_length(p_payload) > v_most or p_terms is not null or p_delay is not null or p_send_at is not null
-     or p_priority <> 0 or p_dedupe_key is not null
-     or p_headers is not null and (octet_length(p_headers::text) > 16384 or not posthaste.plain_headers(p_headers))
-     or greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_reference), octet_length(p_content_type), octet_length(p_trace)) > 255 then
-    return (posthaste.insert_entries(array[p_queue], array[p_payload], array[p_content_type], array[p_key], array[p_kind],
-      case when p_headers is not null then array[p_headers] end, array[p_reference], case when p_terms is not null then array[p_terms] end,
-      array[p_delay], array[p_send_at], array[p_trace], p_wake,
-      case when p_priority <> 0 then array[p_priority] end, case when p_dedupe_key is not null then array[p_dedupe_key] end, array[p_dedupe_window]))[1];
+  v_plain := pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(p_queue))) is not null;
+  select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
+    from posthaste.queue_settings x where x.name = p_queue and x.dropped_at is null;
+  if p_delay > 0 and p_delay < 1e9 then
+    v_due := clock_timestamp() + make_interval(secs => p_delay);
   end if;
-  if p_wake then
-    perform posthaste.ring(v_queue);
+  if octet_length(p_payload) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) and p_send_at is null and p_terms is null
+     and coalesce(p_priority, 0) = 0 and p_dedupe_key is null and (p_delay is null or v_due is not null)
+     and (p_headers is null or octet_length(p_headers::text) <= 16384 and posthaste.plain_headers(p_headers))
+     and greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_reference), octet_length(p_content_type), octet_length(p_trace), 0) <= 255 then
+    v_plain := p_wake and posthaste.ring(v_queue) is not null;
+    insert into posthaste.entries (ord, due_at, queue_id, lane, content_type, key, kind, reference, headers, trace, payload)
+    values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
+            case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end,
+            nullif(p_content_type, 'application/json'), v_key, nullif(p_kind, ''), nullif(p_reference, ''), nullif(p_headers, '{}'), p_trace, p_payload)
+    returning pos into v_id;
+    return v_id;
   end if;
-  insert into posthaste.entries (queue_id, lane, content_type, key, kind, reference, headers, trace, payload)
-  values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, nullif(p_content_type, 'application/json'),
-          nullif(p_key, ''), nullif(p_kind, ''), nullif(p_reference, ''), nullif(p_headers, '{}'), p_trace, p_payload)
-  returning pos into v_id;
-  return v_id;
+  return (posthaste.insert_entries(array[p_queue], array[p_payload], array[p_content_type], array[p_key], array[p_kind],
+    case when p_headers is not null then array[p_headers] end, array[p_reference], case when p_terms is not null then array[p_terms] end,
+    array[p_delay], array[p_send_at], array[p_trace], p_wake,
+    case when p_priority <> 0 then array[p_priority] end, case when p_dedupe_key is not null then array[p_dedupe_key] end, array[p_dedupe_window]))[1];
 end $$;

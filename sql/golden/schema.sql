@@ -267,10 +267,6 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   trace text
   story jsonb
   payload bytea not null storage e
-  constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), ((octet_length(payload) - 1) >> 17)) <= 255))
-  constraint entries_due_at CHECK (((due_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID
-  constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at)))
-  constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers)))
   index INDEX entries_due ON ONLY posthaste.entries USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL)
   index INDEX entries_due_xid ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL)
   index INDEX entries_fresh ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL))
@@ -303,10 +299,6 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   trace text -- 16
   story jsonb -- 16
   payload bytea not null storage e -- 16
-  constraint entries_check CHECK ((GREATEST(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace), ((octet_length(payload) - 1) >> 17)) <= 255)) -- 16
-  constraint entries_due_at CHECK (((due_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID -- 16
-  constraint entries_due_at_check CHECK (((due_at IS NULL) OR isfinite(due_at))) -- 16
-  constraint entries_headers_check CHECK (((headers IS NULL) OR plain_headers(headers))) -- 16
   index INDEX entries_N_message_id_idx ON posthaste.entries_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
   index INDEX entries_N_pos_idx ON posthaste.entries_N USING brin (pos) WITH (pages_per_range='32') -- 16
   index INDEX entries_N_queue_id_lane_due_at_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL) -- 16
@@ -824,6 +816,9 @@ unlogged table since_crash
   constraint since_crash_only_row_check CHECK (only_row)
   constraint since_crash_pkey PRIMARY KEY (only_row)
   index UNIQUE INDEX since_crash_pkey ON posthaste.since_crash USING btree (only_row)
+unlogged table skipped with (vacuum_truncate=off)
+  at timestamp with time zone not null default clock_timestamp()
+sequence skipped_from bigint start 0 increment 1 cache 1
 table slots with (fillfactor=50)
   slot smallint not null
   epoch bigint not null
@@ -905,7 +900,6 @@ function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p
 function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function copy_begin(p_queue text, p_count integer, p_longest integer, p_wake boolean, p_priority integer DEFAULT 0, p_keys text[] DEFAULT NULL::text[], OUT queue_id integer, OUT lanes integer, OUT positions bigint[], OUT step integer, OUT ord xid8, OUT key_lanes smallint[]) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function copy_claim(c claims, q queue_settings) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function copy_withdrawn(p_slot integer, p_max integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function count_kept(u subscriptions) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
@@ -987,7 +981,6 @@ function insert_entries(p_queues text[], p_payloads bytea[], p_content_types tex
 function insert_once(p_queues integer[], p_lanes smallint[], p_ords xid8[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_dedupe_keys text[], p_dedupe_windows double precision[]) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function is_for(s subscriptions, p_for integer, p_xid xid8, p_due timestamp with time zone, p_kind text, p_headers jsonb) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function is_original() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function jump() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function keep_history(p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function key_hash(key text) returns bigint language sql immutable parallel safe cost 100
 function key_heads(p_queues integer[], p_key text, p_before bigint, p_max integer, OUT heads head[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1112,7 +1105,7 @@ function send(queue text, payload jsonb, options jsonb DEFAULT '{}'::jsonb) retu
 function send_bytes(queue text, payload bytea, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_many(queue text, messages jsonb, options jsonb DEFAULT '{}'::jsonb) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
+function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -1121,6 +1114,7 @@ function sift_from_here(p_reader bigint) returns void language plpgsql volatile 
 function sift_keyed(c claims, p_filter jsonb, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function sift_on(p_reader bigint, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function sifted_slice(p_queue integer, p_lane integer, INOUT c claims, s pg_snapshot, p_max integer, l live, OUT walked integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function skip_ids() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function skip_slot(p_slot integer) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function skip_workers() returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1198,8 +1192,6 @@ grant EXECUTE on function claim_keyed(queue_settings,integer,integer,integer,big
 grant EXECUTE on function claim_lane(integer,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean,boolean,bigint[]) to posthaste_admin
 grant EXECUTE on function claim_open(claims) to posthaste_admin
 grant EXECUTE on function claim_ruled(integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean) to posthaste_admin
-grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer,text[]) to posthaste_admin
-grant EXECUTE on function copy_begin(text,integer,integer,boolean,integer,text[]) to posthaste_sender
 grant EXECUTE on function copy_claim(claims,queue_settings) to posthaste_admin
 grant EXECUTE on function copy_withdrawn(integer,integer) to posthaste_admin
 grant EXECUTE on function count_kept(subscriptions) to posthaste_admin
@@ -1285,7 +1277,6 @@ grant EXECUTE on function insert_entries(text[],bytea[],text[],text[],text[],jso
 grant EXECUTE on function insert_once(integer[],smallint[],xid8[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],text[],double precision[]) to posthaste_admin
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
 grant EXECUTE on function is_original() to posthaste_admin
-grant EXECUTE on function jump() to posthaste_admin
 grant EXECUTE on function keep_history(integer) to posthaste_admin
 grant EXECUTE on function key_hash(text) to posthaste_admin
 grant EXECUTE on function key_heads(integer[],text,bigint,integer) to posthaste_admin
@@ -1369,7 +1360,6 @@ grant EXECUTE on function pause_key(text,text,text) to posthaste_admin
 grant EXECUTE on function pause_queue(text,text) to posthaste_admin
 grant EXECUTE on function places_of(bigint) to posthaste_admin
 grant EXECUTE on function plain_headers(jsonb) to posthaste_admin
-grant EXECUTE on function plain_headers(jsonb) to posthaste_sender
 grant EXECUTE on function purge(text,text) to posthaste_admin
 grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean,boolean) to posthaste_admin
 grant EXECUTE on function queue_limits(jsonb,queue_settings) to posthaste_admin
@@ -1434,6 +1424,7 @@ grant EXECUTE on function sift_from_here(bigint) to posthaste_admin
 grant EXECUTE on function sift_keyed(claims,jsonb,live) to posthaste_admin
 grant EXECUTE on function sift_on(bigint,live) to posthaste_admin
 grant EXECUTE on function sifted_slice(integer,integer,claims,pg_snapshot,integer,live) to posthaste_admin
+grant EXECUTE on function skip_ids() to posthaste_admin
 grant EXECUTE on function skip_slot(integer) to posthaste_admin
 grant EXECUTE on function skip_workers() to posthaste_admin
 grant EXECUTE on function slot_blocker(integer) to posthaste_admin
@@ -1539,6 +1530,7 @@ grant SELECT on table settings to posthaste_admin
 grant SELECT on table settlements to posthaste_admin
 grant SELECT on table settlements_N to posthaste_admin -- 16
 grant SELECT on table since_crash to posthaste_admin
+grant SELECT on table skipped to posthaste_admin
 grant SELECT on table slots to posthaste_admin
 grant SELECT on table stragglers to posthaste_admin
 grant SELECT on table subscriptions to posthaste_admin

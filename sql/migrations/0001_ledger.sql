@@ -21,6 +21,11 @@ create unlogged table posthaste.since_crash (
 );
 insert into posthaste.since_crash default values;
 
+-- Has no size after a crash, a promotion or a restore, for the same reason, and one row's
+-- size from then on: see posthaste.skip_ids.
+create unlogged table posthaste.skipped (at timestamptz not null default clock_timestamp()) with (vacuum_truncate = off);
+insert into posthaste.skipped default values;
+
 -- Settings of the whole ledger, changed by hand only.
 create table posthaste.settings (
   only_row    boolean primary key default true check (only_row),
@@ -64,6 +69,9 @@ create unique index subscriptions_name on posthaste.subscriptions (queue_id, nam
 -- Positions of entries and ids of claims. CACHE 1: order within a key needs it.
 create sequence posthaste.positions as bigint start 1 cache 1;
 
+-- Which position posthaste.skip_ids last moved the sequence away from.
+create sequence posthaste.skipped_from as bigint minvalue 0 start 0 cache 1;
+
 -- The 16 slots of the ring. epoch is position >> 22 of the slot's present life.
 -- left_before: whoever took a position of it has a transaction id below this one;
 -- null while the sequence is in it.
@@ -88,10 +96,6 @@ create type posthaste.live as (a bigint, b bigint, c bigint, d bigint, e bigint,
 create type posthaste.head as (
   message_id bigint, pos bigint, xid xid8, queue_id int, lane smallint, created_at timestamptz, due_at timestamptz, for_subscription smallint,
   attempt smallint, failures smallint, losses smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], story jsonb);
-
--- Replaced by its file in functions, in the same transaction; a check needs it here.
-create function posthaste.plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe
-set search_path = pg_catalog, pg_temp as $$ begin return null; end $$;
 
 -- xid stands before pos on purpose: defaults are evaluated in this order, so a
 -- writer has a transaction id before it takes a position. Reclaiming relies on
@@ -119,13 +123,7 @@ create table posthaste.entries (
   terms            text[],
   trace            text,
   story            jsonb,
-  payload          bytea       not null,
-  -- COPY goes past the functions; these limits hold all the same. In few and
-  -- short words, for every statement that inserts reads them anew from their text.
-  check (due_at is null or isfinite(due_at)),
-  check (greatest(octet_length(key), octet_length(kind), octet_length(reference), octet_length(content_type), octet_length(trace),
-                  (octet_length(payload) - 1) >> 17) <= 255),
-  check (headers is null or posthaste.plain_headers(headers))
+  payload          bytea       not null
 ) partition by list (((pos >> 22) & 15));
 
 create table posthaste.claims (
