@@ -2,7 +2,10 @@ package ledger_test
 
 import (
 	"fmt"
+	neturl "net/url"
 	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
 // What reads or deletes after it waited for a lock must not do it by a snapshot that is older:
@@ -75,4 +78,77 @@ func TestRuleOlderSnapshotsMakeNoScheduleForADroppedQueue(t *testing.T) {
 		}
 		return ""
 	}, without("the lock", patch{file: "schedule_put.sql", old: "where q.id = s.queue_id for share;", new: "where q.id = s.queue_id;"}))
+}
+
+// Senders to keyed queues whose keys differ do not conflict, also under SERIALIZABLE.
+func TestRuleSerializableSendersDoNotConflict(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := keyed(t, url, `{"ordered": true, "lanes": 2}`)
+		s.exec(`analyze posthaste.queue_settings`)
+		for n := range 5 {
+			first, second := connect(t, url), connect(t, url)
+			for _, x := range []*session{first, second} {
+				x.exec(`begin isolation level serializable`)
+			}
+			first.sendKey(fmt.Sprint("a", n))
+			second.sendKey(fmt.Sprint("b", n))
+			for _, x := range []*session{first, second} {
+				if code := x.code(`commit`); code != "" {
+					return "two senders of other keys: the commit ends with " + code
+				}
+			}
+		}
+		return ""
+	}, without("rolling back", patch{file: "ord_now.sql", old: "    raise division_by_zero;\n", new: "    delete from posthaste.order_marks where xmin::text::bigint = v_low;\n"}))
+}
+
+// ◆ Under a publication of all tables, as backups and change data capture set one up, each
+// kind of queue sends, claims, settles and is rebased, at each isolation level that a
+// sender may have.
+func TestPublicationOfAllTables(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	admin, err := neturl.Parse(testpg.Superuser(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := connect(t, url)
+	admin.Path = "/" + s.Config().Database
+	connect(t, admin.String()).exec(`create publication everything for all tables`)
+	for i, options := range []string{`{}`, `{"ordered": true}`, `{"fair": true}`, `{"key_concurrency": 1}`, `{"rate_limit": {"limit": 1000}}`, `{"retention": "1 day"}`} {
+		name := fmt.Sprint("q", i)
+		s.exec(`select posthaste.create_queue($1, $2)`, name, options)
+		s.exec(`select posthaste.subscribe($1, 'second')`, name)
+		for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+			s.exec(`begin isolation level ` + level)
+			s.exec(`select posthaste.send($1, '1', '{"key": "a"}')`, name)
+			s.exec(`select posthaste.send_many($1, '[{"payload": 1, "key": "a"}, {"payload": 2, "key": "b"}]')`, name)
+			s.exec(`commit`)
+		}
+		for range 4 {
+			s.exec(`select f.* from posthaste.receive($1, 1, '1 hour') d cross join lateral posthaste.fail(d.delivery_id, 'no', '{"retry_after": "0"}') f`, name)
+			s.exec(`select posthaste.ack(array(select delivery_id from posthaste.receive($1, 2, '1 hour')))`, name)
+		}
+	}
+	s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15, carry_after = '0'`)
+	s.exec(`select posthaste.send('q0', '1', '{"delay": "1 day", "dedupe_key": "x"}')`)
+	for range 6 {
+		s.exec(`select posthaste.maintain()`)
+	}
+	s.exec(`select posthaste.purge('q1', 'test')`)
+	s.exec(`update posthaste.identity set database_oid = 1`)
+	// To the database all was sent after it was restored, which what is parked cannot be.
+	for _, subscription := range []string{"default", "second"} {
+		until(t, "nothing is parked", func() bool {
+			for i := range 6 {
+				s.exec(`select posthaste.ack(array(select delivery_id from posthaste.receive($1, 100, '1 hour', jsonb_build_object('subscription', $2::text))))`, fmt.Sprint("q", i), subscription)
+			}
+			return get[int](s, `select count(*)::int from posthaste.parked where subscriber & 1023 = $1`, map[string]int{"default": 0, "second": 1}[subscription]) == 0
+		})
+	}
+	s.exec(`select posthaste.rebase()`)
+	s.exec(`select posthaste.drop_queue('q2')`)
+	for range 4 {
+		s.exec(`select posthaste.maintain()`)
+	}
 }

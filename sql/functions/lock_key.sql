@@ -2,7 +2,7 @@
 -- keep clear of other programs' keys, the next half byte names what is locked.
 -- Arguments: family (1 reader, 3 bell, 4 doze, 5 worker,
 --   6 maintenance, 7 queue, 8 request of a worker, 9 rescue of what a worker held,
---   10 look at ended leases of a subscription, 12 what is withdrawn from a queue,
+--   10 look at ended leases of a subscription, 11 the skip of ids, 12 what is withdrawn from a queue,
 --   13 a queue's settings, 15 migration, 20 idempotency key), id (its lower 44 bits
 --   are used). Families above 15 take a bit of the first two bytes, too ("PI").
 -- Returns: bigint. Errors: none. Locks: none. Tables: none.

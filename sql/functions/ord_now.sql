@@ -6,9 +6,11 @@
 -- ends the readers' scans.
 -- Under READ COMMITTED a new snapshot's xmax is taken, which is why this is
 -- volatile and no column default. Elsewhere the snapshot is as old as the
--- transaction, and a subtransaction's new id does the same.
+-- transaction, and the new id of a subtransaction does the same. That is rolled back:
+-- deleting its row would look through the table, which SERIALIZABLE takes for a conflict
+-- with every other sender, and a publication of all tables refuses.
 -- Gives the transaction its id, which must come before its positions.
--- Inserts and deletes: order_marks.
+-- Inserts: order_marks, and rolls back.
 create or replace function posthaste.ord_now()
 returns xid8 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -21,9 +23,9 @@ begin
   end if;
   begin
     insert into posthaste.order_marks default values returning xmin::text::bigint into v_low;
-    delete from posthaste.order_marks where xmin::text::bigint = v_low;
+    raise division_by_zero;
   exception when division_by_zero then
-    null; -- only for the subtransaction
+    null; -- only for the subtransaction's id, which is above all those of before
   end;
   -- xmin has the lower 32 bits, and lies above the own id.
   v_id := (own::text::bigint >> 32 << 32) | v_low;

@@ -50,8 +50,7 @@ begin
              case when w.again then posthaste.story_add(e.story, w.lost) else e.story end, e.payload
         from pg_temp.rebase_work w join posthaste.entries_%s e on e.pos = w.pos
        cross join lateral unnest(w.needs) u (number)
-       where w.parks and w.pos >= $2 and w.pos < $3 and e.pos >= $2 and e.pos < $3
-$q$, (v_block >> 2) & 15)
+       where w.parks and w.pos >= $2 and w.pos < $3 and e.pos >= $2 and e.pos < $3$q$, (v_block >> 2) & 15)
       using v_first, v_block << 20, (v_block + 1) << 20;
     get diagnostics v_rows = row_count;
     v_done := v_done + v_rows;

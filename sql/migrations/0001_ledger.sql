@@ -210,6 +210,10 @@ begin
     for s in 0..15 loop
       execute format('create table posthaste.%I partition of posthaste.%I for values in (%s) with (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
         t || '_' || s, t, s);
+      -- Without a primary key a publication of all tables would refuse deletes.
+      if t in ('entries', 'leases') then
+        execute format('alter table posthaste.%I replica identity full', t || '_' || s);
+      end if;
     end loop;
   end loop;
   -- Compressing payloads with pglz costs more than it saves; lz4 does not.

@@ -102,6 +102,6 @@ create table posthaste.limit_states (
   primary key (subscriber, id)
 );
 
--- Written and emptied by sends under REPEATABLE READ and SERIALIZABLE, for the
--- id of a subtransaction.
-create table posthaste.order_marks ();
+-- Written by sends under REPEATABLE READ and SERIALIZABLE, for the id of a
+-- subtransaction that is rolled back: it never has a row.
+create unlogged table posthaste.order_marks ();
