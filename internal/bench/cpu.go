@@ -1,10 +1,14 @@
 package bench
 
-import "time"
+import (
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/cpumeter"
+)
 
 // cost adds up the CPU that spans of a run used, and for how many messages.
 type cost struct {
-	meter          meter
+	meter          cpumeter.Meter
 	server, client time.Duration
 	unknown        bool // the server's CPU is out of reach
 	messages       int64
@@ -12,11 +16,11 @@ type cost struct {
 
 // span starts to count; the function it returns ends it for so many messages.
 func (c *cost) span() (end func(messages int64)) {
-	server, ok := c.meter.total()
+	server, ok := c.meter.Total()
 	client := ownCPU()
 	return func(messages int64) {
 		c.client += ownCPU() - client
-		now, still := c.meter.total()
+		now, still := c.meter.Total()
 		c.unknown = c.unknown || !ok || !still
 		c.server += now - server
 		c.messages += messages

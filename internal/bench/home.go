@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cpumeter"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/redis"
 )
@@ -25,7 +26,7 @@ func (r *run) home(ctx context.Context, purpose string) (at home, err error) {
 }
 
 // meter is that of the run's server.
-func (r *run) meter() meter {
+func (r *run) meter() cpumeter.Meter {
 	if r.redis != nil {
 		return r.redis.meter
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cpumeter"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -85,20 +86,20 @@ type parts struct {
 }
 
 // sample measures what is settled in each sixth of the time, and what it costs.
-func sample(ctx context.Context, t *traffic, during time.Duration, m meter) <-chan parts {
+func sample(ctx context.Context, t *traffic, during time.Duration, m cpumeter.Meter) <-chan parts {
 	out := make(chan parts, 1)
 	go func() {
 		const n = 6
 		var p parts
 		begun, at, count := time.Now(), time.Now(), t.settled.count.Load()
-		used, known := m.total()
+		used, known := m.Total()
 		for i := range n {
 			select {
 			case <-time.After(time.Until(begun.Add(during * time.Duration(i+1) / n))):
 			case <-ctx.Done():
 			}
 			now, settled := time.Now(), t.settled.count.Load()
-			total, still := m.total()
+			total, still := m.Total()
 			p.rates = append(p.rates, rate(settled-count, now.Sub(at)))
 			p.cpu = append(p.cpu, float64((total-used).Microseconds())/float64(max(settled-count, 1)))
 			known = known && still

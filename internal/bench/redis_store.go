@@ -15,6 +15,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cpumeter"
 	"github.com/posthaste-mq/posthaste/redis"
 )
 
@@ -28,7 +29,7 @@ type redisStore struct {
 	engine *redis.Engine
 	// client is of whatever does not go through the engine.
 	client *goredis.Client
-	meter  meter
+	meter  cpumeter.Meter
 	stop   func() // ends the server; nil where it was given
 	dir    string // of that server, removed at the end
 }
@@ -95,7 +96,7 @@ func (s *redisStore) describe(ctx context.Context, r *run) error {
 		}
 	}
 	if pid, err := strconv.Atoi(about["process_id"]); err == nil && onLoopback(s.url) {
-		s.meter = meterOf(pid, "redis-server")
+		s.meter = cpumeter.Process(pid, "redis-server")
 	}
 	if about["aof_enabled"] != "1" {
 		r.invalid("appendonly is off: what was sent is not durable, so the figures compare with nothing")

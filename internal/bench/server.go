@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cpumeter"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -27,7 +28,7 @@ type server struct {
 	url   string
 	stop  func(context.Context) error // ends the embedded server; nil without one
 	dir   string                      // of the embedded server, removed at the end
-	meter meter
+	meter cpumeter.Meter
 	made  []string
 	token string
 }
@@ -106,7 +107,7 @@ func (s *server) describe(ctx context.Context, r *run, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, "select current_setting('server_version'), pg_catalog.pg_backend_pid()").Scan(&m.PostgresVersion, &pid); err != nil {
 		return fmt.Errorf("the server's version cannot be read: %w", err)
 	}
-	s.meter = newMeter(pid)
+	s.meter = cpumeter.Server(pid)
 	for _, name := range notDurable(m.Settings) {
 		r.invalid("%s is off: commits are not durable, so the figures compare with nothing", name)
 	}

@@ -1,4 +1,4 @@
-package bench
+package cpumeter
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 // A server's CPU is known, and does not decrease, whatever of its children come and go.
 func TestMeterOfAServerWhoseChildrenEnd(t *testing.T) {
 	t.Parallel()
-	m := meterOf(os.Getpid(), "")
+	m := Process(os.Getpid(), "")
 	stop := make(chan struct{})
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -31,13 +31,13 @@ func TestMeterOfAServerWhoseChildrenEnd(t *testing.T) {
 			}
 		})
 	}
-	first, ok := m.total()
+	first, ok := m.Total()
 	if !ok {
 		t.Fatal("it is not known")
 	}
 	last := first
 	for range 10 {
-		now, ok := m.total()
+		now, ok := m.Total()
 		if !ok || now < last {
 			t.Fatalf("%s after %s; known: %t", now, last, ok)
 		}
@@ -64,14 +64,14 @@ func TestMeterCountsChildrenThatItNeverSaw(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	m := meterOf(server.Process.Pid, "")
-	before, ok := m.total()
+	m := Process(server.Process.Pid, "")
+	before, ok := m.Total()
 	_, _ = in.Write([]byte("go\n"))
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	after, still := m.total()
-	again, _ := m.total()
+	after, still := m.Total()
+	again, _ := m.Total()
 	_ = in.Close()
 	_ = server.Wait()
 	u := server.ProcessState

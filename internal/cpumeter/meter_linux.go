@@ -1,0 +1,153 @@
+package cpumeter
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tick is the unit of times in /proc/PID/stat: USER_HZ, 100 everywhere.
+const tick = 10 * time.Millisecond
+
+// Meter reads the CPU time of a server on this machine. Safe for concurrent use. The
+// zero value knows nothing.
+type Meter struct {
+	postmaster int
+	children   *children
+}
+
+// children are those of a server as they were when they were read last.
+type children struct {
+	mu     sync.Mutex
+	living map[one]time.Duration // nil before the first reading
+	reaped time.Duration         // of those that the server has reaped, in ticks
+	gone   time.Duration         // of those that ended since the first reading
+}
+
+// one is a process: numbers are used again.
+type one struct{ pid, started int }
+
+// Server makes the meter of the PostgreSQL server that has the backend pid. Without
+// one on this machine, the meter knows nothing.
+func Server(backend int) Meter {
+	p, ok := readProcess(backend)
+	if !ok {
+		return Meter{}
+	}
+	// A server elsewhere may have a backend of a number that exists here too.
+	if parent, ok := readProcess(p.parent); ok && p.postgres && parent.postgres {
+		return Meter{p.parent, new(children)}
+	}
+	return Meter{}
+}
+
+// Process makes the meter of one process whose name begins with name, and of its
+// children.
+func Process(pid int, name string) Meter {
+	if p, ok := readProcess(pid); !ok || !strings.HasPrefix(p.name, name) {
+		return Meter{}
+	}
+	return Meter{pid, new(children)}
+}
+
+// Total is the CPU time that the server has used: that of the postmaster, of its
+// living children, and of those that ended since it was first asked for. It never
+// decreases. Of a child that ended since the last reading counts what it had used by
+// then, or what the server knows of all that it reaped since, if that is more: those
+// are sampled ticks. The latter only where the two can be read as of one moment; on a
+// server whose connections come and go all the time they cannot.
+func (m Meter) Total() (time.Duration, bool) {
+	if m.postmaster == 0 {
+		return 0, false
+	}
+	c := m.children
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for begun := time.Now(); ; {
+		before, ok := readProcess(m.postmaster)
+		if !ok {
+			return 0, false
+		}
+		living := m.living()
+		after, ok := readProcess(m.postmaster)
+		if !ok {
+			return 0, false
+		}
+		still := after.reaped == before.reaped
+		if !still && time.Since(begun) < 100*time.Millisecond {
+			continue
+		}
+		if c.living != nil {
+			var gone time.Duration
+			for k, own := range c.living {
+				if _, lives := living[k]; !lives {
+					gone += own
+				}
+			}
+			if still {
+				gone = max(gone, after.reaped-c.reaped)
+			}
+			c.gone += gone
+		}
+		c.living, c.reaped = living, after.reaped
+		sum := after.own + c.gone
+		for _, own := range living {
+			sum += own
+		}
+		return sum, true
+	}
+}
+
+// living is the CPU time of the postmaster's living children.
+func (m Meter) living() map[one]time.Duration {
+	all := map[one]time.Duration{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if p, ok := readProcess(pid); ok && p.parent == m.postmaster {
+			all[one{pid, p.started}] = p.own
+		}
+	}
+	return all
+}
+
+type process struct {
+	parent      int
+	started     int // in ticks since the machine was
+	own, reaped time.Duration
+	name        string
+	postgres    bool
+}
+
+func readProcess(pid int) (p process, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return p, false
+	}
+	// The name is in parentheses and may hold any bytes.
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return p, false
+	}
+	p.name = string(b[open+1 : end])
+	p.postgres = strings.HasPrefix(p.name, "postgres") || p.name == "postmaster"
+	fields := strings.Fields(string(b[end+1:]))
+	if len(fields) < 20 {
+		return p, false
+	}
+	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n }
+	p.parent, p.started = number(1), number(19)
+	p.own = time.Duration(number(11)+number(12)) * tick
+	// Ticks are sampled, and miss most of what runs for less than one at a time.
+	if b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat"); err == nil {
+		if exact, err := strconv.ParseInt(string(bytes.SplitN(b, []byte(" "), 2)[0]), 10, 64); err == nil && exact > 0 {
+			p.own = time.Duration(exact)
+		}
+	}
+	p.reaped = time.Duration(number(13)+number(14)) * tick
+	return p, true
+}
