@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	senders       = 32 // of single and transactional
+	batch         = 1000
+	latencyRate   = 50
+	warming       = 1500 * time.Millisecond
+	warmPatience  = 5 * time.Second
+	drainPatience = 10 * time.Second
+	settling      = 3 * time.Second // of an idle worker
+)
+
+// cell measures one product in one setting.
+type cell struct {
+	bench    *bench
+	peer     peer
+	scenario string
+	row      string
+
+	database   string
+	url        string
+	send, work *process // nil where there is none
+	sent       int64    // since the processes began
+	samples    []int64
+	result     Cell
+}
+
+// measure measures a cell. What goes wrong is part of the result.
+func (b *bench) measure(ctx context.Context, p peer, scenario, row string, round int) Cell {
+	c := &cell{bench: b, peer: p, scenario: scenario, row: row}
+	c.result = Cell{Scenario: scenario, Product: p.about().name, Version: p.about().version, Row: row, Round: round}
+	if err := c.whole(ctx); err != nil {
+		c.result.Error = err.Error()
+	}
+	return c.result
+}
+
+func (c *cell) whole(ctx context.Context) (err error) {
+	if c.database, c.url, err = c.bench.server.database(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, c.send.end(), c.work.end(), c.bench.server.drop(ctx, c.database))
+	}()
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if c.scenario == idle {
+		return c.idle(ctx)
+	}
+	return c.traffic(ctx)
+}
+
+func (c *cell) order(role string) order {
+	o := order{Product: c.result.Product, Role: role, Scenario: c.scenario, Row: c.row, URL: c.url, Queue: queue,
+		Text: payload.Text, Batch: batch, Senders: senders, Limit: int64(c.peer.about().limit), Rate: latencyRate}
+	switch c.scenario {
+	case flow:
+		o.Senders = c.peer.about().producers
+	case latency:
+		o.Text = text(len(`{"text":"","sent":100000000000000}`))
+	}
+	return o
+}
+
+// begin installs the product and starts its processes.
+func (c *cell) begin(ctx context.Context) error {
+	if err := c.peer.install(ctx, c.order(roleInstall)); err != nil {
+		return fmt.Errorf("%s cannot be installed: %w", c.result.Product, err)
+	}
+	var err error
+	switch c.scenario {
+	case transactional:
+		err = execute(ctx, c.url, "create table public.peers_business (id bigint generated always as identity primary key, body text not null)")
+	case idle:
+		err = c.bench.server.count(ctx, c.database)
+	}
+	if err != nil {
+		return err
+	}
+	if !c.peer.about().noWorker {
+		if c.work, err = start(ctx, c.peer, c.order(roleWork)); err != nil {
+			return err
+		}
+	}
+	if c.scenario != idle {
+		if c.send, err = start(ctx, c.peer, c.order(roleSend)); err != nil {
+			return err
+		}
+		if c.work != nil && c.scenario == flow {
+			c.work.follow.Store(c.send)
+		}
+	}
+	return nil
+}
+
+func (c *cell) traffic(ctx context.Context) error {
+	if err := c.warm(ctx); err != nil {
+		return err
+	}
+	before, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	c.samples = nil
+	begun, had := monotonic(), c.handled()
+	sent, err := c.run(ctx, c.bench.o.duration)
+	if err != nil {
+		return err
+	}
+	sending := seconds(monotonic() - begun)
+	if err := c.drain(ctx, drainPatience); err != nil {
+		return err
+	}
+	after, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	handled, whole := c.handled()-had, sending
+	if c.work != nil {
+		whole = seconds(c.work.handledAt.Load() - begun)
+		c.remark()
+	}
+	r := &c.result
+	r.Sent, r.Handled = sent, handled
+	r.SentPerSecond, r.HandledPerSecond = per(float64(sent), sending), per(float64(handled), whole)
+	used := after.since(before)
+	r.Client, r.Others = per(used.client*1e6, float64(handled)), used.others(c.bench.server.machine.Cores)
+	if used.serverKnown {
+		r.Server = per(used.server*1e6, float64(handled))
+	}
+	if c.scenario == latency {
+		slices.Sort(c.samples)
+		r.P50, r.P99, r.Max = percentile(c.samples, 0.5), percentile(c.samples, 0.99), percentile(c.samples, 1)
+		r.SentPerSecond, r.HandledPerSecond = per(float64(sent), c.bench.o.duration.Seconds()), nil
+	}
+	return nil
+}
+
+// warm lets connections, statements and tables get ready.
+func (c *cell) warm(ctx context.Context) error {
+	analyzed := make(chan error, 1)
+	go func() {
+		time.Sleep(warming / 2)
+		if c.scenario == latency {
+			analyzed <- nil
+			return
+		}
+		analyzed <- execute(ctx, c.url, "analyze")
+	}()
+	if _, err := c.run(ctx, warming); err != nil {
+		return err
+	}
+	if err := <-analyzed; err != nil {
+		return err
+	}
+	return c.drain(ctx, warmPatience)
+}
+
+func (c *cell) run(ctx context.Context, during time.Duration) (int64, error) {
+	r, err := c.send.ask(ctx, line{Run: float64(during.Milliseconds())})
+	if err != nil {
+		return 0, err
+	}
+	c.sent += *r.Sent
+	return *r.Sent, nil
+}
+
+// handled is how many messages were; of a product without a worker, all that were sent.
+func (c *cell) handled() int64 {
+	if c.work == nil {
+		return c.sent
+	}
+	return c.work.handled.Load()
+}
+
+// drain waits until all is handled that was sent, or not for longer than it may take.
+func (c *cell) drain(ctx context.Context, patience time.Duration) error {
+	for until := time.Now().Add(patience); c.handled() < c.sent && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond)
+		if c.scenario == latency { // whose worker tells nothing by itself
+			if _, err := c.report(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// report is the worker's CPU time in µs. It takes the samples.
+func (c *cell) report(ctx context.Context) (float64, error) {
+	if c.work == nil {
+		return 0, nil
+	}
+	r, err := c.work.ask(ctx, line{Report: true})
+	if err != nil {
+		return 0, err
+	}
+	c.samples = append(c.samples, r.Samples...)
+	return *r.CPU, nil
+}
+
+func (c *cell) remark() {
+	switch handled := c.handled(); {
+	case handled < c.sent:
+		c.result.Remark = fmt.Sprintf("%d of %d messages were not handled %s after the last was sent", c.sent-handled, c.sent, drainPatience)
+	case handled > c.sent:
+		c.result.Remark = fmt.Sprintf("%d messages were sent and the handler was called %d times", c.sent, handled)
+	}
+}
+
+// idle measures a worker that has nothing to do.
+func (c *cell) idle(ctx context.Context) error {
+	time.Sleep(settling)
+	statements, transactions, err := c.bench.server.counted(ctx, c.database)
+	if err != nil {
+		return err
+	}
+	before, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	time.Sleep(c.bench.o.duration)
+	after, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	moreStatements, moreTransactions, err := c.bench.server.counted(ctx, c.database)
+	if err != nil {
+		return err
+	}
+	used := after.since(before)
+	r := &c.result
+	r.IdleClient, r.Others = per(100*used.client, used.elapsed), used.others(c.bench.server.machine.Cores)
+	if used.serverKnown {
+		r.IdleServer = per(100*used.server, used.elapsed)
+	}
+	r.Transactions = per(float64(moreTransactions-transactions), used.elapsed)
+	if c.bench.server.counts {
+		r.Statements = per(float64(moreStatements-statements), used.elapsed)
+	}
+	return nil
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// percentile of sorted samples by nearest rank, in ms.
+func percentile(sorted []int64, q float64) *float64 {
+	if len(sorted) == 0 {
+		return nil
+	}
+	return known(float64(sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]) / 1e6)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// leaving is how long a process may take to end once it was told to.
+const leaving = 10 * time.Second
+
+// process is one that sends or works, seen from the one that measures.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+
+	mu      sync.Mutex
+	encoder *json.Encoder
+
+	answers chan report
+	over    chan struct{} // its output has ended
+	err     error         // why, once over is closed
+
+	handled   atomic.Int64
+	handledAt atomic.Int64            // ns of monotonic, when handled grew last
+	follow    atomic.Pointer[process] // is told what is handled
+}
+
+// start starts a process of a product and waits until it is ready.
+func start(ctx context.Context, p peer, o order) (*process, error) {
+	w := &process{name: o.Product + "'s " + o.Role + " process", cmd: p.command(ctx), answers: make(chan report, 4), over: make(chan struct{})}
+	w.cmd.Stderr = os.Stderr
+	in, err := w.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%s cannot be started: %w", w.name, err)
+	}
+	w.in, w.encoder = in, json.NewEncoder(in)
+	go w.listen(out)
+	if err = w.encoder.Encode(o); err == nil {
+		_, err = w.answer(ctx, 60*time.Second)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.end())
+	}
+	return w, nil
+}
+
+func (w *process) listen(out io.Reader) {
+	defer close(w.over)
+	for decoder := json.NewDecoder(out); ; {
+		var r report
+		if err := decoder.Decode(&r); err != nil {
+			if !errors.Is(err, io.EOF) {
+				w.err = fmt.Errorf("%s cannot be understood: %w", w.name, err)
+			}
+			return
+		}
+		if r.Error != "" {
+			w.err = fmt.Errorf("%s failed: %s", w.name, r.Error)
+			return
+		}
+		if r.Handled != nil && *r.Handled > w.handled.Load() {
+			w.handledAt.Store(monotonic())
+			w.handled.Store(*r.Handled)
+			if f := w.follow.Load(); f != nil {
+				_ = f.tell(line{Handled: *r.Handled}) // one that is gone says so itself
+			}
+		}
+		if r.Ready || r.Sent != nil || r.CPU != nil {
+			w.answers <- r
+		}
+	}
+}
+
+func (w *process) tell(l line) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.encoder.Encode(l)
+}
+
+// answer waits for the next answer.
+func (w *process) answer(ctx context.Context, patience time.Duration) (report, error) {
+	select {
+	case r := <-w.answers:
+		return r, nil
+	case <-w.over:
+		if w.err != nil {
+			return report{}, w.err
+		}
+		return report{}, fmt.Errorf("%s ended early", w.name)
+	case <-time.After(patience):
+		return report{}, fmt.Errorf("%s did not answer within %s", w.name, patience)
+	case <-ctx.Done():
+		return report{}, ctx.Err()
+	}
+}
+
+// ask tells the process something and waits for its answer.
+func (w *process) ask(ctx context.Context, l line) (report, error) {
+	if err := w.tell(l); err != nil {
+		return report{}, fmt.Errorf("%s does not listen: %w", w.name, err)
+	}
+	return w.answer(ctx, time.Duration(l.Run)*time.Millisecond+time.Minute)
+}
+
+// end lets the process go and waits for it.
+func (w *process) end() error {
+	if w == nil {
+		return nil
+	}
+	_ = w.in.Close()
+	select {
+	case <-w.over:
+	case <-time.After(leaving):
+		_ = w.cmd.Process.Kill() // it has no more to say
+		<-w.over
+		_ = w.cmd.Wait()
+		return nil
+	}
+	if err := w.cmd.Wait(); err != nil && w.err == nil {
+		return fmt.Errorf("%s: %w", w.name, err)
+	}
+	return nil
+}
