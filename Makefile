@@ -7,6 +7,7 @@
 #   make golden  writes the golden files anew
 #   make twins   runs all broken twins of the SQL and records those that were found
 #   make release builds what a release consists of, into dist
+#   make peers   runs Posthaste and other queues in PostgreSQL side by side
 #   make chaos   breaks everything around it, and accounts for every message
 
 GO        ?= go
@@ -29,10 +30,13 @@ CHAOS_SEED     ?= 0
 CHAOS_ENGINE   ?= postgres
 CHAOS_FLAGS    ?=
 
+# What `make peers` is given; see bench/peers/README.md.
+PEERS_FLAGS    ?=
+
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-page testing-page twins release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -118,6 +122,11 @@ testing-page:
 twins: $(LAUNCH)
 	rm -f sql/testdata/twins.sum
 	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 POSTHASTE_TEST_RECORD_TWINS=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 -timeout 50m ./sql ./postgres -run 'Rule|Arm|PassingSend|Settlers|BrokenPromises|BrokenTwins'
+
+# A module of its own: nothing of the products compared comes into the program.
+peers:
+	cd bench/peers && $(GO) build -o ../../.cache/peers .
+	.cache/peers $(PEERS_FLAGS)
 
 # Static programs for Linux with units, container file and checksums.
 release:

@@ -153,6 +153,21 @@ func (r *Result) entries(scenario string) (all []*entry, byName map[string]*entr
 	return all, byName
 }
 
+// busy is from what share of the processors on others distort the figures, in percent.
+const busy = 5
+
+// worst is the largest share of the processors that others used.
+func worst(all []*entry) (most float64) {
+	for _, e := range all {
+		for _, c := range e.cells {
+			if c.Others != nil {
+				most = max(most, *c.Others)
+			}
+		}
+	}
+	return most
+}
+
 // printTables prints a table for each scenario.
 func printTables(w io.Writer, r *Result) error {
 	fmt.Fprintf(w, "PostgreSQL %s, %d cores, %g s a cell, %d rounds (means); × is against posthaste\n",
@@ -181,6 +196,9 @@ func printTables(w io.Writer, r *Result) error {
 		}
 		if err := t.Flush(); err != nil {
 			return err
+		}
+		if v := worst(all); v > busy {
+			fmt.Fprintf(w, "  Others used up to %.0f %% of the processors: figures are too low, and move from run to run.\n", v)
 		}
 		for _, e := range all {
 			if s := e.remarks(); s != "" {

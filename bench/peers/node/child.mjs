@@ -13,6 +13,14 @@ function cpu() {
   return user + system;
 }
 
+export function openPool(url, max) {
+  const pool = new pg.Pool({ connectionString: url, max });
+  // Without it, an idle connection that the server ends would end the process.
+  pool.on('error', (error) => process.stderr.write(`idle connection: ${error.message}\n`));
+  pool.on('connect', (client) => client.on('error', () => {})); // its query fails with the same
+  return pool;
+}
+
 // Counts what a handler is called with.
 class Tally {
   count = 0;
@@ -47,7 +55,7 @@ class Traffic {
     this.sender = sender;
     this.batch = Array.from({ length: order.batch }, () => ({ text: order.text }));
     if (order.scenario === 'transactional') {
-      this.pool = new pg.Pool({ connectionString: order.url, max: order.senders });
+      this.pool = openPool(order.url, order.senders);
     }
   }
 
@@ -87,7 +95,8 @@ class Traffic {
     let sent = 0;
     const loop = async () => {
       while (performance.now() < until) {
-        sent += await once(until);
+        const n = await once(until); // before sent is read: other loops add to it meanwhile
+        sent += n;
       }
     };
     await Promise.all(Array.from({ length: this.order.senders }, loop));

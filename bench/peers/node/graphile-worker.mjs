@@ -1,8 +1,7 @@
 // graphile-worker by makeWorkerUtils and run, and by its SQL function within transactions.
 
 import { Logger, makeWorkerUtils, run, runMigrations } from 'graphile-worker';
-import pg from 'pg';
-import { serve } from './child.mjs';
+import { openPool, serve } from './child.mjs';
 
 // Warnings and errors only, on stderr: stdout is the parent's.
 const logger = new Logger(() => (level, message) => {
@@ -33,7 +32,7 @@ await serve({
   },
 
   async sender({ url, senders, queue }) {
-    const pgPool = new pg.Pool({ connectionString: url, max: senders });
+    const pgPool = openPool(url, senders);
     const utils = await makeWorkerUtils({ pgPool, logger });
     return {
       batch: (messages) => utils.addJobs(messages.map((payload) => ({ identifier: queue, payload }))),

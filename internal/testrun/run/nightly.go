@@ -21,6 +21,7 @@ func nightly() []step {
 	steps = append(steps, onRedis()...)
 	steps = append(steps, step{name: "fuzzing", minutes: 35, command: []string{launcher, "-versions", "18", "--", "scripts/fuzz", "60s"}})
 	steps = append(steps, chaos()...)
+	steps = append(steps, peers())
 	return append(steps, ratios()...)
 }
 
@@ -136,6 +137,12 @@ func onRedis() []step {
 func fullSize(version, pkg, test string, minutes int, env []string) step {
 	return step{name: fmt.Sprintf("full size of %s %s on %s", path.Base(pkg), test, version), minutes: minutes, env: append(slices.Clone(full), env...),
 		command: []string{"-timeout=3h", "-run=" + anchored(test)}, packages: []string{pkg}, versions: version}
+}
+
+// peers checks the bench beside other queues, a module of its own. It is built, not run.
+func peers() step {
+	return step{name: "bench beside other queues builds", minutes: 3, command: []string{"sh", "-ec",
+		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; cd bench/peers; go vet ./...; ../../.cache/staticcheck ./...; go test ./..."}}
 }
 
 // chaos is an hour on each engine, in two halves, so that a part of the night fits into

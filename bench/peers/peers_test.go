@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// counting is a sender that only counts.
+type counting struct {
+	sent atomic.Int64
+	err  error
+}
+
+func (c *counting) batch(_ context.Context, bodies []body) error {
+	c.sent.Add(int64(len(bodies)))
+	return c.err
+}
+
+func (c *counting) one(context.Context, body) error { c.sent.Add(1); return c.err }
+
+func (c *counting) within(context.Context, pgx.Tx, body) error { return errors.New("not here") }
+
+func (c *counting) close() {}
+
+// Senders of batches pause at the limit until messages are handled, and count all that
+// they have sent.
+func TestFlowPausesAtTheLimit(t *testing.T) {
+	t.Parallel()
+	s := &counting{}
+	traffic, err := newTraffic(t.Context(), order{Scenario: flow, Batch: 10, Senders: 2, Limit: 100}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := traffic.run(t.Context(), 20*time.Millisecond)
+	if err != nil || sent != 100 || s.sent.Load() != 100 {
+		t.Errorf("%d sent without a worker, %d by its count: %v", s.sent.Load(), sent, err)
+	}
+	traffic.heard(60)
+	if sent, err = traffic.run(t.Context(), 20*time.Millisecond); err != nil || sent != 60 {
+		t.Errorf("%d sent after 60 were handled: %v", sent, err)
+	}
+}
+
+func TestFailedSendsEndTheRun(t *testing.T) {
+	t.Parallel()
+	for _, scenario := range []string{flow, single, latency} {
+		s := &counting{err: errors.New("broken")}
+		traffic, err := newTraffic(t.Context(), order{Scenario: scenario, Batch: 1, Senders: 2, Limit: 100, Rate: 1000}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := traffic.run(t.Context(), 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("%s: %v", scenario, err)
+		}
+	}
+}
+
+// A message has the size that all are measured with, also where it says when it was sent.
+func TestMessagesHaveOneSize(t *testing.T) {
+	t.Parallel()
+	c := &cell{peer: posthasteMQ{}, scenario: latency, bench: &bench{}}
+	stamped := newBody(c.order(roleSend).Text, 123456789012345)
+	for _, b := range []body{payload, stamped} {
+		if len(b.json) != payloadBytes {
+			t.Errorf("%d bytes: %s", len(b.json), b.json)
+		}
+	}
+	tally := &tally{timed: true}
+	tally.encoded(newBody("x", monotonic()-int64(time.Second)).json)
+	if got := tally.take(); len(got) != 1 || got[0] < int64(time.Second) || got[0] > int64(time.Minute) || tally.count.Load() != 1 {
+		t.Errorf("samples %v of a message that was sent a second ago", got)
+	}
+}
+
+func TestTablesTellRatiosAndRemarks(t *testing.T) {
+	t.Parallel()
+	r := &Result{Rounds: 2, DurationSeconds: 1, Missing: map[string]string{"pgque": "no clone"}}
+	add := func(scenario, product, row string, round int, rate, server float64, remark string) {
+		r.Cells = append(r.Cells, Cell{Scenario: scenario, Product: product, Version: "1", Row: row, Round: round,
+			SentPerSecond: known(rate), HandledPerSecond: known(rate), Server: known(server), Client: known(1), Others: known(40), Remark: remark})
+	}
+	add(flow, posthasteName, only, 1, 100, 10, "")
+	add(flow, posthasteName, only, 2, 300, 10, "")
+	add(flow, "pgmq", only, 1, 50, 40, "5 of 9 messages were not handled")
+	add(transactional, posthasteName, only, 1, 50, 30, "")
+	add(transactional, "plain", plainInsert, 1, 100, 12, "")
+	add(transactional, "plain", twoInserts, 1, 80, 15, "")
+	var text strings.Builder
+	if err := printTables(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	for line := range strings.Lines(text.String()) {
+		if f := strings.Fields(line); len(f) > 2 {
+			rows[f[0]] = f
+		}
+	}
+	for _, want := range []string{"pgque has no figures: no clone", "pgmq: round 1: 5 of 9 messages were not handled", "40 %"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the tables lack %q:\n%s", want, text.String())
+		}
+	}
+	// The last table's row of Posthaste, the first one's of pgmq.
+	if got := strings.Join(rows["pgmq"], " "); !strings.HasPrefix(got, "pgmq 1 50 50 0.25 40.0 4.00 1.0 3.73 40") {
+		t.Errorf("pgmq: %s", got)
+	}
+	if got := strings.Join(rows[posthasteName], " "); !strings.HasPrefix(got, "posthaste 1 50 50 1.00 0.50 0.62 18.0 30.0 1.00") {
+		t.Errorf("posthaste in transactions: %s", got)
+	}
+}
+
+func TestPercentilesAreNearestRanks(t *testing.T) {
+	t.Parallel()
+	samples := make([]int64, 100)
+	for i := range samples {
+		samples[i] = int64(i+1) * 1e6
+	}
+	for q, want := range map[float64]float64{0.5: 50, 0.99: 99, 1: 100, 0: 1} {
+		if got := percentile(samples, q); *got != want {
+			t.Errorf("%g: %g, want %g", q, *got, want)
+		}
+	}
+	if percentile(nil, 0.5) != nil {
+		t.Error("there is a percentile of nothing")
+	}
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--products rabbit":  `unknown product "rabbit"; expected one of posthaste, `,
+		"--scenarios fast":   `unknown scenario "fast"; expected one of flow, `,
+		"--duration 10ms":    "--duration must be 1s to 10m, got 10ms",
+		"--rounds 0":         "--rounds must be 1 to 20, got 0",
+		"--fill -1":          "--fill must be 0 to 100, got -1",
+		"flow":               `unexpected argument "flow"`,
+		"--products pgmq,no": `unknown product "no"`,
+	} {
+		if _, err := parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+// A product that cannot be had says so, and the others are measured.
+func TestProductsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	o, err := parse([]string{"--products", "pgque,posthaste", "--scenarios", "single"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := map[string]string{}
+	plans := o.plans(t.Context(), &tools{cache: t.TempDir(), say: func(string, ...any) {}}, missing)
+	if len(plans) != 2 || !strings.Contains(missing["pgque"], "--pgque") {
+		t.Errorf("%v and %v", plans, missing)
+	}
+}
+
+// The versions in package.json are exact, so that everyone measures the same.
+func TestPackagesAreExact(t *testing.T) {
+	t.Parallel()
+	b, err := runners.ReadFile("node/package.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p struct{ Dependencies map[string]string }
+	if err := json.Unmarshal(b, &p); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"graphile-worker", "pg-boss", "pg", "node"} {
+		if v := p.Dependencies[name]; v == "" || strings.Trim(v, "0123456789.") != "" {
+			t.Errorf("%s is pinned to %q", name, v)
+		}
+	}
+}
+
+// A process answers what it is told, and says what it cannot do.
+func TestProcessesSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"product":"no","role":"send"}`:         `unknown product \"no\"`,
+		`{"product":"posthaste","role":"sleep"}`: `unknown role \"sleep\"; expected send or work`,
+		`{"product":"pg-boss","role":"send"}`:    "pg-boss does not run in Go",
+		`nothing`:                                "the order cannot be read",
+	} {
+		in, open := io.Pipe()
+		go func() { _, _ = io.WriteString(open, text+"\n") }()
+		var out strings.Builder
+		if code := serve(in, &out); code != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %d, %s", text, code, out.String())
+		}
+		_ = open.Close()
+	}
+}
