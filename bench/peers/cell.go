@@ -220,7 +220,9 @@ func (c *cell) remark() {
 
 // idle measures a worker that has nothing to do.
 func (c *cell) idle(ctx context.Context) error {
-	time.Sleep(settling)
+	if err := pause(ctx, settling); err != nil {
+		return err
+	}
 	statements, transactions, err := c.bench.server.counted(ctx, c.database)
 	if err != nil {
 		return err
@@ -229,7 +231,9 @@ func (c *cell) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(c.bench.o.duration)
+	if err := pause(ctx, c.bench.o.duration); err != nil {
+		return err
+	}
 	after, err := c.read(ctx)
 	if err != nil {
 		return err
@@ -249,6 +253,15 @@ func (c *cell) idle(ctx context.Context) error {
 		r.Statements = per(float64(moreStatements-statements), used.elapsed)
 	}
 	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

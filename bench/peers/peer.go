@@ -117,7 +117,7 @@ func text(others int) string { return strings.Repeat("x", payloadBytes-others) }
 var payload = newBody(text(len(`{"text":""}`)), 0)
 
 // peers are all products, in the order of the first round.
-var peers = []peer{posthasteMQ{}, plainTable{}, pgque{}, pgmq{}, riverQueue{}, watermill{}, graphileWorker, pgBoss}
+var peers = []peer{posthasteMQ{}, plainTable{}, &pgque{}, &pgmq{}, riverQueue{}, watermill{}, graphileWorker, pgBoss}
 
 func names() (all []string) {
 	for _, p := range peers {

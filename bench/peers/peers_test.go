@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 )
+
+// TestMain lets the tests' program be the processes that send and work.
+func TestMain(m *testing.M) {
+	if os.Getenv(roleEnv) != "" {
+		os.Exit(serve(os.Stdin, os.Stdout))
+	}
+	os.Exit(m.Run())
+}
 
 // counting is a sender that only counts.
 type counting struct {
@@ -198,5 +207,51 @@ func TestProcessesSayWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %d, %s", text, code, out.String())
 		}
 		_ = open.Close()
+	}
+}
+
+// The products that come as Go modules run, with all messages handled.
+func TestGoProductsRun(t *testing.T) {
+	t.Parallel()
+	o, err := parse(strings.Fields("--products posthaste,plain,river,watermill-sql --scenarios flow,single,transactional --duration 1s --fill 0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(format string, args ...any) { t.Logf(format, args...) }
+	s, err := openServer(t.Context(), o, say)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	b := &bench{o: o, server: s}
+	for _, p := range o.plans(t.Context(), &tools{say: say}, map[string]string{}) {
+		c := b.measure(t.Context(), p.peer, p.scenario, p.row, 1)
+		t.Log(c.brief())
+		// Watermill's worker falls behind single senders.
+		behind := c.Product == "watermill-sql" && c.Scenario != flow
+		if c.Error != "" || c.Sent == 0 || c.Handled < c.Sent && !behind || c.Server == nil || *c.Server <= 0 || c.Client == nil || *c.Client <= 0 {
+			t.Errorf("%s of %s %s: %+v", c.Scenario, c.Product, c.Row, c)
+		}
+	}
+}
+
+func TestOthersAreWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	busy, err := machineBusy()
+	if err != nil || busy <= 0 {
+		t.Fatalf("the machine was busy for %g s: %v", busy, err)
+	}
+	before := usage{server: 1, client: 2, self: 3, machine: 100, elapsed: 50, serverKnown: true}
+	after := usage{server: 3, client: 5, self: 4, machine: 111, elapsed: 60, serverKnown: true}
+	if got := after.since(before).others(2); got == nil || *got != 25 { // 11 of 20, less 2, 3 and 1
+		t.Errorf("%v %%, want 25", got)
+	}
+	after.serverKnown = false
+	if got := after.since(before).others(2); got != nil {
+		t.Errorf("%g %% beside a server whose time is not known", *got)
 	}
 }

@@ -16,33 +16,33 @@ const (
 	pgmqVersion = "1.13.0"
 )
 
-// pgmqSchema is the text of pgmqFile; it is read before the first cell.
-var pgmqSchema string
-
 // pgmq is pgmq by its SQL functions.
-type pgmq struct{ inGo }
+type pgmq struct {
+	inGo
+	schema string // the text of pgmqFile
+}
 
-func (pgmq) about() about {
+func (*pgmq) about() about {
 	return about{name: "pgmq", version: pgmqVersion, producers: 2, limit: 20_000}
 }
 
-func (pgmq) rows(scenario string) []string { return usual(scenario) }
+func (*pgmq) rows(scenario string) []string { return usual(scenario) }
 
-func (pgmq) prepare(ctx context.Context, t *tools) (err error) {
-	pgmqSchema, err = t.fromWheel(ctx, pgmqPackage, pgmqFile)
+func (p *pgmq) prepare(ctx context.Context, t *tools) (err error) {
+	p.schema, err = t.fromWheel(ctx, pgmqPackage, pgmqFile)
 	return err
 }
 
-func (pgmq) install(ctx context.Context, o order) error {
+func (p *pgmq) install(ctx context.Context, o order) error {
 	// The script is written for CREATE EXTENSION, which makes the schema.
-	statements := []string{"create schema if not exists pgmq", pgmqSchema, fmt.Sprintf("select pgmq.create('%s')", o.Queue)}
+	statements := []string{"create schema if not exists pgmq", p.schema, fmt.Sprintf("select pgmq.create('%s')", o.Queue)}
 	if o.Row == best {
 		statements = append(statements, fmt.Sprintf("select pgmq.enable_notify_insert('%s', 0)", o.Queue))
 	}
 	return execute(ctx, o.URL, statements...)
 }
 
-func (pgmq) sender(ctx context.Context, o order) (sender, error) {
+func (*pgmq) sender(ctx context.Context, o order) (sender, error) {
 	return newSQLSender(ctx, o, "select pgmq.send($1, $2::jsonb)", "select pgmq.send_batch($1, $2::jsonb[])")
 }
 
@@ -51,7 +51,7 @@ const (
 	pgmqRead = "select msg_id, message from pgmq.read($1, 30, $2)"
 )
 
-func (pgmq) work(ctx context.Context, o order, t *tally, ready func()) error {
+func (*pgmq) work(ctx context.Context, o order, t *tally, ready func()) error {
 	loops, quantity := 2, 1000
 	if o.Scenario == latency || o.Scenario == idle {
 		loops, quantity = 1, 100

@@ -13,26 +13,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgqueFiles holds what --pgque names; it is set before the first cell.
-var pgqueFiles struct{ schema, version string }
-
 // pgque is PgQue by its SQL functions. The worker is its ticker too, as its manual
 // suggests where pg_cron is missing.
-type pgque struct{ inGo }
+type pgque struct {
+	inGo
+	schema, version string // of the clone that --pgque names
+}
 
 const pgqueConsumer = "bench"
 
-func (pgque) about() about {
-	version := pgqueFiles.version
-	if version == "" {
-		version = "unknown version"
-	}
-	return about{name: "pgque", version: version, producers: 2, limit: 100_000}
+func (p *pgque) about() about {
+	return about{name: "pgque", version: p.version, producers: 2, limit: 100_000}
 }
 
-func (pgque) rows(scenario string) []string { return usual(scenario) }
+func (*pgque) rows(scenario string) []string { return usual(scenario) }
 
-func (pgque) prepare(_ context.Context, t *tools) error {
+func (p *pgque) prepare(_ context.Context, t *tools) error {
 	if t.pgque == "" {
 		return errors.New("no clone of PgQue was given; name its directory with --pgque")
 	}
@@ -40,15 +36,15 @@ func (pgque) prepare(_ context.Context, t *tools) error {
 	if err != nil {
 		return fmt.Errorf("%s is no clone of PgQue: %w", t.pgque, err)
 	}
-	pgqueFiles.schema, pgqueFiles.version = string(b), "unknown version"
+	p.schema, p.version = string(b), "unknown version"
 	if m := regexp.MustCompile(`(?m)^-- Version: (\S+)`).FindSubmatch(b); m != nil {
-		pgqueFiles.version = string(m[1])
+		p.version = string(m[1])
 	}
 	return nil
 }
 
-func (pgque) install(ctx context.Context, o order) error {
-	statements := []string{pgqueFiles.schema,
+func (p *pgque) install(ctx context.Context, o order) error {
+	statements := []string{p.schema,
 		fmt.Sprintf("select pgque.create_queue('%s')", o.Queue),
 		fmt.Sprintf("select pgque.subscribe('%s', '%s')", o.Queue, pgqueConsumer)}
 	if o.Row == best {
@@ -57,11 +53,11 @@ func (pgque) install(ctx context.Context, o order) error {
 	return execute(ctx, o.URL, statements...)
 }
 
-func (pgque) sender(ctx context.Context, o order) (sender, error) {
+func (*pgque) sender(ctx context.Context, o order) (sender, error) {
 	return newSQLSender(ctx, o, "select pgque.send($1, $2::text)", "select pgque.send_batch($1, $2::text[])")
 }
 
-func (pgque) work(ctx context.Context, o order, t *tally, ready func()) error {
+func (*pgque) work(ctx context.Context, o order, t *tally, ready func()) error {
 	period := 100 * time.Millisecond
 	if o.Row == best {
 		period = 10 * time.Millisecond

@@ -66,7 +66,7 @@ func ofBoth(c *Cell) *float64 {
 func costs(reference string) []column {
 	return []column{
 		{"server µs", "%.1f", ofServer, "", false},
-		{"×", "%.2f", ofServer, reference, false},
+		{"server ×", "%.2f", ofServer, reference, false},
 		{"client µs", "%.1f", ofClient, "", false},
 		{"both ×", "%.2f", ofBoth, reference, false},
 		{"others %", "%.0f", func(c *Cell) *float64 { return c.Others }, "", false},
@@ -81,20 +81,20 @@ func columns(scenario string) []column {
 	}
 	switch scenario {
 	case flow:
-		return append(append(rates, column{"×", "%.2f", ofHandled, posthasteName, false}), costs(posthasteName)...)
+		return append(append(rates, column{"rate ×", "%.2f", ofHandled, posthasteName, false}), costs(posthasteName)...)
 	case single:
 		reference := posthasteName + " " + own
-		return append(append(rates, column{"×", "%.2f", ofSent, reference, false}), costs(reference)...)
+		return append(append(rates, column{"rate ×", "%.2f", ofSent, reference, false}), costs(reference)...)
 	case transactional:
 		return append(append(rates,
-			column{"×", "%.2f", ofSent, posthasteName, false},
+			column{"rate ×", "%.2f", ofSent, posthasteName, false},
 			column{"of 1 insert", "%.2f", ofSent, "plain " + plainInsert, false},
 			column{"of 2 inserts", "%.2f", ofSent, "plain " + twoInserts, false},
 			column{"server µs over 1 insert", "%.1f", ofServer, "plain " + plainInsert, true}), costs(posthasteName)...)
 	case latency:
 		return append([]column{
 			{"p50 ms", "%.1f", ofP50, "", false},
-			{"×", "%.2f", ofP50, posthasteName, false},
+			{"p50 ×", "%.2f", ofP50, posthasteName, false},
 			{"p99 ms", "%.1f", ofP99, "", false},
 			{"max ms", "%.1f", func(c *Cell) *float64 { return c.Max }, "", false},
 		}, costs(posthasteName)...)
