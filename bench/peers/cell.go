@@ -125,14 +125,13 @@ func (c *cell) traffic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	handled, whole := c.handled()-had, sending
+	handled := c.handled() - had
+	r := &c.result
+	r.Sent, r.Handled, r.SentPerSecond = sent, handled, per(float64(sent), sending)
 	if c.work != nil {
-		whole = seconds(c.work.handledAt.Load() - begun)
+		r.HandledPerSecond = c.work.rate(had, begun, handled)
 		c.remark()
 	}
-	r := &c.result
-	r.Sent, r.Handled = sent, handled
-	r.SentPerSecond, r.HandledPerSecond = per(float64(sent), sending), per(float64(handled), whole)
 	used := after.since(before)
 	r.Client, r.Others = per(used.client*1e6, float64(handled)), used.others(c.bench.server.machine.Cores)
 	if used.serverKnown {

@@ -255,3 +255,16 @@ func TestOthersAreWhatIsLeft(t *testing.T) {
 		t.Errorf("%g %% beside a server whose time is not known", *got)
 	}
 }
+
+// The last few messages, which wait for a poll, do not count in the rate.
+func TestRateIsThatOfNearlyAll(t *testing.T) {
+	t.Parallel()
+	const second = int64(time.Second)
+	marks := []mark{{500, 1 * second}, {1000, 12 * second}, {1495, 15 * second}, {1500, 20 * second}}
+	if got := rate(marks, 500, 10*second, 1000); got == nil || *got != 199 {
+		t.Errorf("%v a second, want 995 in 5 s", got)
+	}
+	if got := rate(nil, 0, 0, 0); got != nil {
+		t.Errorf("%g a second of nothing", *got)
+	}
+}

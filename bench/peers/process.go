@@ -29,9 +29,27 @@ type process struct {
 	over    chan struct{} // its output has ended
 	err     error         // why, once over is closed
 
-	handled   atomic.Int64
-	handledAt atomic.Int64            // ns of monotonic, when handled grew last
-	follow    atomic.Pointer[process] // is told what is handled
+	handled atomic.Int64
+	marks   []mark                  // of handled, guarded by mu
+	follow  atomic.Pointer[process] // is told what is handled
+}
+
+// mark is how much was handled at a time of [monotonic].
+type mark struct{ handled, at int64 }
+
+// nearly all messages are what the rate of handling counts. The last few wait for a poll
+// or a tick, which in a short run would count for much.
+const nearlyAll = 0.99
+
+// rate of handling, from a time on when had messages were handled, until nearly all of n
+// more were.
+func rate(marks []mark, had, begun, n int64) *float64 {
+	for _, m := range marks {
+		if m.at > begun && float64(m.handled-had) >= nearlyAll*float64(n) {
+			return per(float64(m.handled-had), seconds(m.at-begun))
+		}
+	}
+	return nil
 }
 
 // start starts a process of a product and waits until it is ready.
@@ -75,8 +93,10 @@ func (w *process) listen(out io.Reader) {
 			return
 		}
 		if r.Handled != nil && *r.Handled > w.handled.Load() {
-			w.handledAt.Store(monotonic())
 			w.handled.Store(*r.Handled)
+			w.mu.Lock()
+			w.marks = append(w.marks, mark{*r.Handled, monotonic()})
+			w.mu.Unlock()
 			if f := w.follow.Load(); f != nil {
 				_ = f.tell(line{Handled: *r.Handled}) // one that is gone says so itself
 			}
@@ -85,6 +105,13 @@ func (w *process) listen(out io.Reader) {
 			w.answers <- r
 		}
 	}
+}
+
+// rate is that of the process; see the function.
+func (w *process) rate(had, begun, n int64) *float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return rate(w.marks, had, begun, n)
 }
 
 func (w *process) tell(l line) error {

@@ -29,7 +29,8 @@ type Cell struct {
 	// Sent and Handled are the messages, or transactions, of the measured time.
 	Sent    int64 `json:"sent"`
 	Handled int64 `json:"handled"`
-	// SentPerSecond counts until the last commit, HandledPerSecond until the last handler.
+	// SentPerSecond counts until the last commit, HandledPerSecond until 99 % of the
+	// messages were handled.
 	SentPerSecond    *float64 `json:"sent_per_second"`
 	HandledPerSecond *float64 `json:"handled_per_second"`
 	// Server and Client are µs of processor time a message: of PostgreSQL, and of sender
