@@ -13,7 +13,8 @@
 create or replace function posthaste.send(queue text, payload jsonb, options jsonb default '{}')
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_body constant bytea := convert_to(payload::text, 'UTF8');
+  v_text constant text := payload::text;
+  v_body constant bytea := convert_to(v_text, 'UTF8');
   v_plain boolean := options is null or options = '{}';
   v_key text;
   v_kind text;
@@ -28,32 +29,32 @@ declare
   o record;
 begin
   if octet_length(v_body) >= 250 then
-    perform posthaste.check_json(payload, payload::text);
+    perform posthaste.check_json(payload, v_text);
   end if;
-  if not v_plain and options - '{key,kind,reference,delay}'::text[] = '{}' and not jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")') then
+  if not v_plain and jsonb_typeof(options) = 'object' and options - '{key,kind,reference,delay}'::text[] = '{}' and not jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")') then
     v_key := nullif(options ->> 'key', '');
     v_kind := nullif(options ->> 'kind', '');
     v_reference := nullif(options ->> 'reference', '');
     v_plain := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) <= 255;
     if options ? 'delay' then
       if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
-        v_due := clock_timestamp() + nullif((options ->> 'delay')::interval, '0');
+        -- By seconds: a day is no longer where the session's time zone changes its clocks.
+        v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8);
       else
         v_plain := false;
       end if;
     end if;
   end if;
   if v_plain then
-    if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+    -- Dropping takes this key exclusively: it waits for the senders in flight. An
+    -- expression, since PERFORM would be a statement.
+    if not (pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(queue))) is not null and current_setting('posthaste.ids_skipped', true) is not distinct from 'yes') then
       perform posthaste.skip_ids();
     end if;
-    -- Dropping takes this key exclusively: it waits for the senders in flight. Expressions
-    -- in place of PERFORM, which would be statements.
-    v_plain := pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(queue))) is not null;
     select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
       from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
     if octet_length(v_body) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) then
-      v_plain := posthaste.ring(v_queue) is not null;
+      v_plain := posthaste.ring(v_queue) is not null; -- an expression, too
       insert into posthaste.entries (ord, due_at, queue_id, lane, key, kind, reference, payload)
       values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
               case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_reference, v_body)

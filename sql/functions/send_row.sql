@@ -13,7 +13,7 @@ returns bigint language plpgsql volatile security definer set search_path = pg_c
 declare
   v_key constant text := nullif(p_key, '');
   v_due timestamptz;
-  v_plain boolean;
+  v_rung boolean;
   v_queue int;
   v_width int;
   v_most int;
@@ -21,11 +21,10 @@ declare
   v_ordered boolean;
   v_id bigint;
 begin
-  if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+  -- As in posthaste.send.
+  if not (pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(p_queue))) is not null and current_setting('posthaste.ids_skipped', true) is not distinct from 'yes') then
     perform posthaste.skip_ids();
   end if;
-  -- Dropping takes this key exclusively: it waits for the senders in flight.
-  v_plain := pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(p_queue))) is not null;
   select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
     from posthaste.queue_settings x where x.name = p_queue and x.dropped_at is null;
   if p_delay > 0 and p_delay < 1e9 then
@@ -35,7 +34,7 @@ begin
      and coalesce(p_priority, 0) = 0 and p_dedupe_key is null and (p_delay is null or v_due is not null)
      and (p_headers is null or octet_length(p_headers::text) <= 16384 and posthaste.plain_headers(p_headers))
      and greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_reference), octet_length(p_content_type), octet_length(p_trace), 0) <= 255 then
-    v_plain := p_wake and posthaste.ring(v_queue) is not null;
+    v_rung := p_wake and posthaste.ring(v_queue) is not null;
     insert into posthaste.entries (ord, due_at, queue_id, lane, content_type, key, kind, reference, headers, trace, payload)
     values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
             case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end,
