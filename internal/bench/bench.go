@@ -16,6 +16,8 @@ import (
 const (
 	// DefaultDuration is how long the phases of a scenario take together.
 	DefaultDuration = 15 * time.Second
+	// SteadyDuration is that of flow with [Options.Steady].
+	SteadyDuration = 5 * time.Minute
 	// overhead is what starting, draining and clearing up may take on top.
 	overhead = 24 * time.Second
 	// clearing is the part of overhead that is kept for clearing up: dropping a
@@ -48,11 +50,11 @@ type Options struct {
 	// Waiting is how many messages wait (backlog). Default 1,000,000; 1 to
 	// 10,000,000.
 	Waiting int
-	// Rate is how many messages are sent per second (latency). Default 50;
-	// above 0, at most 10,000.
+	// Rate is how many messages are sent per second (latency, transactional). Above 0,
+	// at most 10,000. Default 50 for latency; transactional sends as fast as it can.
 	Rate float64
 	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered).
-	// Default 1,000; 1 to 10,000.
+	// Default 1,000, with Keyed 100; 1 to 10,000.
 	Batch int
 	// Senders is how many goroutines send batches (flow, pinned, backlog, ordered),
 	// each the next one when the last was committed. Default 8; 1 to 64.
@@ -69,6 +71,15 @@ type Options struct {
 	Handler time.Duration
 	// Consumers is how many take chunks from the broker (pipeline). Default 3; 1 to 16.
 	Consumers int
+	// Steady measures the claims of a ring whose slots turn over, around each
+	// truncation (flow).
+	Steady bool
+	// Keyed takes a queue with limits, keys and three subscriptions (pinned): ordered, or
+	// with limits for each key, too (limits).
+	Keyed string
+	// Queues is how many queues the sends are spread over (transactional). Default 1; 1
+	// to 1,000.
+	Queues int
 	// OpenSender holds the transaction of another sender to the same queue
 	// open for the whole run (latency).
 	OpenSender bool
@@ -124,6 +135,7 @@ var scenarios = []scenario{
 	{"flow", "send in batches, handle each message, settle; against only inserting the same rows, or only pushing to a list of Redis", flow, either, false},
 	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits, or pushes to a list of Redis", single, either, false},
 	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency, either, false},
+	{"transactional", "32 connections whose transactions insert a row and send a message, with a worker and without; against inserting the payload into a table", transactional, onlyPostgres, false},
 	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, onlyPostgres, true},
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog, onlyPostgres, false},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, either, false},
@@ -186,10 +198,13 @@ func Run(ctx context.Context, scenario string, o Options) (*Result, error) {
 	if err := o.check(scenario); err != nil {
 		return nil, err
 	}
-	o.setDefaults()
+	o.setDefaults(scenario)
 	extra := overhead
 	if find(scenario).steady {
 		extra += o.Duration
+	}
+	if o.Steady { // for the server, and for filling the ring
+		extra += 2 * o.Duration
 	}
 	return execute(ctx, scenario, o, extra)
 }
@@ -213,18 +228,27 @@ func execute(ctx context.Context, scenario string, o Options, overhead time.Dura
 	return r.result, nil
 }
 
-func (o *Options) setDefaults() {
+func (o *Options) setDefaults(scenario string) {
 	if o.Duration == 0 {
 		o.Duration = DefaultDuration
+		if o.Steady {
+			o.Duration = SteadyDuration
+		}
+	}
+	if o.Queues == 0 {
+		o.Queues = 1
 	}
 	if o.Waiting == 0 {
 		o.Waiting = 1_000_000
 	}
-	if o.Rate == 0 {
+	if o.Rate == 0 && scenario != "transactional" {
 		o.Rate = 50
 	}
 	if o.Batch == 0 {
 		o.Batch = 1000
+		if o.Keyed != "" {
+			o.Batch = 100
+		}
 	}
 	if o.Senders == 0 {
 		o.Senders = 8
@@ -272,6 +296,12 @@ func (o *Options) check(scenario string) error {
 	fault(o.Handler < 0 || o.Handler > 10*time.Second, "handler", "handler must be above 0 and at most 10s, got %s", o.Handler)
 	fault(o.Consumers < 0 || o.Consumers > 16, "consumers", "consumers must be 1 to 16, got %d", o.Consumers)
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
+	fault(o.Queues < 0 || o.Queues > maxQueues, "queues", "queues must be 1 to %d, got %d", maxQueues, o.Queues)
+	fault(o.Queues != 0 && scenario != "transactional", "queues", "only bench transactional takes a number of queues, not %s", scenario)
+	fault(o.Steady && scenario != "flow", "steady", "only bench flow has a steady form, not %s", scenario)
+	fault(o.Steady && o.Engine == onRedis, "steady", "only PostgreSQL has slots that turn over: steady excludes engine redis")
+	fault(o.Keyed != "" && o.Keyed != keyedLimits && o.Keyed != keyedOrdered, "keyed", "keyed must be %s or %s, got %q", keyedLimits, keyedOrdered, o.Keyed)
+	fault(o.Keyed != "" && scenario != "pinned", "keyed", "only bench pinned has a keyed form, not %s", scenario)
 	fault(o.Senders < 0 || o.Senders > 64, "senders", "senders must be 1 to 64, got %d", o.Senders)
 	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
 		"a database URL excludes the settings of the embedded PostgreSQL")

@@ -31,6 +31,13 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"flow", Options{Engine: "mysql"}, posthaste.Invalid, []string{"postgres or redis"}},
 		{"pinned", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench pinned is of PostgreSQL alone", "flow, single, latency, ordered, redis, idle"}},
 		{"redis", Options{Engine: "postgres"}, posthaste.Invalid, []string{"of Redis alone"}},
+		{"pinned", Options{Steady: true}, posthaste.Invalid, []string{"only bench flow has a steady form, not pinned"}},
+		{"flow", Options{Steady: true, Engine: "redis"}, posthaste.Invalid, []string{"only PostgreSQL has slots", "excludes engine redis"}},
+		{"pinned", Options{Keyed: "yes"}, posthaste.Invalid, []string{"keyed must be limits or ordered, got"}},
+		{"flow", Options{Keyed: "limits"}, posthaste.Invalid, []string{"only bench pinned has a keyed form, not flow"}},
+		{"single", Options{Queues: 20}, posthaste.Invalid, []string{"only bench transactional takes a number of queues, not single"}},
+		{"transactional", Options{Queues: 1001}, posthaste.Invalid, []string{"queues must be 1 to 1000, got 1001"}},
+		{"transactional", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench transactional is of PostgreSQL alone"}},
 		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.Invalid, []string{"transaction"}},
 		{"latency", Options{Engine: "redis", DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
 		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.Invalid, []string{"no URL of a Redis"}},
@@ -227,15 +234,16 @@ func TestTable(t *testing.T) {
 
 func TestJSONHasItsFixedNames(t *testing.T) {
 	t.Parallel()
-	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{},
+	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{}, TransactionalResult: &TransactionalResult{}, SteadyResult: &SteadyResult{},
 		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}}
 	r.Machine.PostgresVersion = "18"
 	has := encode(t, &r)
 	// Two embedded structs with the same name would both lose it silently.
 	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
 		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
+		connections queues_sent_to asked_per_second ways truncations claims claims_after_truncation claims_after_other_upkeep subscriptions grown
 		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb variants
-		broker_ceiling_per_second confirm_p50_ms per_minute
+		broker_ceiling_per_second confirm_p50_ms per_minute sixths_cpu_ratio
 		blmove_per_second brpop_per_second at_least_once_ratio at_most_once_ratio`) {
 		if _, ok := has[name]; !ok {
 			t.Errorf("%q is missing", name)

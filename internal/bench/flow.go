@@ -21,8 +21,20 @@ const (
 // that neither side ever waits for a round trip, few enough to stay in cache.
 func outstanding(batch int) int { return max(20*batch, 10_000) }
 
+// outstanding is fewer for a queue with limits, of which a claim takes no more than can be
+// started at once.
+func (r *run) outstanding() int {
+	if r.o.Keyed != "" {
+		return 10 * r.o.Batch
+	}
+	return outstanding(r.o.Batch)
+}
+
 // flow sends in batches, handles and settles, against the insert-only floor.
 func flow(ctx context.Context, r *run) (err error) {
+	if r.o.Steady {
+		return steadyFlow(ctx, r)
+	}
 	at, err := r.home(ctx, "flow")
 	if err != nil {
 		return err
@@ -139,6 +151,6 @@ func (r *run) floor(ctx context.Context) (floors, error) {
 // warm lets connections, statements and functions get ready.
 func (r *run) warm(ctx context.Context, t *traffic) error {
 	r.phase("warming up")
-	_, err := t.batches(ctx, min(r.part(warming), time.Second), r.o.Batch, outstanding(r.o.Batch), true)
+	_, err := t.batches(ctx, min(r.part(warming), time.Second), r.o.Batch, r.outstanding(), true)
 	return err
 }

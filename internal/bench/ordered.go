@@ -28,10 +28,7 @@ func ordered(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	t.keys = make([]string, orderedKeys)
-	for i := range t.keys {
-		t.keys[i] = fmt.Sprint("customer ", i)
-	}
+	t.keys = keysInTurn(orderedKeys)
 	r.begin()
 	for _, t := range []*traffic{plain, t} {
 		if err := r.warm(ctx, t); err != nil {
@@ -73,6 +70,14 @@ func ordered(ctx context.Context, r *run) (err error) {
 	res.OrderedResult, res.Batch, res.Senders, res.Messages = result, r.o.Batch, r.o.Senders, own.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
+}
+
+func keysInTurn(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprint("customer ", i)
+	}
+	return keys
 }
 
 // keyed gives messages the keys that come next.

@@ -13,6 +13,28 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
+const (
+	// pinnedKeys is how many keys the messages of the keyed form have, in turn.
+	pinnedKeys = 1000
+	// pinnedSubscriptions read them.
+	pinnedSubscriptions = 3
+)
+
+// The queues of the keyed form, as Options.Keyed names them.
+const (
+	keyedLimits  = "limits"
+	keyedOrdered = "ordered"
+)
+
+// keyedQueues have limits, none of which is reached.
+var keyedQueues = map[string]posthaste.QueueOptions{
+	keyedLimits: {Limits: posthaste.QueueLimits{
+		Concurrency: 100_000, RateLimit: posthaste.Rate{Limit: 1_000_000},
+		KeyConcurrency: 10_000, KeyRateLimit: posthaste.Rate{Limit: 10_000, Burst: 100_000},
+	}},
+	keyedOrdered: {Ordered: true, Limits: posthaste.QueueLimits{Concurrency: 100_000, RateLimit: posthaste.Rate{Limit: 1_000_000}}},
+}
+
 // pinned is flow while a reader holds a snapshot and a transaction id: nothing
 // that dies meanwhile can be cleaned away.
 func pinned(ctx context.Context, r *run) (err error) {
@@ -20,7 +42,7 @@ func pinned(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := startTraffic(ctx, r, home{URL: url}, "pinned", posthaste.QueueOptions{})
+	t, err := pinnedTraffic(ctx, r, home{URL: url})
 	if err != nil {
 		return err
 	}
@@ -36,13 +58,17 @@ func pinned(ctx context.Context, r *run) (err error) {
 	defer release()
 
 	r.phase("flow under an open snapshot")
+	before, err := tableSizes(ctx, url)
+	if err != nil {
+		return err
+	}
 	during := r.part(1 - warming)
 	sampled := sample(ctx, t, during, r.server.meter)
 	own := cost{meter: r.server.meter}
 	var s stretch
 	err = r.profiled(true, func() error {
 		end := own.span()
-		s, err = t.batches(ctx, during, r.o.Batch, outstanding(r.o.Batch), true)
+		s, err = t.batches(ctx, during, r.o.Batch, r.outstanding(), true)
 		end(s.messages)
 		return err
 	})
@@ -51,14 +77,46 @@ func pinned(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	t.audit(r, s.complete)
+	after, err := tableSizes(ctx, url)
+	if err != nil {
+		return err
+	}
 	res := r.result
 	rates, cpu := sixths.rates, sixths.cpu
 	first, last := rates[0], rates[len(rates)-1]
-	res.PinnedResult = &PinnedResult{FirstPerSecond: *known(first), LastPerSecond: *known(last), Sixths: rounded(rates), SixthsCPU: rounded(cpu)}
+	res.PinnedResult = &PinnedResult{FirstPerSecond: *known(first), LastPerSecond: *known(last), Sixths: rounded(rates), SixthsCPU: rounded(cpu),
+		Subscriptions: int(t.copies), PinnedKeys: len(t.keys), Keyed: r.o.Keyed, Grown: grown(before, after)}
+	if n := len(cpu); n > 0 {
+		res.PinnedResult.CPURatio = quotient(cpu[n-1], cpu[0])
+	}
 	res.PerSecond, res.Ratio = known(rate(s.messages, s.whole)), quotient(last, first)
 	res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, s.messages
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
 	return nil
+}
+
+// pinnedTraffic is that of a plain queue, or of one with keys, limits and several
+// subscriptions.
+func pinnedTraffic(ctx context.Context, r *run, at home) (*traffic, error) {
+	if r.o.Keyed == "" {
+		return startTraffic(ctx, r, at, "pinned", posthaste.QueueOptions{})
+	}
+	t, err := newTraffic(ctx, r, at, "pinned", keyedQueues[r.o.Keyed])
+	if err != nil {
+		return nil, err
+	}
+	t.keys, t.copies = keysInTurn(pinnedKeys), pinnedSubscriptions
+	for i := range pinnedSubscriptions - 1 {
+		name := fmt.Sprint("reader-", i+2)
+		if err := t.engine.QueueSubscribe(ctx, "bench", t.queue, name, posthaste.SubscriptionOptions{}); err != nil {
+			return nil, errors.Join(err, t.stop())
+		}
+		t.also = append(t.also, posthaste.QueueRef{Queue: t.queue, Subscription: name})
+	}
+	if err := t.work(ctx); err != nil {
+		return nil, errors.Join(err, t.stop())
+	}
+	return t, nil
 }
 
 // pin opens a transaction that holds a snapshot and an id until it is released.
@@ -91,14 +149,14 @@ func sample(ctx context.Context, t *traffic, during time.Duration, m cpumeter.Me
 	go func() {
 		const n = 6
 		var p parts
-		begun, at, count := time.Now(), time.Now(), t.settled.count.Load()
+		begun, at, count := time.Now(), time.Now(), t.done()
 		used, known := m.Total()
 		for i := range n {
 			select {
 			case <-time.After(time.Until(begun.Add(during * time.Duration(i+1) / n))):
 			case <-ctx.Done():
 			}
-			now, settled := time.Now(), t.settled.count.Load()
+			now, settled := time.Now(), t.done()
 			total, still := m.Total()
 			p.rates = append(p.rates, rate(settled-count, now.Sub(at)))
 			p.cpu = append(p.cpu, float64((total-used).Microseconds())/float64(max(settled-count, 1)))

@@ -33,6 +33,8 @@ type Result struct {
 
 	*FlowResult
 	*SingleResult
+	*TransactionalResult
+	*SteadyResult
 	*LatencyResult
 	*PinnedResult
 	*BacklogResult
@@ -80,6 +82,70 @@ type SingleResult struct {
 	PlainServerCPU   *float64  `json:"plain_server_cpu_us_per_message"`
 }
 
+// TransactionalResult is what scenario transactional has of its own. PerSecond, Ratio and
+// the CPU of the result are of the way by SQL with a worker, and the ratio is that to
+// transactions that insert the payload into a table.
+type TransactionalResult struct {
+	Connections int `json:"connections"`
+	SentTo      int `json:"queues_sent_to"`
+	// AskedPerSecond is the rate that was asked for; 0: as fast as goes.
+	AskedPerSecond float64            `json:"asked_per_second"`
+	Ways           []TransactionalWay `json:"ways"`
+}
+
+// TransactionalWay is one kind of transaction. Figures are medians of the rounds, and
+// ratios those of the ratios in each round.
+type TransactionalWay struct {
+	Way string `json:"way"`
+	// Worker says whether a worker handles the messages meanwhile; empty where none are sent.
+	Worker       string    `json:"worker,omitempty"`
+	PerSecond    float64   `json:"per_second"`
+	Rounds       []float64 `json:"rounds"`
+	Transactions int64     `json:"transactions"`
+	// RatioToRow compares with the business row alone, RatioToPayloads with the payload
+	// inserted into a second table.
+	RatioToRow      *float64 `json:"ratio_to_row_alone"`
+	RatioToPayloads *float64 `json:"ratio_to_two_rows"`
+	// RatioToNobody compares a way with a worker with the same way without one.
+	RatioToNobody *float64 `json:"ratio_to_no_worker,omitempty"`
+	// CPU is microseconds per transaction; with a worker, handling the message is part of it.
+	ServerCPU *float64 `json:"server_cpu_us"`
+	ClientCPU *float64 `json:"client_cpu_us"`
+	// ServerCPUAbove is what the server needs more than for the payload in a second table.
+	ServerCPUAbove *float64 `json:"server_cpu_us_above_two_rows"`
+	// Handled is how many messages per second were sent and settled.
+	Handled *float64 `json:"handled_per_second,omitempty"`
+	// Notifications are those per second on the doorbell's channel. LockWaits is the share
+	// of senders that waited for the lock of notifications, of those at work whenever they
+	// were looked at, which Sampled counts.
+	Notifications float64  `json:"notifications_per_second"`
+	LockWaits     *float64 `json:"lock_wait_share"`
+	Sampled       int64    `json:"senders_sampled"`
+}
+
+// SteadyResult is what scenario flow has of its own with slots that turn over.
+type SteadyResult struct {
+	// LiveSlots is how many slots of the ring held rows at the beginning.
+	LiveSlots   int `json:"live_slots"`
+	Truncations int `json:"truncations"`
+	// Claims are all that handed something out.
+	Claims ClaimTimes `json:"claims"`
+	// AfterTruncation are those between the beginning of a round of upkeep that truncated a
+	// slot and 200 ms after its end. AfterUpkeep are those beside the other rounds.
+	AfterTruncation ClaimTimes `json:"claims_after_truncation"`
+	AfterUpkeep     ClaimTimes `json:"claims_after_other_upkeep"`
+	// WorstOfEach is the longest claim of each truncation, in milliseconds.
+	WorstOfEach []float64 `json:"worst_of_each_truncation_ms"`
+}
+
+// ClaimTimes is how long claims took, in milliseconds.
+type ClaimTimes struct {
+	Claims int     `json:"claims"`
+	P50    float64 `json:"p50_ms"`
+	P99    float64 `json:"p99_ms"`
+	Max    float64 `json:"max_ms"`
+}
+
 // LatencyResult is what scenario latency has of its own, in milliseconds.
 type LatencyResult struct {
 	P50        float64 `json:"p50_ms"`
@@ -100,6 +166,17 @@ type PinnedResult struct {
 	// SixthsCPU is the server's CPU per message in each of them, in microseconds,
 	// which a busy machine moves less than the rate. Null where that is out of reach.
 	SixthsCPU []float64 `json:"sixths_server_cpu_us_per_message"`
+	// CPURatio is the CPU per message of the last sixth to that of the first.
+	CPURatio *float64 `json:"sixths_cpu_ratio"`
+	// Subscriptions read each message. A message counts as settled in shares: with three
+	// subscriptions each delivery that is settled is a third of one.
+	Subscriptions int `json:"subscriptions"`
+	// Keyed is the kind of queue, limits or ordered; empty for a plain one.
+	Keyed string `json:"keyed,omitempty"`
+	// PinnedKeys is how many keys the messages had; 0 for a plain queue.
+	PinnedKeys int `json:"pinned_keys,omitempty"`
+	// Grown are the tables that grew in the run, those first that grew most.
+	Grown []TableGrowth `json:"grown"`
 }
 
 // OrderedResult is what scenario ordered has of its own.

@@ -36,7 +36,7 @@ func smoke(t *testing.T, scenario string, o Options) *Result {
 		o.Duration = time.Second
 	}
 	o.drain = patient
-	o.setDefaults()
+	o.setDefaults(scenario)
 	r, err := execute(t.Context(), scenario, o, patient)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestRE6Redis(t *testing.T) {
 	run := func(t *testing.T, o Options) *Result {
 		t.Helper()
 		o.Duration, o.drain = time.Second, patient
-		o.setDefaults()
+		o.setDefaults("redis")
 		r, err := execute(t.Context(), "redis", o, patient)
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func TestScenariosOnRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := Options{Engine: "redis", RedisURL: s.URL(), Duration: time.Second, Batch: 100, Rate: 300, drain: patient}
-			o.setDefaults()
+			o.setDefaults(name)
 			r, err := execute(t.Context(), name, o, patient)
 			if err != nil {
 				t.Fatal(err)
@@ -406,7 +406,7 @@ func TestEmbeddedServerIsDurable(t *testing.T) {
 		}
 	}
 	o := Options{Duration: 2 * time.Second, DataDir: dir, Batch: 100, PostgresVersion: testpg.Version(t), drain: patient, Progress: told}
-	o.setDefaults()
+	o.setDefaults("pinned")
 	r, err := execute(t.Context(), "pinned", o, patient)
 	if err != nil {
 		t.Fatal(err)

@@ -179,6 +179,8 @@ func (r *Result) lines() (lines [][2]string) {
 		line("handled", "%s/s", grouped(s.HandledPerSecond))
 		line(r.on("plain commits", "plain pushes to a list"), "%s/s", grouped(s.PlainPerSecond))
 	}
+	r.transactionalLines(line)
+	r.steadyLines(line)
 	if l := r.LatencyResult; l != nil {
 		line("p50, p95, p99", "%g, %g, %g ms", l.P50, l.P95, l.P99)
 		line("longest", "%g ms", l.Max)
@@ -186,13 +188,7 @@ func (r *Result) lines() (lines [][2]string) {
 			line("beside", "another sender's open transaction")
 		}
 	}
-	if p := r.PinnedResult; p != nil {
-		line("first sixth", "%s/s", grouped(p.FirstPerSecond))
-		line("last sixth", "%s/s", grouped(p.LastPerSecond))
-		if n := len(p.SixthsCPU); n > 0 {
-			line("of the server", "%g µs CPU per message in the first sixth, %g µs in the last", p.SixthsCPU[0], p.SixthsCPU[n-1])
-		}
-	}
+	r.pinnedLines(line)
 	if b := r.BacklogResult; b != nil {
 		line("with an empty queue", "%s/s", grouped(b.EmptyPerSecond))
 		line("waiting", "%s", grouped(float64(b.Waiting)))
@@ -213,6 +209,42 @@ func (r *Result) lines() (lines [][2]string) {
 		line("CPU", "%g %% of a core", i.CPUPercent)
 		line("memory", "%g MB", i.RSSMB)
 	}
+	r.brokerLines(line)
+	r.redisLines(line)
+	if r.Ratio != nil {
+		line("ratio", "%.2f", *r.Ratio)
+	}
+	if r.ServerCPU != nil {
+		line("server CPU", "%.4g µs per message", *r.ServerCPU)
+	}
+	if r.ClientCPU != nil {
+		line("client CPU", "%.4g µs per message", *r.ClientCPU)
+	}
+	return lines
+}
+
+// pinnedLines are those of scenario pinned.
+func (r *Result) pinnedLines(line func(name, format string, args ...any)) {
+	p := r.PinnedResult
+	if p == nil {
+		return
+	}
+	line("first sixth", "%s/s", grouped(p.FirstPerSecond))
+	line("last sixth", "%s/s", grouped(p.LastPerSecond))
+	if n := len(p.SixthsCPU); n > 0 {
+		line("of the server", "%g µs CPU per message in the first sixth, %g µs in the last", p.SixthsCPU[0], p.SixthsCPU[n-1])
+	}
+	if p.PinnedKeys > 0 {
+		line("read by", "%d subscriptions of a queue with %s keys (%s); a delivery counts as a share of its message", p.Subscriptions, grouped(float64(p.PinnedKeys)), p.Keyed)
+	}
+	for _, g := range p.Grown[:min(len(p.Grown), 8)] {
+		line(g.Table+" grew by", "%s kB to %s kB of rows and %s kB of indexes; %s dead rows, %s updates, %s rows read", grouped(float64(g.GrownBytes/1024)), grouped(float64(g.Bytes/1024)),
+			grouped(float64(g.IndexBytes/1024)), grouped(float64(g.DeadRows)), grouped(float64(g.Updates)), grouped(float64(g.Scanned)))
+	}
+}
+
+// brokerLines are those of scenarios relay and pipeline.
+func (r *Result) brokerLines(line func(name, format string, args ...any)) {
 	if b := r.RelayResult; b != nil {
 		to := b.Broker
 		if b.QueueType != "" {
@@ -226,25 +258,58 @@ func (r *Result) lines() (lines [][2]string) {
 		line("a minute", "%s", grouped(p.PerMinute))
 		line("through", "RabbitMQ, %d to a message, and %d consumers with %d handlers each of %g ms, behind an inbox on %s", p.ChunkSize, p.Consumers, p.HandlersEach, p.HandlerMS, p.Inbox)
 	}
-	if v := r.RedisResult; v != nil {
-		line("BLMOVE and LREM", "%s/s on %d connections", grouped(v.BLMovePerSecond), loopConnections)
-		line("at most once", "%s/s", grouped(v.AtMostOncePerSecond))
-		line("BRPOP", "%s/s on %d connections", grouped(v.BRPopPerSecond), loopConnections)
-		line("at most once, ratio", "%s", maybe(v.AtMostOnceRatio))
-		line("at most once, CPU", "server %s µs, client %s µs per message", maybe(v.AtMostOnceServerCPU), maybe(v.AtMostOnceClientCPU))
-		line("BLMOVE and LREM, CPU", "server %s µs, client %s µs per message", maybe(v.BLMoveServerCPU), maybe(v.BLMoveClientCPU))
-		line("BRPOP, CPU", "server %s µs, client %s µs per message", maybe(v.BRPopServerCPU), maybe(v.BRPopClientCPU))
+}
+
+// redisLines are those of scenario redis.
+func (r *Result) redisLines(line func(name, format string, args ...any)) {
+	v := r.RedisResult
+	if v == nil {
+		return
 	}
-	if r.Ratio != nil {
-		line("ratio", "%.2f", *r.Ratio)
+	line("BLMOVE and LREM", "%s/s on %d connections", grouped(v.BLMovePerSecond), loopConnections)
+	line("at most once", "%s/s", grouped(v.AtMostOncePerSecond))
+	line("BRPOP", "%s/s on %d connections", grouped(v.BRPopPerSecond), loopConnections)
+	line("at most once, ratio", "%s", maybe(v.AtMostOnceRatio))
+	line("at most once, CPU", "server %s µs, client %s µs per message", maybe(v.AtMostOnceServerCPU), maybe(v.AtMostOnceClientCPU))
+	line("BLMOVE and LREM, CPU", "server %s µs, client %s µs per message", maybe(v.BLMoveServerCPU), maybe(v.BLMoveClientCPU))
+	line("BRPOP, CPU", "server %s µs, client %s µs per message", maybe(v.BRPopServerCPU), maybe(v.BRPopClientCPU))
+}
+
+// transactionalLines are those of scenario transactional.
+func (r *Result) transactionalLines(line func(name, format string, args ...any)) {
+	v := r.TransactionalResult
+	if v == nil {
+		return
 	}
-	if r.ServerCPU != nil {
-		line("server CPU", "%.4g µs per message", *r.ServerCPU)
+	asked := "as fast as goes"
+	if v.AskedPerSecond > 0 {
+		asked = fmt.Sprintf("%g/s asked for", v.AskedPerSecond)
 	}
-	if r.ClientCPU != nil {
-		line("client CPU", "%.4g µs per message", *r.ClientCPU)
+	line("by", "%d connections to %d queues, %s", v.Connections, v.SentTo, asked)
+	for _, w := range v.Ways {
+		name := strings.TrimSpace(w.Way + " " + w.Worker)
+		line(name, "%s/s: %s of two rows, %s of the row alone; server %s µs CPU (%s above two rows)",
+			grouped(w.PerSecond), maybe(w.RatioToPayloads), maybe(w.RatioToRow), maybe(w.ServerCPU), maybe(w.ServerCPUAbove))
+		if w.RatioToNobody != nil {
+			line("", "%s of the same without a worker", maybe(w.RatioToNobody))
+		}
+		line("", "%g notifications/s, %s of the senders at work waiting for their lock", w.Notifications, maybe(w.LockWaits))
 	}
-	return lines
+}
+
+// steadyLines are those of scenario flow with slots that turn over.
+func (r *Result) steadyLines(line func(name, format string, args ...any)) {
+	v := r.SteadyResult
+	if v == nil {
+		return
+	}
+	line("truncations", "%d, with %d live slots", v.Truncations, v.LiveSlots)
+	for _, c := range []struct {
+		name string
+		ClaimTimes
+	}{{"claims", v.Claims}, {"within 200 ms of a truncation", v.AfterTruncation}, {"within 200 ms of other upkeep", v.AfterUpkeep}} {
+		line(c.name, "p50 %g, p99 %g, longest %g ms of %s", c.P50, c.P99, c.Max, grouped(float64(c.Claims)))
+	}
 }
 
 // grouped writes a number with its thousands apart.

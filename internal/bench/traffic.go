@@ -80,6 +80,10 @@ type traffic struct {
 	engine  posthaste.Engine
 	client  sends
 	settled *settled
+	// What the worker reads beside the queue's default subscription.
+	also []posthaste.QueueRef
+	// copies is how many deliveries each message has: one for each subscription.
+	copies int64
 	// What follows the worker; nil, nothing does.
 	telemetry posthaste.Telemetry
 	tracing   posthaste.Tracing
@@ -105,7 +109,7 @@ func newTraffic(ctx context.Context, r *run, at home, queue string, o posthaste.
 		return nil, err
 	}
 	t := &traffic{run: r, queue: queue, engine: engine, client: posthaste.NewClient(engine),
-		settled: watchSettled(engine), ended: make(chan error, 1)}
+		settled: watchSettled(engine), copies: 1, ended: make(chan error, 1)}
 	t.room.L = &t.mu
 	return t, nil
 }
@@ -125,10 +129,12 @@ func startTraffic(ctx context.Context, r *run, at home, queue string, o posthast
 // work starts the worker.
 func (t *traffic) work(ctx context.Context) error {
 	w := worker.New(t.settled, worker.Config{Logger: quiet(t.run.o.Log), Telemetry: t.telemetry, Tracing: t.tracing})
-	worker.Handle(w, t.queue, func(context.Context, posthaste.Delivery[json.RawMessage]) error {
-		t.handled.Add(1)
-		return nil
-	})
+	for _, ref := range append([]posthaste.QueueRef{{Queue: t.queue, Subscription: posthaste.DefaultSubscription}}, t.also...) {
+		worker.Handle(w, ref.Queue, func(context.Context, posthaste.Delivery[json.RawMessage]) error {
+			t.handled.Add(1)
+			return nil
+		}, worker.Subscription(ref.Subscription))
+	}
 	ctx, t.cancel = context.WithCancel(ctx)
 	go func() { t.ended <- w.Run(ctx) }()
 	t.passed = make(chan struct{})
@@ -252,8 +258,12 @@ func (t *traffic) send(ctx context.Context, n int, during time.Duration, drain b
 	return s, ctx.Err()
 }
 
-// unsettled counts what was sent and is not settled.
-func (t *traffic) unsettled() int64 { return t.sent.Load() - t.settled.count.Load() }
+// done counts messages that were settled. Of several subscriptions each settlement
+// counts as its share of the message, so that one that lags behind is seen.
+func (t *traffic) done() int64 { return t.settled.count.Load() / t.copies }
+
+// unsettled counts messages that were sent and are not settled by all.
+func (t *traffic) unsettled() int64 { return t.sent.Load() - t.done() }
 
 // await waits until at most so many messages are unsettled. It returns false
 // if ctx or the worker ended first.
@@ -281,12 +291,12 @@ func (t *traffic) await(ctx context.Context, unsettled int64) bool {
 // audit says what no figure may hide: messages that were not settled in time,
 // and handler calls that are not one per message.
 func (t *traffic) audit(r *run, complete bool) {
-	sent, done, handled := t.sent.Load(), t.settled.count.Load(), t.handled.Load()
+	sent, done, handled := t.sent.Load(), t.done(), t.handled.Load()
 	switch {
 	case !complete:
 		r.invalid("%d of %d messages were not settled within %s of the last send", sent-done, sent, r.o.drain)
-	case handled != sent:
-		r.invalid("%d messages were sent and the handler was called %d times", sent, handled)
+	case handled != sent*t.copies:
+		r.invalid("%d messages were sent to %d subscriptions and the handler was called %d times", sent, t.copies, handled)
 	}
 }
 

@@ -22,7 +22,7 @@ func newBench(a *app) *cobra.Command {
 	var o bench.Options
 	var list strings.Builder
 	for _, name := range bench.Scenarios() {
-		fmt.Fprintf(&list, "\n  %-9s %s", name, bench.Describe(name))
+		fmt.Fprintf(&list, "\n  %-13s %s", name, bench.Describe(name))
 	}
 	cmd := &cobra.Command{
 		Use: "bench SCENARIO", Short: "Measure how fast it is on this machine",
@@ -34,7 +34,11 @@ A result that must not be trusted says why, with exit code 1.`,
 		Example: "  posthaste bench flow\n  posthaste bench latency --duration 30s --json",
 		Args:    exactly(1, "a scenario: "+strings.Join(bench.Scenarios(), ", ")), ValidArgs: bench.Scenarios(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := explicitZero(cmd, "duration", "rate", "batch", "senders", "waiting", "handler", "consumers"); err != nil {
+			positive := []string{"duration", "batch", "senders", "waiting", "handler", "consumers", "queues"}
+			if args[0] != "transactional" { // 0 there is as fast as goes
+				positive = append(positive, "rate")
+			}
+			if err := explicitZero(cmd, positive...); err != nil {
 				return err
 			}
 			o.Log = a.log
@@ -62,15 +66,23 @@ A result that must not be trusted says why, with exit code 1.`,
 			return nil
 		},
 	}
-	flags := cmd.Flags()
+	benchFlags(cmd.Flags(), &o, &databaseURL, &redisURL, &engine)
+	return cmd
+}
+
+func benchFlags(flags *pflag.FlagSet, o *bench.Options, databaseURL, redisURL, engine *string) {
 	flags.SortFlags = false
-	flags.StringVar(&databaseURL, "database-url", "", "the PostgreSQL to measure on, postgres://user:password@host:5432/database (or DATABASE_URL; default: an embedded one)")
-	flags.StringVar(&redisURL, "redis-url", "", "the Redis to measure on, redis://user:password@host:6379/0 (or REDIS_URL; default: the redis-server installed here, started for the run)")
-	flags.StringVar(&engine, "engine", "", "flow, single, latency, ordered, idle: postgres or redis (default postgres, or what a URL typed here is of)")
-	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+")")
-	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50)")
+	flags.StringVar(databaseURL, "database-url", "", "the PostgreSQL to measure on, postgres://user:password@host:5432/database (or DATABASE_URL; default: an embedded one)")
+	flags.StringVar(redisURL, "redis-url", "", "the Redis to measure on, redis://user:password@host:6379/0 (or REDIS_URL; default: the redis-server installed here, started for the run)")
+	flags.StringVar(engine, "engine", "", "flow, single, latency, ordered, idle: postgres or redis (default postgres, or what a URL typed here is of)")
+	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+", with --steady "+bench.SteadyDuration.String()+")")
+	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50); transactional: transactions per second of all connections (default 0: as fast as goes)")
+	flags.IntVar(&o.Queues, "queues", 0, "transactional: how many queues the messages are spread over, 1 to 1000 (default 1)")
+	flags.BoolVar(&o.Steady, "steady", false, "flow: how long claims take while slots of the ring turn over, above all after each truncation")
+	flags.StringVar(&o.Keyed, "keyed", "", "pinned: a queue with keys, limits and three subscriptions; limits (for each key, too; --keyed alone means this) or ordered")
+	flags.Lookup("keyed").NoOptDefVal = "limits"
 	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: beside another sender's transaction that stays open")
-	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered: messages in one send (default 1000)")
+	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered: messages in one send (default 1000, with --keyed 100)")
 	flags.IntVar(&o.Senders, "senders", 0, "flow, pinned, backlog, ordered: goroutines that send (default 8)")
 	flags.IntVar(&o.Waiting, "waiting", 0, "backlog: how many messages wait (default 1000000)")
 	flags.StringVar(&o.PostgresBin, "postgres-bin", "", "a directory with initdb and postgres to use instead of fetching them")
@@ -81,7 +93,6 @@ A result that must not be trusted says why, with exit code 1.`,
 	flags.StringVar(&o.QueueType, "queue-type", "", "relay: RabbitMQ's queue, classic or quorum (default classic)")
 	flags.Var(duration{&o.Handler}, "handler", "pipeline: how long each handler waits (default 10ms)")
 	flags.IntVar(&o.Consumers, "consumers", 0, "pipeline: how many consumers, 1 to 16 (default 3)")
-	return cmd
 }
 
 // engineOfBench is what a scenario is to be measured on: what is typed decides, and

@@ -151,3 +151,9 @@ func readProcess(pid int) (p process, ok bool) {
 	p.reaped = time.Duration(number(13)+number(14)) * tick
 	return p, true
 }
+
+// Of returns the CPU time of one process of this machine; 0 if there is none.
+func Of(pid uint32) time.Duration {
+	p, _ := readProcess(int(pid))
+	return p.own
+}

@@ -26,8 +26,11 @@ var benches = []struct {
 	{"flow --batch 100", 1, []bound{{field: "ratio", least: 0.25}}},
 	{"single", 1, []bound{{field: "ratio", least: 0.8}}},
 	{"pinned --duration 60s", 2, []bound{{field: "ratio", least: 0.9}}},
+	{"pinned --keyed=ordered --duration 60s", 3, []bound{{field: "sixths_cpu_ratio", most: 1.3}}},
 	{"backlog --duration 30s", 2, []bound{{field: "ratio", least: 0.9}}},
 	{"backlog --waiting 10000000 --duration 5m", 9, []bound{{field: "ratio", least: 0.9}}},
+	// Way 7 is Engine.Send without a worker, against a transaction of two plain rows.
+	{"transactional --duration 60s", 2, []bound{{field: "ways.7.ratio_to_two_rows", least: 0.5}}},
 	{"latency --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"latency --open-sender --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"ordered", 1, []bound{{field: "ratio", least: 0.5}}},

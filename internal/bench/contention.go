@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/cpumeter"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+const (
+	// bellChannel is where the ledger's doorbell is rung.
+	bellChannel = "posthaste"
+	// sampleEvery is the time between two looks at who waits for a lock.
+	sampleEvery = 5 * time.Millisecond
+	// settling is how long a slice runs before waits and notifications count.
+	settling = 200 * time.Millisecond
+)
+
+// contention counts notifications and samples who waits for their lock, on two
+// connections of its own.
+type contention struct {
+	listener, sampler *pgx.Conn
+	senders           string // application name of those that are looked at
+	notified          atomic.Int64
+	stop              context.CancelFunc
+	ended             chan error
+}
+
+func openContention(ctx context.Context, url, senders string) (c *contention, err error) {
+	c = &contention{senders: senders, ended: make(chan error, 1)}
+	if c.sampler, err = postgres.Connect(ctx, url); err != nil {
+		return nil, err
+	}
+	if c.listener, err = postgres.Connect(ctx, url); err != nil {
+		_ = c.sampler.Close(ctx)
+		return nil, err
+	}
+	listening, stop := context.WithCancel(ctx)
+	c.stop = stop
+	if _, err := c.listener.Exec(ctx, "listen "+bellChannel); err != nil {
+		c.ended <- nil
+		c.close()
+		return nil, fmt.Errorf("notifications cannot be listened for: %w", err)
+	}
+	go func() {
+		for {
+			if _, err := c.listener.WaitForNotification(listening); err != nil {
+				c.ended <- context.Cause(listening)
+				return
+			}
+			c.notified.Add(1)
+		}
+	}()
+	return c, nil
+}
+
+func (c *contention) close() {
+	c.stop()
+	<-c.ended
+	_ = c.listener.Close(context.Background())
+	_ = c.sampler.Close(context.Background())
+}
+
+// used is the CPU time of both connections' sessions, which is not the senders'.
+func (c *contention) used() time.Duration {
+	return cpumeter.Of(c.listener.PgConn().PID()) + cpumeter.Of(c.sampler.PgConn().PID())
+}
+
+// contended is what was seen in one slice.
+type contended struct {
+	notified        int64
+	took            time.Duration
+	active, waiting int64 // senders, summed over the samples
+	failure         error
+}
+
+// watch looks until the function that it returns is called, which says what was seen
+// after the first part of the time that the slice is to take.
+func (c *contention) watch(ctx context.Context, during time.Duration) (end func() contended) {
+	ctx, stop := context.WithCancel(ctx)
+	seen := make(chan contended, 1)
+	go func() { seen <- c.look(ctx, min(settling, during/4)) }()
+	return func() contended {
+		stop()
+		return <-seen
+	}
+}
+
+func (c *contention) look(ctx context.Context, settling time.Duration) (seen contended) {
+	select {
+	case <-time.After(settling):
+	case <-ctx.Done():
+		return seen
+	}
+	begun, before := time.Now(), c.notified.Load()
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			seen.notified, seen.took = c.notified.Load()-before, time.Since(begun)
+			return seen
+		}
+		var active, waiting int64
+		// Not with the slice's context: pgx closes a connection whose query is cut off.
+		err := c.sampler.QueryRow(context.WithoutCancel(ctx), `
+			select count(*), count(*) filter (where wait_event_type = 'Lock' and wait_event = 'object')
+			  from pg_catalog.pg_stat_activity where application_name = $1 and state = 'active'`, c.senders).Scan(&active, &waiting)
+		if err != nil {
+			seen.failure = fmt.Errorf("the senders' waits cannot be read: %w", err)
+			return seen
+		}
+		seen.active += active
+		seen.waiting += waiting
+	}
+}

@@ -1,0 +1,202 @@
+//go:build unix
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+)
+
+// shows checks that the table says something.
+func shows(t *testing.T, r *Result, words ...string) {
+	t.Helper()
+	var shown strings.Builder
+	if err := r.Table(&shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range words {
+		if !strings.Contains(shown.String(), word) {
+			t.Errorf("the table lacks %q:\n%s", word, &shown)
+		}
+	}
+}
+
+func TestBenchTransactional(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "transactional", Options{Queues: 3})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	aboveKnown(t, "ratio", r.Ratio)
+	if r.TransactionalResult == nil || r.Connections != singles || r.SentTo != 3 || len(r.Ways) != 8 {
+		t.Fatalf("%+v", r.TransactionalResult)
+	}
+	for _, w := range r.Ways {
+		above(t, w.Way+", per second", w.PerSecond)
+		aboveKnown(t, w.Way+", of two rows", w.RatioToPayloads)
+		aboveKnown(t, w.Way+", of one", w.RatioToRow)
+		if runtime.GOOS == "linux" && w.ServerCPU == nil || len(w.Rounds) == 0 || (w.Worker == attended) != (w.Handled != nil && w.RatioToNobody != nil) {
+			t.Errorf("%+v", w)
+		}
+	}
+	shows(t, r, "row and send, postgres.In without a worker", "of two rows", "3 queues, as fast as goes")
+}
+
+// At a low rate the worker sleeps between messages, and each of them wakes it.
+func TestBenchTransactionalCountsNotifications(t *testing.T) {
+	t.Parallel()
+	var rang, sampled bool
+	// A machine that has little left may not get to its turns in time.
+	for during := 4 * time.Second; !(rang && sampled) && during < time.Minute; during *= 3 {
+		r := smoke(t, "transactional", Options{Rate: 40, Duration: during})
+		onlyFsync(t, r)
+		for _, w := range r.Ways {
+			rang = rang || w.Worker == attended && w.Notifications > 0
+			sampled = sampled || w.Sampled > 0
+			if w.PerSecond > 60 {
+				t.Errorf("%s %s made %g/s, and 40 were asked for", w.Way, w.Worker, w.PerSecond)
+			}
+			if w.Worker != attended && w.Notifications > 5 {
+				t.Errorf("%s %s rang %g times a second, though nobody slept", w.Way, w.Worker, w.Notifications)
+			}
+		}
+	}
+	if !rang || !sampled {
+		t.Errorf("notifications were counted: %t, and senders seen at work: %t", rang, sampled)
+	}
+}
+
+func TestBenchSteady(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "flow", Options{Steady: true, Batch: 100})
+	trafficFigures(t, r)
+	all, after := r.Claims, r.AfterTruncation
+	above(t, "p50", all.P50)
+	if all.Claims == 0 || all.P50 > all.P99 || all.P99 > all.Max || after.Claims > all.Claims || after.Max > all.Max || len(r.WorstOfEach) != r.Truncations {
+		t.Errorf("%+v", r.SteadyResult)
+	}
+	// Upkeep comes once a second, and a slot is truncated by the third round or so.
+	if (r.Truncations == 0) != strings.Contains(r.Reason, "no slot was truncated") {
+		t.Errorf("%d truncations: %s", r.Truncations, r.Reason)
+	}
+	shows(t, r, "truncations", "within 200 ms of a truncation")
+}
+
+// Of a ring that is full, upkeep truncates a slot, and the round that did so is known.
+func TestTruncationsAreSeen(t *testing.T) {
+	t.Parallel()
+	o := Options{DatabaseURL: testpg.Superuser(t), Batch: 100, drain: patient, Duration: time.Second}
+	o.setDefaults("flow")
+	ctx := t.Context()
+	r := &run{o: o, result: &Result{}, during: o.Duration, until: time.Now().Add(patient)}
+	var err error
+	if r.server, err = openServer(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	defer r.clearUp(ctx, r.server)
+	url, err := r.server.database(ctx, "truncated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	traffic, timed, err := timedTraffic(ctx, r, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timed.conn.Close(context.Background())
+	err = fillRing(ctx, r, traffic, conn)
+	// The flow goes on, as senders and the worker open the next slots.
+	for begun := time.Now(); err == nil && len(timed.result().WorstOfEach) == 0 && time.Since(begun) < patient; {
+		if _, err = traffic.batches(ctx, time.Millisecond, 100, outstanding(100), false); err == nil {
+			_, err = timed.Maintain(ctx)
+		}
+	}
+	if err := errors.Join(err, timed.failure(), traffic.stop()); err != nil {
+		t.Fatal(err)
+	}
+	result := timed.result()
+	if result.Truncations == 0 || result.Claims.Claims == 0 || result.LiveSlots != steadySlots {
+		t.Fatalf("%+v", result)
+	}
+	free := 0
+	if err := conn.QueryRow(ctx, "select count(*) from posthaste.slots where not live and cleared_to >= 0").Scan(&free); err != nil || free == 0 {
+		t.Errorf("%d truncations were seen, and %d slots are empty: %v", result.Truncations, free, err)
+	}
+	timed.forget()
+	if result := timed.result(); result.Truncations+result.Claims.Claims != 0 {
+		t.Errorf("what was before is not forgotten: %+v", result)
+	}
+}
+
+func TestClaimsNearATruncation(t *testing.T) {
+	t.Parallel()
+	ms := func(begun, ended int) span {
+		return span{time.Duration(begun) * time.Millisecond, time.Duration(ended) * time.Millisecond}
+	}
+	rounds := []span{ms(1000, 1060)}
+	for claim, near := range map[span]bool{
+		ms(900, 999):   false,
+		ms(900, 1030):  true, // waits for the lock
+		ms(1100, 1101): true,
+		ms(1260, 1300): true,
+		ms(1261, 1300): false,
+	} {
+		if claim.near(rounds) != near {
+			t.Errorf("%v near %v is %t", claim, rounds, !near)
+		}
+	}
+}
+
+func TestBenchPinnedKeyed(t *testing.T) {
+	t.Parallel()
+	for kind := range keyedQueues {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := smoke(t, "pinned", Options{Keyed: kind, Batch: 20})
+			onlyFsync(t, r)
+			trafficFigures(t, r)
+			if r.Subscriptions != pinnedSubscriptions || r.PinnedKeys != pinnedKeys || r.Keyed != kind || len(r.Sixths) != 6 {
+				t.Errorf("%+v", r.PinnedResult)
+			}
+			if !slices.ContainsFunc(r.Grown, func(g TableGrowth) bool { return g.Table == "entries" && g.GrownBytes > 0 }) {
+				t.Errorf("what grew: %+v", r.Grown)
+			}
+			shows(t, r, "3 subscriptions", "("+kind+")", "entries grew by")
+		})
+	}
+}
+
+func TestTablesThatGrew(t *testing.T) {
+	t.Parallel()
+	before := []TableGrowth{{Table: "keys", Bytes: 100, IndexBytes: 50, Updates: 7}, {Table: "counters", Bytes: 10}, {Table: "slots", Bytes: 8}}
+	after := []TableGrowth{{Table: "keys", Bytes: 300, IndexBytes: 60, Updates: 17, DeadRows: 4}, {Table: "counters", Bytes: 1000}, {Table: "slots", Bytes: 8}}
+	got := grown(before, after)
+	if len(got) != 2 || got[0].Table != "counters" || got[1].GrownBytes != 210 || got[1].Updates != 10 || got[1].DeadRows != 4 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A session's name must arrive as it is, for senders are found by it.
+func TestNamedSessions(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[string]string{
+		"postgres://u:p%40@h:1/x?sslmode=require": "postgres://u:p%40@h:1/x?application_name=bench-senders&sslmode=require",
+		"host=h dbname=x":                         "host=h dbname=x application_name='bench-senders'",
+	} {
+		if got, err := withApplicationName(at, "bench-senders"); err != nil || got != want {
+			t.Errorf("%s: %s, %v", at, got, err)
+		}
+	}
+}
