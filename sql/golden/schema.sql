@@ -541,7 +541,7 @@ table migrations
   constraint migrations_pkey PRIMARY KEY (version)
   constraint migrations_version_check CHECK ((version > 0))
   index UNIQUE INDEX migrations_pkey ON posthaste.migrations USING btree (version)
-table order_marks
+unlogged table order_marks
 partitioned table outcomes partition by LIST (slot)
   slot bigint not null
   place smallint not null
