@@ -143,7 +143,8 @@ func TestGoldenKeyedPlans(t *testing.T) {
 	s.exec(`create table public.kept as select * from posthaste.keys where lane = 1`)
 	s.exec(`delete from posthaste.keys where lane = 1`)
 	s.exec(everything)
-	s.exec(`insert into posthaste.keys select * from public.kept`)
+	columns := get[string](s, `select string_agg(attname, ', ') from pg_attribute where attrelid = 'posthaste.keys'::regclass and attnum > 0 and attgenerated = ''`)
+	s.exec(`insert into posthaste.keys (` + columns + `) select ` + columns + ` from public.kept`)
 	compare("misleading statistics")
 	golden(t, "plans/keyed-"+testpg.Version(t)+".txt", shapes.write("The plans of the hot statements of queues that look at keys or have limits, as\npostgresql-"+testpg.Version(t)+".txt has those of others.\n"))
 }

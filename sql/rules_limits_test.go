@@ -398,11 +398,38 @@ func TestLimitOfKeysRaised(t *testing.T) {
 	if code := s.code(`select posthaste.limit_queue('q', '{}')`); code != "PH501" {
 		t.Errorf("taking the last limit of keys away ends with %q", code)
 	}
-	// Buckets that are full again go.
+	// Buckets that were full again five minutes ago go.
+	s.exec(`update posthaste.keys set tokens_at = tokens_at - interval '11 minutes'`)
 	until(t, "the bucket is forgotten", func() bool {
 		s.exec(`select posthaste.maintain()`)
 		return get[int](s, `select count(*)::int from posthaste.keys`) == 0
 	})
+}
+
+// Taking tokens changes a key's row in place: no index of keys is written, which each has.
+func TestTokensAreTakenInPlace(t *testing.T) {
+	t.Parallel()
+	for name, index := range map[string]string{"holds": "", "with an index of the time": `create index on posthaste.keys (tokens_at)`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := keyed(t, testpg.New(t), `{"key_rate_limit": {"limit": 1000, "burst": 1000}}`)
+			if index != "" {
+				s.exec(index)
+			}
+			s.sendMany(20, `{"key": "a"}`)
+			s.exec(`begin`)
+			for range 10 {
+				s.exec(`select from posthaste.receive('q', 1, '1 hour')`)
+			}
+			updates, inPlace := get[int](s, `select n_tup_upd::int from pg_stat_xact_user_tables where relid = 'posthaste.keys'::regclass`),
+				get[int](s, `select n_tup_hot_upd::int from pg_stat_xact_user_tables where relid = 'posthaste.keys'::regclass`)
+			s.exec(`commit`)
+			// One claim may lie in the next five minutes.
+			if updates < 9 || (inPlace >= updates-1) != (index == "") {
+				t.Errorf("%d of %d updates in place", inPlace, updates)
+			}
+		})
+	}
 }
 
 // A hot key, whatever its limit, slows no other key.

@@ -1,6 +1,6 @@
 -- posthaste.forget_buckets: removes keys that are only kept for their bucket of
--- tokens, which is full again, or was for a limit that is no more: at most 1,000 of a
--- subscription. Lanes that somebody is reading are left for the next one.
+-- tokens, which was full again five minutes ago, or was for a limit that is no more: at
+-- most 1,000 of a subscription. Lanes that somebody is reading are left for the next one.
 -- Locks: lanes' readers, without waiting. Deletes from: keys.
 create or replace function posthaste.forget_buckets()
 returns void language plpgsql volatile
@@ -18,9 +18,9 @@ begin
              where u.dropped_at is null) s
      cross join lateral (
        select z.subscriber, z.lane, z.key, s.before from posthaste.keys z
-        where z.subscriber = s.subscriber and z.tokens_at <= s.before
+        where z.subscriber = s.subscriber and z.tokens_since < date_bin('5 minutes', s.before at time zone 'UTC', timestamp '2000-01-01')
           and z.tokens is not null and not z.blocked and z.paused_at is null and z.stopped_by is null
-        order by z.tokens_at limit 1000) x
+        order by z.tokens_since limit 1000) x
      group by x.subscriber, x.lane, x.before
      order by x.subscriber, x.lane
   loop

@@ -458,12 +458,13 @@ table keys with (fillfactor=50)
   stopped_by bigint
   tokens double precision
   tokens_at timestamp with time zone
+  tokens_since timestamp without time zone default date_bin('00:05:00'::interval, (tokens_at AT TIME ZONE 'UTC'::text), '2000-01-01 00:00:00'::timestamp without time zone)
   turn bigint
   early smallint not null default 0
   constraint keys_pkey PRIMARY KEY (subscriber, key)
   index INDEX keys_lane ON posthaste.keys USING btree (subscriber, lane) WHERE (lane >= 0)
   index INDEX keys_paused ON posthaste.keys USING btree (subscriber, key) WHERE (paused_at IS NOT NULL)
-  index INDEX keys_tokens ON posthaste.keys USING btree (subscriber, tokens_at) WHERE ((tokens IS NOT NULL) AND (NOT blocked) AND (paused_at IS NULL) AND (stopped_by IS NULL))
+  index INDEX keys_tokens ON posthaste.keys USING btree (subscriber, tokens_since) WHERE ((tokens IS NOT NULL) AND (NOT blocked) AND (paused_at IS NULL) AND (stopped_by IS NULL))
   index INDEX keys_turn ON posthaste.keys USING btree (subscriber, lane, turn) WHERE ((turn IS NOT NULL) AND (early = 0))
   index INDEX keys_turn_early ON posthaste.keys USING btree (subscriber, lane, turn) WHERE ((turn IS NOT NULL) AND (early > 0))
   index INDEX keys_waits ON posthaste.keys USING btree (subscriber, lane, hash) WHERE waits
