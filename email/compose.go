@@ -94,6 +94,9 @@ func (e *Email) writeHeaders(b *bytes.Buffer, i Identity) error {
 	}
 	writeField(b, "Message-ID", e.MessageIDHeader(i))
 	for _, name := range e.headerNames() {
+		if leftOut(name, e.Headers[name]) {
+			continue
+		}
 		value, err := writeHeader(name, e.Headers[name])
 		if err != nil {
 			return fmt.Errorf("header %s %w", name, err)

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// grammar takes a header's name and its value without surplus blanks, and returns
-// how it is written.
+// grammar takes a header's name and its value, not empty and without surplus blanks, and
+// returns how it is written.
 type grammar func(name, s string) (string, error)
 
 // grammars are the headers that programs read, by their canonical names.
@@ -42,8 +42,6 @@ var byGrammar = map[string]grammar{
 // plainWords refuses values that cannot be written without encoding.
 func plainWords(_, s string) (string, error) {
 	switch {
-	case s == "":
-		return "", errors.New("is empty")
 	case strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }):
 		return "", errors.New("has a character beyond ASCII, which cannot be written in this header")
 	case strings.Contains(s, "=?"):

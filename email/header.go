@@ -66,6 +66,12 @@ func isHeaderName(s string) bool {
 	return true
 }
 
+// leftOut reports whether a mail goes without a header that it was given: its grammar
+// allows no empty value, and other programs give every header that they know.
+func leftOut(name, value string) bool {
+	return grammars[textproto.CanonicalMIMEHeaderKey(name)] != nil && len(blanks(value)) == 0
+}
+
 // writeHeader returns how a header's value is written. If the header has a grammar,
 // blanks are collapsed, and the error says which part of the value does not fit. Any
 // other value is read back exactly as it was given.

@@ -111,6 +111,9 @@ func (e *Email) checkHeaders(f *faultList) {
 		seen[canonical] = true
 		before := len(*f)
 		checkLine(f, field, e.Headers[name], MaxHeaderValueBytes)
+		if leftOut(name, e.Headers[name]) {
+			continue
+		}
 		if _, err := writeHeader(name, e.Headers[name]); err != nil && len(*f) == before {
 			f.add(field, "%s", err.Error())
 		}
