@@ -1,15 +1,20 @@
 package email
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net/mail"
 	"net/netip"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/text/encoding/htmlindex"
 )
 
 // Address is one parsed address. Build it by [ParseAddress].
@@ -133,7 +138,22 @@ func quoted(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
+// nameWords are encoded words of RFC 2047 that stand side by side.
+var nameWords = regexp.MustCompile(`=\?[^? ]+\?[BbQq]\?[^?]*\?=( *=\?[^? ]+\?[BbQq]\?[^?]*\?=)*`)
+
+// wordDecoder decodes them in any character set that mail programs know.
+var wordDecoder = mime.WordDecoder{CharsetReader: func(charset string, input io.Reader) (io.Reader, error) {
+	charset, _, _ = strings.Cut(charset, "*") // a language may follow (RFC 2231)
+	set, err := htmlindex.Get(charset)
+	if err != nil {
+		return nil, fmt.Errorf("has an encoded display name in the unknown character set %q: write the name itself", charset)
+	}
+	return set.NewDecoder().Reader(input), nil
+}}
+
 // parseName parses what stands before "<": words, quoted strings, encoded words.
+// Encoded words are decoded in quoted strings, too: RFC 2047 has none there, but many
+// programs write them so, and nobody has such a name.
 // Parentheses belong to the name. RFC 5322 takes them for a comment, which mail
 // programs do not show, but senders mean them to be seen.
 func parseName(s string) (string, error) {
@@ -146,7 +166,9 @@ func parseName(s string) (string, error) {
 	}
 	words := splitOutside(s, ' ')
 	for i, word := range words {
-		if strings.ContainsAny(word, "()") && !strings.Contains(word, `"`) {
+		// Quoted, encoded words are decoded below, with those that are quoted already.
+		plain := !strings.ContainsAny(word, "()") && !strings.Contains(word, "=?") && !strings.Contains(word, "?=")
+		if !plain && !strings.Contains(word, `"`) {
 			words[i] = quoted(word)
 		}
 	}
@@ -154,11 +176,22 @@ func parseName(s string) (string, error) {
 	if err != nil || strings.Count(parsed.Name, "(") < strings.Count(s, "(") {
 		return "", errors.New("has words that must be quoted, as in \"Ada, Countess\" <ada@example.com>")
 	}
-	name := strings.Join(strings.Fields(parsed.Name), " ")
-	// An encoded word may hide a line break from the check of the whole.
-	if hasControl(name) || !utf8.ValidString(name) {
+	name := nameWords.ReplaceAllStringFunc(parsed.Name, func(words string) string {
+		decoded, fault := wordDecoder.DecodeHeader(words)
+		err = cmp.Or(err, fault)
+		return decoded
+	})
+	if err != nil {
+		return "", err
+	}
+	// An encoded word may hide either from the check of the whole.
+	if !utf8.ValidString(name) {
+		return "", errors.New("has an encoded display name that is not in the character set that it names")
+	}
+	if hasControl(name) {
 		return "", errors.New("has a line break or another control character in its display name")
 	}
+	name = strings.Join(strings.Fields(name), " ")
 	if len(name) > MaxNameBytes {
 		return "", fmt.Errorf("has a display name of %d bytes, at most %d are allowed", len(name), MaxNameBytes)
 	}

@@ -18,6 +18,15 @@ func TestParseAddress(t *testing.T) {
 		{`"Lovelace, Ada" <Ada@Example.com>`, "Lovelace, Ada", "Ada@Example.com"},
 		{"Zoë 🚀 <zoe@example.com>", "Zoë 🚀", "zoe@example.com"},
 		{"=?utf-8?q?Zo=C3=AB?= <zoe@example.com>", "Zoë", "zoe@example.com"},
+		{`"=?utf-8?q?J=C3=BCrgen?=" <j@example.com>`, "Jürgen", "j@example.com"},
+		{`"Dr. =?UTF-8?B?SsO8?= =?utf-8?q?rgen?= Meier" <j@example.com>`, "Dr. Jürgen Meier", "j@example.com"},
+		{"=?utf-8?q?J=C3=BCrgen Meier?= <j@example.com>", "Jürgen Meier", "j@example.com"},
+		{"=?utf-8?q?J=C3?= =?utf-8?q?=BCrgen?= <j@example.com>", "Jürgen", "j@example.com"},
+		{"=?windows-1252*de?Q?J=FCrgen?= <j@example.com>", "Jürgen", "j@example.com"},
+		{"=?ISO-2022-JP?B?GyRCRnxLXBsoQg==?= <j@example.com>", "日本", "j@example.com"},
+		{"=?utf-8?q?a=3D=3Futf-8=3Fq=3Fb=3F=3D?= <once@example.com>", "a=?utf-8?q?b?=", "once@example.com"},
+		{`"=? a=?b =?utf-8?q?J=C3=BCrgen?=" <j@example.com>`, "=? a=?b Jürgen", "j@example.com"},
+		{"a=?b <a@example.com>", "a=?b", "a@example.com"},
 		{"My Shop (EU) <shop@example.com>", "My Shop (EU)", "shop@example.com"},
 		{"Shop(EU)  (a  b) <shop@example.com>", "Shop(EU) (a b)", "shop@example.com"},
 		{"=?utf-8?q?Zo=C3=AB?= (EU) <zoe@example.com>", "Zoë (EU)", "zoe@example.com"},
@@ -62,6 +71,7 @@ var badAddresses = []string{
 	"ada@" + strings.Repeat("a", 64) + ".com",
 	"ada@" + strings.Repeat("a23456789.", 25) + "com",
 	strings.Repeat("n", MaxNameBytes+1) + " <ada@example.com>",
+	"=?x-none?q?a?= <ada@example.com>", "=?utf-8?q?J=FCrgen?= <ada@example.com>", `"=?utf-8?q?a=0Ab?=" <ada@example.com>`,
 	`"Shop"(EU) <ada@example.com>`, "ada@example.com (Ada)", "(Ada) ada@example.com",
 }
 

@@ -68,12 +68,17 @@ func (g *generator) addresses(l *letter, header string, n int, international boo
 		name := "a" + g.text(200)
 		want := named{Name: strings.Join(strings.Fields(name), " "), Address: local[1] + "@" + domain[1]}
 		spec := local[0] + "@" + domain[0]
-		switch g.IntN(4) {
+		switch g.IntN(5) {
 		case 0: // as it is, where it needs no quotes
 			name = pick(g, "Ada", "My Shop (EU)", "Zoë  Ångström", "Dr. Who", "A (b (c)) d", "(x)", "東京 🚀")
 			want.Name = strings.Join(strings.Fields(name), " ")
 			spec = name + " <" + spec + ">"
-		case 1:
+		case 1, 3: // in quotes, where other programs leave encoded words as well
+			name = strings.ReplaceAll(name, "=?utf-8?q?a?=", "=?")
+			want.Name = strings.Join(strings.Fields(name), " ")
+			if encoded := pick(g, "", "=?windows-1252?Q?J=FCrgen?=", "=?UTF-8?B?SsO8?= =?utf-8*de?q?rgen?="); encoded != "" {
+				name, want.Name = name+" "+encoded, want.Name+" Jürgen"
+			}
 			spec = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `" <` + spec + ">"
 		case 2:
 			name = "=?UTF-8?B?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
@@ -92,7 +97,7 @@ func (g *generator) header(l *letter) {
 	blanks := func() string { return strings.Repeat(" ", g.IntN(3)) }
 	name, value, want := pick(g, "X-Note", "Comments", "Organization", "X-Mailer", "User-Agent", "X-Campaign-Id", "Thread-Topic", "List-Software"), g.text(900), ""
 	want = value
-	switch g.IntN(7) {
+	switch g.IntN(8) {
 	case 0:
 		name = pick(g, "List-Unsubscribe", "List-Help", "List-Subscribe", "List-Owner", "List-Post", "List-Archive", "Archived-At")
 		var in, out []string
@@ -129,6 +134,11 @@ func (g *generator) header(l *letter) {
 		if _, there := l.mail.Headers[name]; !there {
 			l.mail.Headers[name] = strings.Join(g.addresses(l, name, 1+g.IntN(3), false), ","+blanks())
 		}
+		return
+	case 6: // left out
+		name = pick(g, "References", "In-Reply-To", "List-Unsubscribe", "List-Id", "Keywords", "Reply-By", "Mail-Reply-To")
+		l.mail.Headers[name] = blanks()
+		delete(l.want.Texts, name)
 		return
 	}
 	if len(value) > email.MaxHeaderValueBytes {
@@ -191,13 +201,13 @@ func (g *generator) spoil(l *letter) {
 	case 4:
 		header(pick(g, "From", "bcc", "DATE", "Content-Type", "Resent-To", "Received", "DKIM-Signature", "Sender"), "x")
 	case 5:
-		header(pick(g, "List-Unsubscribe", "List-Archive"), pick(g, "https://example.com/", "<https://example.com/ü>", "<https://example.com/a b>", "<x>", "", "<https://example.com/>,"))
+		header(pick(g, "List-Unsubscribe", "List-Archive"), pick(g, "https://example.com/", "<https://example.com/ü>", "<https://example.com/a b>", "<x>", "<https://example.com/>,"))
 	case 6:
 		header(pick(g, "References", "In-Reply-To"), pick(g, "1@example.com", "<>", "<größe@example.com>", "order 7", "<a@b>,<c@d>"))
 	case 7:
-		header("Errors-To", pick(g, "ada", "用户@example.com", "a@example.com b@example.com", ""))
+		header("Errors-To", pick(g, "ada", "用户@example.com", "a@example.com b@example.com", ","))
 	case 8:
-		header(pick(g, "Precedence", "Auto-Submitted", "X-Priority"), pick(g, "größe", "", "=?utf-8?q?bulk?="))
+		header(pick(g, "Precedence", "Auto-Submitted", "X-Priority"), pick(g, "größe", "=?utf-8?q?bulk?="))
 	case 9:
 		m.Attachments = []email.Attachment{{Filename: pick(g, "../../etc/passwd", `C:\boot.ini`, "a/b", "..", "", " a", "a"+injected+"b"), Content: []byte("x")}}
 		l.field = "attachments[0].filename"
