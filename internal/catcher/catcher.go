@@ -68,7 +68,7 @@ type Catcher struct {
 	faults   faults
 
 	mu      sync.Mutex
-	mails   []Mail
+	mails   []*Mail // none is changed
 	bytes   int64
 	lastID  int64
 	changed chan struct{} // closed and made anew at every change
@@ -180,27 +180,37 @@ func (c *Catcher) Close() error {
 // Mails returns the kept mails, oldest first. Their contents are shared: do
 // not change them.
 func (c *Catcher) Mails() []Mail {
+	mails, _ := c.kept()
+	list := make([]Mail, len(mails))
+	for i, m := range mails {
+		list[i] = *m
+	}
+	return list
+}
+
+// kept returns the kept mails, oldest first, and what is closed when they change.
+func (c *Catcher) kept() ([]*Mail, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.mails)
+	return slices.Clone(c.mails), c.changed
 }
 
 // Mail returns one kept mail.
 func (c *Catcher) Mail(id string) (Mail, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.mails, func(m Mail) bool { return m.ID == id })
+	i := slices.IndexFunc(c.mails, func(m *Mail) bool { return m.ID == id })
 	if i < 0 {
 		return Mail{}, false
 	}
-	return c.mails[i], true
+	return *c.mails[i], true
 }
 
 // Delete deletes kept mails by their ids, or all of them. An unknown id is no error.
 func (c *Catcher) Delete(ids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kept := make([]Mail, 0, len(c.mails))
+	kept := make([]*Mail, 0, len(c.mails))
 	for _, m := range c.mails {
 		if len(ids) > 0 && !slices.Contains(ids, m.ID) {
 			kept = append(kept, m)
@@ -236,9 +246,8 @@ func (c *Catcher) Cut() {
 // many mails there are.
 func (c *Catcher) Wait(ctx context.Context, met func([]Mail) bool) error {
 	for {
-		c.mu.Lock()
-		mails, changed := slices.Clone(c.mails), c.changed
-		c.mu.Unlock()
+		_, changed := c.kept()
+		mails := c.Mails()
 		if met(mails) {
 			return nil
 		}
@@ -265,12 +274,12 @@ func (c *Catcher) keep(m Mail) error {
 
 // add appends a mail that has its id. The caller holds mu.
 func (c *Catcher) add(m Mail) {
-	c.mails = append(c.mails, m)
+	c.mails = append(c.mails, &m)
 	c.bytes += int64(len(m.Raw))
 	for len(c.mails) > 1 && (len(c.mails) > c.cfg.MaxMails || c.bytes > c.cfg.MaxBytes) {
 		c.remove(c.mails[0].ID)
 		c.bytes -= int64(len(c.mails[0].Raw))
-		c.mails[0] = Mail{} // lets go of its memory before the slice moves
+		c.mails[0] = nil // lets go of its memory before the slice moves
 		c.mails = c.mails[1:]
 	}
 	close(c.changed)

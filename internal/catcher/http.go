@@ -9,10 +9,10 @@ import (
 	"mime"
 	"net/http"
 	"net/mail"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
@@ -119,26 +119,28 @@ func readableAll(addresses []string) []string {
 }
 
 func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
-	mails := c.Mails()
-	kept, q := len(mails), r.URL.Query().Get("q")
-	if q != "" {
-		mails = slices.DeleteFunc(mails, func(m Mail) bool { return !m.holds(strings.ToLower(q)) })
-	}
-	slices.Reverse(mails)
+	kept, _ := c.kept()
+	limit, q := len(kept), r.URL.Query().Get("q")
 	if s := r.URL.Query().Get("limit"); s != "" {
-		limit, err := strconv.Atoi(s)
-		if err != nil || limit < 1 {
+		var err error
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 {
 			http.Error(w, "limit must be a number above 0", http.StatusBadRequest)
 			return
 		}
-		mails = mails[:min(limit, len(mails))]
+	}
+	var mails []*Mail
+	text := []rune(strings.ToLower(q))
+	for i := len(kept) - 1; i >= 0 && len(mails) < limit; i-- {
+		if kept[i].holds(text) {
+			mails = append(mails, kept[i])
+		}
 	}
 	if !wantsJSON(r) {
 		render(w, "list.html", struct {
 			Mails  []summary
 			Kept   int
 			Search string
-		}{summaries(mails), kept, q})
+		}{summaries(mails), len(kept), q})
 		return
 	}
 	setHeaders(w, "application/json")
@@ -157,9 +159,33 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 
 // holds reports whether the mail's addresses, subject, bodies or Message-ID contain a
 // text, which is in lower case.
-func (m *Mail) holds(text string) bool {
+func (m *Mail) holds(text []rune) bool {
 	for _, s := range append([]string{m.From, readable(m.From), m.Subject, m.Text, m.HTML, m.MessageID}, append(m.To, readableAll(m.To)...)...) {
-		if strings.Contains(strings.ToLower(s), text) {
+		if contains(s, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// contains reports whether s contains a text, which is in lower case, in any case. It
+// copies nothing, because the page asks again and again, and mails may be large.
+func contains(s string, text []rune) bool {
+	if len(text) == 0 {
+		return true
+	}
+	for i, first := range s {
+		if unicode.ToLower(first) != text[0] {
+			continue
+		}
+		n := 0
+		for _, r := range s[i:] {
+			if n == len(text) || unicode.ToLower(r) != text[n] {
+				break
+			}
+			n++
+		}
+		if n == len(text) {
 			return true
 		}
 	}
@@ -199,7 +225,7 @@ type summary struct {
 	Attachments int
 }
 
-func summaries(mails []Mail) []summary {
+func summaries(mails []*Mail) []summary {
 	list := make([]summary, len(mails))
 	for i, m := range mails {
 		to := readableAll(m.To)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -61,6 +62,36 @@ func TestSearchAndDelete(t *testing.T) {
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Errorf("files are left: %v (%v)", files, err)
+	}
+}
+
+// The page asks every two seconds, however large the kept mails are: a search copies none.
+// Not parallel, because all allocations of the process are counted.
+func TestSearchCopiesNothing(t *testing.T) {
+	c := start(t, Config{})
+	large := strings.Repeat("Große\r\nRechnung\r\n", 50_000)
+	mustSend(t, dial(t, c), "Content-Type: text/html; charset=utf-8\r\n\r\n"+large, "bob@example.com")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	page := get(t, c, "/caught?q=NOT+there", "text/html").Body.String()
+	runtime.ReadMemStats(&after)
+	if !strings.Contains(page, "None of the 1 caught mails") {
+		t.Error(page)
+	}
+	if copied := after.TotalAlloc - before.TotalAlloc; copied > uint64(len(large))/4 {
+		t.Errorf("a search in a mail of %d bytes allocates %d bytes", len(large), copied)
+	}
+}
+
+func TestContains(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"", "a", "Größe", "ÀÉ ΣΑΣ", "aaab", "İstanbul", "K", "bad \xff byte", "日本"} {
+		for _, text := range []string{"", "A", "größ", "é σ", "AAB", "i", "k", "te", "本", "ab", "\u0307"} {
+			text = strings.ToLower(text)
+			if got, want := contains(s, []rune(text)), strings.Contains(strings.ToLower(s), text); got != want {
+				t.Errorf("%q contains %q: %t, want %t", s, text, got, want)
+			}
+		}
 	}
 }
 
