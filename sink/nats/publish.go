@@ -107,10 +107,10 @@ func validName(name string) bool { return httpguts.ValidHeaderFieldName(name) }
 // checkValue refuses what the library would change without a word.
 func checkValue(name, value string) error {
 	if strings.ContainsAny(value, "\r\n\x00") {
-		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s holds a line break or a zero byte, which cannot go to NATS", name))
+		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s holds a line break or a zero byte, which cannot go to NATS: encode the value", name))
 	}
 	if strings.Trim(value, " \t") != value {
-		return posthaste.Permanent(posthaste.Invalidf("headers", "header %s is %q: NATS clients strip blanks at the beginning and end of a value", name, value))
+		return posthaste.Permanent(posthaste.Invalidf("headers", "header %s is %q: NATS clients strip blanks at the beginning and end of a value, so send it without them", name, value))
 	}
 	return nil
 }
