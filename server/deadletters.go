@@ -116,7 +116,6 @@ func noDeadLetters(ids []posthaste.MessageID, message string) error {
 	}
 	return &httpError{ids: texts, err: &posthaste.Error{
 		Code: posthaste.NotFound, Field: "ids", Message: message,
-		Hint: "GET /v1/dead-letters lists them, GET /v1/actions?message=ID tells who replayed or discarded one",
 	}}
 }
 

@@ -126,7 +126,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p := problem{
 		Type: "urn:posthaste:error:" + string(e.Code), Title: titles[e.Code], Status: status, Detail: e.Message,
-		Code: e.Code, Field: e.Field, Hint: e.Hint, RequestID: requestID(r),
+		Code: e.Code, Field: e.Field, Hint: wire.Hint(e, wire.HTTP), RequestID: requestID(r),
 	}
 	if p.Title == "" {
 		p.Title = http.StatusText(status)

@@ -35,7 +35,7 @@ func (s *Server) findQueue(r *http.Request) (posthaste.QueueInfo, error) {
 		}
 	}
 	return posthaste.QueueInfo{}, &posthaste.Error{
-		Code: posthaste.NotFound, Field: "queue", Message: "there is no queue \"" + name + "\"", Hint: "create it with PUT /v1/queues/" + name,
+		Code: posthaste.NotFound, Field: "queue", Message: "there is no queue \"" + name + "\"",
 	}
 }
 

@@ -16,7 +16,7 @@ func (s *Server) showSchedule(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(schedules) == 0 {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "schedule", Message: "there is no schedule \"" + name + "\"", Hint: "make it with PUT /v1/schedules/" + name}
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "schedule", Message: "there is no schedule \"" + name + "\""}
 	}
 	return s.writeJSON(w, http.StatusOK, wire.NewSchedule(schedules[0]))
 }

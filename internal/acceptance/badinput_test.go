@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,9 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 		{what: "another filter than it has", field: "subscription", code: posthaste.Conflict,
 			sql: `select posthaste.subscribe('jobs', 'audit', '{}')`,
 			do:  subscribe("audit", posthaste.SubscriptionOptions{}), method: "POST", path: "/v1/queues/jobs/subscriptions/audit", body: `{}`},
+		{what: "a queue that there is not", field: "queue", code: posthaste.NotFound,
+			sql: `select posthaste.send('none', '1')`,
+			do:  send(posthaste.Message{Queue: "none", Payload: 1}), method: "POST", path: "/v1/queues/none/messages", body: `{"payload": 1}`},
 		{what: "cancelling what is not there", field: "id", code: posthaste.NotFound,
 			sql: `select posthaste.cancel($1)`, args: []any{none},
 			do:     func() error { _, err := s.engine.Cancel(s.ctx, "ada", none); return err },
@@ -151,11 +155,14 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 			}
 			got := a.call(c.method, c.path, c.body)
 			var told struct {
-				Detail string
-				Errors []struct{ Field string }
+				Detail, Hint string
+				Errors       []struct{ Field string }
 			}
 			if err := json.Unmarshal(got.body, &told); err != nil || got.status != map[posthaste.Code]int{posthaste.Invalid: 400, posthaste.NotFound: 404, posthaste.Conflict: 409, posthaste.TooLarge: 413}[c.code] || told.Detail == "" || len(got.body) > 1000 {
 				t.Errorf("HTTP: %d %.500s", got.status, got.body)
+			}
+			if regexp.MustCompile(`posthaste\.|\bselect\b|\bview\b`).MatchString(told.Hint) {
+				t.Errorf("HTTP: the hint speaks SQL: %s", told.Hint)
 			}
 			s.must(conn.QueryRow(s.ctx, kept).Scan(&after))
 			if before != after {

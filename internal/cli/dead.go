@@ -227,7 +227,7 @@ func noDeadLetter(ctx context.Context, e posthaste.Engine, ids []posthaste.Messa
 	if len(texts) > 1 {
 		what = "these messages are no dead letters: " + strings.Join(texts, ", ")
 	}
-	return &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: what, Hint: "`posthaste dead ls` lists them"}
+	return &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: what}
 }
 
 // caller names who decides, for the record.

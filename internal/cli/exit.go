@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // The exit codes.
@@ -96,8 +97,8 @@ func (a *app) tell(err error) {
 			continue
 		}
 		fmt.Fprintln(a.stderr, "posthaste: "+e.Message)
-		if e.Hint != "" {
-			fmt.Fprintln(a.stderr, "  "+e.Hint)
+		if hint := wire.Hint(e, wire.CLI); hint != "" {
+			fmt.Fprintln(a.stderr, "  "+hint)
 		}
 	}
 }
@@ -119,7 +120,7 @@ func (a *app) tellJSON(err error) {
 			continue
 		}
 		if i == 0 {
-			t = told{Code: e.Code, Field: e.Field, Hint: e.Hint}
+			t = told{Code: e.Code, Field: e.Field, Hint: wire.Hint(e, wire.CLI)}
 		}
 		messages = append(messages, e.Message)
 	}

@@ -51,7 +51,7 @@ func (a *app) queues(ctx context.Context, e posthaste.Engine, names []string) er
 	}
 	for _, name := range names {
 		if !found[name] {
-			return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name), Hint: "`posthaste queue ls` lists them"}
+			return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
 		}
 	}
 	return a.print(shown, func(w io.Writer) {

@@ -49,7 +49,7 @@ func (a *app) schedules(ctx context.Context, e posthaste.Engine, names []string)
 	}
 	for _, name := range names {
 		if !found[name] {
-			return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no schedule %q", name), Hint: "`posthaste schedule ls` lists them"}
+			return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no schedule %q", name)}
 		}
 	}
 	return a.print(shown, func(w io.Writer) {
