@@ -51,7 +51,11 @@ func (r *reconciler) run(ctx context.Context) {
 		if worker == 0 || !poked && upTo == compared {
 			continue
 		}
-		if err := r.compare(ctx, worker, upTo, known); err != nil {
+		err := r.compare(ctx, worker, upTo, known)
+		if posthaste.CodeOf(err) == posthaste.WorkerLost {
+			continue // nothing is held by it any more; the heartbeat registers anew
+		}
+		if err != nil {
 			if r.retry.failed(ctx, err) {
 				r.poke()
 			}

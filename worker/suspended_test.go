@@ -23,6 +23,32 @@ func TestSuspendedMachineStartsNothing(t *testing.T) {
 	}
 }
 
+// A worker that was declared lost and compares what it holds before its heartbeat has
+// heard of that has no trouble to tell of.
+func TestLostWorkerComparesWithoutTrouble(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		var compared atomic.Int32
+		var claims atomic.Int32
+		f.faults.set(func(call string) error {
+			switch {
+			case call == "unsettled":
+				compared.Add(1)
+				return &posthaste.Error{Code: posthaste.WorkerLost, Message: "lost"}
+			case call == "claim" && claims.Add(1) == 2:
+				return errAway // so that it compares
+			}
+			return nil
+		}, nil)
+		l := f.run(f.faults, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.untilState(posthaste.StateDone, f.send(queue, 10)...)
+		f.until("it compares", func() bool { return compared.Load() > 0 })
+		l.stop()
+		if n := f.seen.told(posthaste.EventError, ""); n != 1 {
+			f.Errorf("%d errors are told, want that of the claim", n)
+		}
+	})
+}
+
 func suspended(f *fixture, noticed, batch bool) {
 	var asleep atomic.Int64 // for how long the machine was
 	var cut atomic.Bool
