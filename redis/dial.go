@@ -7,6 +7,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	servers "github.com/posthaste-mq/posthaste/internal/redis"
 )
 
 // The parameters of a URL that say that it is of a cluster.
@@ -42,8 +43,7 @@ func dial(address string) (goredis.UniversalClient, error) {
 		o.PoolSize, o.MaxActiveConns = connections, connections
 		o.ContextTimeoutEnabled = true
 		o.ClientName = "posthaste"
-		watch := watchTakeovers(o)
-		return watch.of(goredis.NewClusterClient(o)), nil
+		return servers.ClusterClient(o), nil
 	}
 	o, err := goredis.ParseURL(address)
 	if err != nil {
@@ -55,6 +55,11 @@ func dial(address string) (goredis.UniversalClient, error) {
 	o.ClientName = "posthaste"
 	return goredis.NewClient(o), nil
 }
+
+// ClusterClient makes a client for [New] or package inbox which leaves a master of the
+// cluster that was replaced within a second, as that of [Open] does. Another waits for its
+// timeouts, several of them one after the other. It changes o.
+func ClusterClient(o *goredis.ClusterOptions) *goredis.ClusterClient { return servers.ClusterClient(o) }
 
 // clusterOf reports whether a URL is of a cluster, and takes out what only we know.
 func clusterOf(u *url.URL) (bool, error) {

@@ -99,8 +99,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 	return e, nil
 }
 
-// New is [Open] for a client that the caller has and closes: of one server or of a
-// cluster.
+// New is [Open] for a client that the caller has and closes: of one server, or of a
+// cluster, best by [ClusterClient].
 func New(ctx context.Context, client goredis.UniversalClient, options ...Option) (*Engine, error) {
 	e, err := newEngine(options)
 	if err != nil {

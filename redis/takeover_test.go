@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"io"
-	"net"
 	"sync"
 	"syscall"
 	"testing"
@@ -66,7 +64,7 @@ func TestCallsAreNotKeptByAMasterThatWasReplaced(t *testing.T) {
 	for range 3 * connections {
 		waiting.Go(func() { _ = e.client.Get(ctx, key).Err() })
 	}
-	time.Sleep(unanswered) // they all wait by now, some of them for a connection
+	time.Sleep(700 * time.Millisecond) // they all wait by now, some of them for a connection
 	for _, m := range others {
 		if _, err := m.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 			for slot := first; slot <= last; slot++ {
@@ -85,53 +83,5 @@ func TestCallsAreNotKeptByAMasterThatWasReplaced(t *testing.T) {
 	// The client by itself waits for 5 s, and for as long again where it tries once more.
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %s until the one that took its place served, %s since it took it", took, time.Since(taken))
-	}
-}
-
-// A server that the URL names otherwise than the cluster does is not taken for one that was
-// replaced when it is slow: once it answers, it is used.
-func TestASlowSeedIsNotTakenForReplaced(t *testing.T) {
-	t.Parallel()
-	all := nodes(t, 3, parted...)
-	to := all[0].Address()
-	listener, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer from.Close()
-				time.Sleep(unanswered + askAgain)
-				server, err := net.Dial("tcp", to)
-				if err != nil {
-					return
-				}
-				defer server.Close()
-				go func() { _, _ = io.Copy(server, from) }()
-				_, _ = io.Copy(from, server)
-			}()
-		}
-	}()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	o, err := goredis.ParseClusterURL("redis://localhost:" + port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch := watchTakeovers(o)
-	client := watch.of(goredis.NewClusterClient(o))
-	defer client.Close()
-	if err := client.Set(t.Context(), "somewhere", "there", 0).Err(); err != nil {
-		t.Errorf("a slow server: %v", err)
-	}
-	watch.mu.Lock()
-	defer watch.mu.Unlock()
-	if len(watch.gone) > 0 {
-		t.Errorf("taken for replaced: %v", watch.gone)
 	}
 }

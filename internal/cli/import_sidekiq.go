@@ -48,7 +48,7 @@ docs/moving-in.md.`,
 			if err != nil {
 				return &posthaste.Error{Code: posthaste.Invalid, Field: "from", Message: "--from is no URL of a Redis", Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
 			}
-			redis.ContextTimeoutEnabled = true
+			redis.ContextTimeoutEnabled = true // one server, as Sidekiq needs: no other can take its place behind the client's back
 			client := goredis.NewClient(redis)
 			defer client.Close()
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.importSidekiq(ctx, client, e, o) })

@@ -224,3 +224,32 @@ func (c *RedisCluster) Stop() {
 		n.Stop()
 	}
 }
+
+// Replace lets another node have the slots of one, as all but that one are told, and
+// returns it.
+func (c *RedisCluster) Replace(ctx context.Context, from *RedisNode) (by *RedisNode, err error) {
+	for _, n := range c.Nodes {
+		if n == from {
+			continue
+		}
+		if by == nil {
+			by = n
+		}
+		//lint:ignore SA1019 servers before Redis 7 have nothing else
+		slots, err := n.Client.ClusterSlots(ctx).Result()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := n.Client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+			for _, span := range slots {
+				for slot := span.Start; span.Nodes[0].ID == from.ID && slot <= span.End; slot++ {
+					pipe.Do(ctx, "cluster", "setslot", slot, "node", by.ID)
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return by, nil
+}

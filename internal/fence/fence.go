@@ -36,7 +36,7 @@ var rooms = []room{
 	{name: ".", stdOnly: true},
 	{name: "sql", stdOnly: true},
 	{name: "postgres", may: []string{".", "sql", "internal/jsoncheck"}},
-	{name: "redis", may: []string{".", "internal/cron", "internal/jsoncheck"}},
+	{name: "redis", may: []string{".", "internal/cron", "internal/jsoncheck", "internal/redis"}},
 	{name: "worker", may: []string{".", "internal/sharedbell"}},
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},

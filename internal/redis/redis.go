@@ -64,13 +64,23 @@ func Slot(key string) int {
 	return int(crc % Slots)
 }
 
-// Absolute is an address as the server at another one tells it: without a host it is
-// on the same.
-func Absolute(address, told string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || host != "" && host != "?" {
-		return address
+// Absolute is a server's address as the client has it: what another one says of it may
+// lack the host or the port, or be the other's loopback.
+func Absolute(said, by string) string {
+	host, port, err := net.SplitHostPort(said)
+	byHost, byPort, err2 := net.SplitHostPort(by)
+	if err != nil || err2 != nil {
+		return said
 	}
-	host, _, _ = net.SplitHostPort(told)
+	loopback := func(host string) bool {
+		ip := net.ParseIP(host)
+		return ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
+	}
+	if host == "" || host == "?" || loopback(host) && !loopback(byHost) {
+		host = byHost
+	}
+	if port == "0" {
+		port = byPort
+	}
 	return net.JoinHostPort(host, port)
 }

@@ -60,9 +60,12 @@ func TestSlot(t *testing.T) {
 
 func TestAbsolute(t *testing.T) {
 	t.Parallel()
-	for address, want := range map[string]string{"h:1": "h:1", ":1": "[::1]:1", "?:1": "[::1]:1", "nonsense": "nonsense"} {
-		if got := Absolute(address, "[::1]:9"); got != want {
-			t.Errorf("%q is %q, want %q", address, got, want)
+	for _, c := range [][3]string{
+		{"h:1", "[::1]:9", "h:1"}, {":1", "[::1]:9", "[::1]:1"}, {"?:1", "[::1]:9", "[::1]:1"}, {"nonsense", "[::1]:9", "nonsense"},
+		{"h:0", "g:9", "h:9"}, {"127.0.0.1:1", "g:9", "g:1"}, {"localhost:1", "127.0.0.1:9", "localhost:1"},
+	} {
+		if got := Absolute(c[0], c[1]); got != c[2] {
+			t.Errorf("%q as %s says it is %q, want %q", c[0], c[1], got, c[2])
 		}
 	}
 }

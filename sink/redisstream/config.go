@@ -41,6 +41,8 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/redis"
 	"github.com/posthaste-mq/posthaste/relay"
@@ -103,6 +105,7 @@ type target struct {
 	database       int
 	stream         *relay.Template
 	mapper         *relay.Mapper
+	takeovers      *redis.Takeovers
 }
 
 // eventPrefix goes before a CloudEvent's attributes in fields. There is no binding
@@ -163,6 +166,7 @@ func parse(c Config) (*target, error) {
 		c.TLS = nil
 	}
 	t.Config = c
+	t.takeovers = redis.WatchTakeovers(t.connect, goredis.Options{Username: t.user, Password: t.password, TLSConfig: t.TLS, ClientName: c.Name}, t.addresses...)
 	if t.stream, err = relay.Compile("stream", c.Stream); err != nil {
 		return nil, err
 	}

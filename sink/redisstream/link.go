@@ -61,18 +61,18 @@ func (t *target) dial(ctx context.Context, address string) (*link, error) {
 	return nil, fmt.Errorf("redis at %s: %w", address, err)
 }
 
+// connect is a [redis.Dialer].
+func (t *target) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if t.TLS != nil {
+		return (&tls.Dialer{Config: t.TLS}).DialContext(ctx, network, address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
 func (t *target) open(ctx context.Context, address string) (*link, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	conn, err := t.takeovers.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
-	}
-	if t.TLS != nil {
-		secure := tls.Client(conn, t.TLS)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			conn.Close()
-			return nil, err
-		}
-		conn = secure
 	}
 	l := &link{address: address, conn: conn, turn: make(chan struct{}, 1), w: bufio.NewWriterSize(conn, 64<<10), window: semaphore.NewWeighted(int64(t.Outstanding)),
 		calls: make(chan *call, t.Outstanding+1), ended: make(chan struct{}), limit: defaultLimit}
@@ -113,6 +113,9 @@ func (l *link) greet(ctx context.Context, t *target) error {
 	}
 	if l.layout = newLayout(replies[must+2], l.address); l.layout == nil && len(t.addresses) > 1 {
 		return fmt.Errorf("%w (%w)", errAlone, replies[must+2].fault)
+	}
+	if l.layout != nil {
+		t.takeovers.Told(l.layout.servers...)
 	}
 	return nil
 }

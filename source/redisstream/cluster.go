@@ -61,11 +61,12 @@ func noCluster(err error) bool {
 
 // owner returns a client of the master of a slot, as the server at an address tells it.
 func (b *broker) owner(asked *redis.Client, address string, spans []redis.ClusterSlot, slot int) (*redis.Client, bool, error) {
-	var known []string
+	var known, all []string
 	master := ""
 	for _, span := range spans {
 		for i, n := range span.Nodes { // the master comes first
 			at := servers.Absolute(n.Addr, address)
+			all = append(all, at)
 			if !slices.Contains(known, at) && !slices.Contains(b.addresses, at) {
 				known = append(known, at)
 			}
@@ -74,6 +75,7 @@ func (b *broker) owner(asked *redis.Client, address string, spans []redis.Cluste
 			}
 		}
 	}
+	b.takeovers.Told(all...)
 	b.mu.Lock()
 	b.known = known
 	b.mu.Unlock()

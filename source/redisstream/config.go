@@ -115,5 +115,5 @@ func New(ledger source.Ledger, c Config) (*source.Source, error) {
 	// Dialed once: another try is refused, and what was wrong would not be told.
 	options.PoolSize, options.MaxRetries, options.DialerRetries = 1, -1, 1
 	options.ClientName, options.DisableIdentity = "posthaste-source", true
-	return source.New(ledger, c.Config, &broker{Config: c, options: options, addresses: addresses})
+	return source.New(ledger, c.Config, newBroker(c, options, addresses))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	servers "github.com/posthaste-mq/posthaste/internal/redis"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
 )
@@ -24,9 +25,16 @@ type broker struct {
 	Config
 	options   *redis.Options // but for the address
 	addresses []string       // of the servers in the URL
+	takeovers *servers.Takeovers
 
 	mu    sync.Mutex
 	known []string // the servers of the cluster, if there is one
+}
+
+func newBroker(c Config, options *redis.Options, addresses []string) *broker {
+	b := &broker{Config: c, options: options, addresses: addresses}
+	b.takeovers = servers.WatchTakeovers(b.connect, *options, addresses...)
+	return b
 }
 
 // Kind implements [source.Broker].
@@ -47,13 +55,18 @@ func (b *broker) client(address string) *redis.Client {
 		if dialed.Swap(true) {
 			return nil, errors.New("the connection was lost")
 		}
-		plain := &net.Dialer{Timeout: options.DialTimeout}
-		if options.TLSConfig != nil {
-			return (&tls.Dialer{NetDialer: plain, Config: options.TLSConfig}).DialContext(ctx, network, address)
-		}
-		return plain.DialContext(ctx, network, address)
+		return b.takeovers.Dial(ctx, network, address)
 	}
 	return redis.NewClient(&options)
+}
+
+// connect is a [servers.Dialer].
+func (b *broker) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: b.options.DialTimeout}
+	if b.options.TLSConfig != nil {
+		return (&tls.Dialer{NetDialer: plain, Config: b.options.TLSConfig}).DialContext(ctx, network, address)
+	}
+	return plain.DialContext(ctx, network, address)
 }
 
 // Check implements [source.Broker].

@@ -175,7 +175,7 @@ func TestTakenOver(t *testing.T) {
 	defer cancel()
 	open := func(consumer string) source.Session {
 		t.Helper()
-		b := &broker{Config: Config{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, addresses: []string{server.Address()}, options: &redis.Options{PoolSize: 1, MaxRetries: -1}}
+		b := newBroker(Config{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, &redis.Options{PoolSize: 1, MaxRetries: -1}, []string{server.Address()})
 		s, err := b.Open(ctx)
 		if err != nil {
 			t.Fatal(err)

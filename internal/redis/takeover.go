@@ -1,10 +1,10 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,15 +29,20 @@ const (
 // errTakenOver is why a server of a cluster is not connected to.
 var errTakenOver = errors.New("another server of the cluster has taken its place")
 
-// takeovers hangs up on servers of a cluster that do not answer once another has taken their
+// Dialer opens a connection.
+type Dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Takeovers hangs up on servers of a cluster that do not answer once another has taken their
 // place. A server that stands still, or is cut off, closes no connection: without this each
 // call would wait for the client's timeout, several of them one after the other, and so would
 // the question who serves which slot, if that server is asked first. Calls wait as long as
-// ever where no other server has taken over: the answer may still come.
-type takeovers struct {
+// ever where no other server has taken over: the answer may still come. It is safe for
+// concurrent use.
+type Takeovers struct {
 	options goredis.Options // but for the address
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	reload  func()
+	dial    Dialer
+	reload  func() // nil: nothing is to be done
+	first   sync.Once
 
 	mu     sync.Mutex
 	known  map[string]bool
@@ -48,32 +53,50 @@ type takeovers struct {
 	asking bool
 }
 
-// watchTakeovers gives o a dialer that does so, and returns what needs the client made of o.
-func watchTakeovers(o *goredis.ClusterOptions) *takeovers {
-	t := &takeovers{known: map[string]bool{}, conns: map[*watched]bool{}, seeds: map[string]bool{}, were: map[string]bool{}, gone: map[string]time.Time{}, options: goredis.Options{
-		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Protocol: o.Protocol, ClientName: o.ClientName,
-		DialTimeout: askOthers, ReadTimeout: askOthers, WriteTimeout: askOthers, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-	}}
-	for _, address := range o.Addrs {
+// WatchTakeovers watches the connections that [Takeovers.Dial] opens by dial. The options
+// say how the servers are asked, but for where; seeds are servers as the URL names them.
+func WatchTakeovers(dial Dialer, options goredis.Options, seeds ...string) *Takeovers {
+	options.Dialer, options.OnConnect = nil, nil
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = askOthers, askOthers, askOthers
+	options.PoolSize, options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = 1, -1, 1, true
+	t := &Takeovers{dial: dial, options: options, known: map[string]bool{}, conns: map[*watched]bool{}, seeds: map[string]bool{}, were: map[string]bool{}, gone: map[string]time.Time{}}
+	for _, address := range seeds {
 		t.known[address], t.seeds[address] = true, true
 	}
-	timeout := o.DialTimeout
-	if timeout == 0 {
-		timeout = 5 * time.Second
-	}
-	t.dial = goredis.NewDialer(&goredis.Options{DialTimeout: timeout, TLSConfig: o.TLSConfig})
-	o.Dialer = t.connect
 	return t
 }
 
-// of lets client look who serves which slot whenever a server was hung up on.
-func (t *takeovers) of(client *goredis.ClusterClient) *goredis.ClusterClient {
+// ClusterClient returns a client of a cluster whose connections are watched. It changes o.
+func ClusterClient(o *goredis.ClusterOptions) *goredis.ClusterClient {
+	dial := o.Dialer
+	if dial == nil {
+		dial = goredis.NewDialer(&goredis.Options{DialTimeout: cmp.Or(o.DialTimeout, 5*time.Second), TLSConfig: o.TLSConfig})
+	}
+	t := WatchTakeovers(dial, goredis.Options{Username: o.Username, Password: o.Password, CredentialsProvider: o.CredentialsProvider,
+		TLSConfig: o.TLSConfig, Protocol: o.Protocol, ClientName: o.ClientName}, o.Addrs...)
+	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := t.Dial(ctx, network, address)
+		if err == nil {
+			t.first.Do(t.ask) // who the masters are before one of them is replaced
+		}
+		return conn, err
+	}
+	client := goredis.NewClusterClient(o)
 	t.reload = func() { client.ReloadState(context.Background()) }
 	return client
 }
 
-// connect dials a server, unless it was replaced a moment ago.
-func (t *takeovers) connect(ctx context.Context, network, address string) (net.Conn, error) {
+// Told says which servers the cluster has, as one of them told.
+func (t *Takeovers) Told(servers ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, address := range servers {
+		t.known[address], t.were[address] = true, true
+	}
+}
+
+// Dial dials a server, unless it was replaced a moment ago.
+func (t *Takeovers) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	t.mu.Lock()
 	heard, gone := t.gone[address]
 	gone = gone && time.Since(heard) < leaveAlone
@@ -107,7 +130,7 @@ func (t *takeovers) connect(ctx context.Context, network, address string) (net.C
 // watched is a connection that tells when a command is left without an answer.
 type watched struct {
 	net.Conn
-	of      *takeovers
+	of      *Takeovers
 	address string
 	timer   *time.Timer
 	// When something was last written, and when last read, in nanoseconds.
@@ -155,7 +178,7 @@ func (w *watched) waits() {
 }
 
 // ask asks the servers who the masters are, again and again while an answer is missing.
-func (t *takeovers) ask() {
+func (t *Takeovers) ask() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.asking {
@@ -169,7 +192,7 @@ func (t *takeovers) ask() {
 			for _, w := range hungUp {
 				_ = w.Close()
 			}
-			if len(hungUp) > 0 {
+			if len(hungUp) > 0 && t.reload != nil {
 				t.reload()
 			}
 			time.Sleep(askAgain)
@@ -179,7 +202,7 @@ func (t *takeovers) ask() {
 }
 
 // goOn reports whether an answer is missing still, and ends the asking if none is.
-func (t *takeovers) goOn() bool {
+func (t *Takeovers) goOn() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for w := range t.conns {
@@ -194,7 +217,7 @@ func (t *takeovers) goOn() bool {
 // hangUp notes who was replaced, and returns the connections to servers that were, and from
 // which an answer is missing. Only whom the cluster named can be told to be replaced: it
 // need not call a server what a URL does.
-func (t *takeovers) hangUp(masters map[string]bool) (all []*watched) {
+func (t *Takeovers) hangUp(masters map[string]bool) (all []*watched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(masters) == 0 { // nobody said
@@ -219,7 +242,7 @@ func (t *takeovers) hangUp(masters map[string]bool) (all []*watched) {
 
 // masters asks all servers that are known at once who the masters are, and returns what the
 // first to answer says.
-func (t *takeovers) masters() map[string]bool {
+func (t *Takeovers) masters() map[string]bool {
 	ctx, cancel := context.WithTimeout(context.Background(), askOthers)
 	defer cancel()
 	t.mu.Lock()
@@ -238,7 +261,7 @@ func (t *takeovers) masters() map[string]bool {
 }
 
 // slotsBy asks one server, which tells of the others, too. Nil: it did not answer.
-func (t *takeovers) slotsBy(ctx context.Context, address string) (masters map[string]bool) {
+func (t *Takeovers) slotsBy(ctx context.Context, address string) (masters map[string]bool) {
 	o := t.options
 	o.Addr = address
 	c := goredis.NewClient(&o)
@@ -253,7 +276,7 @@ func (t *takeovers) slotsBy(ctx context.Context, address string) (masters map[st
 	defer t.mu.Unlock()
 	for _, slot := range slots {
 		for i, server := range slot.Nodes {
-			at := asSeen(server.Addr, address)
+			at := Absolute(server.Addr, address)
 			t.known[at] = true
 			if i == 0 {
 				masters[at] = true
@@ -261,25 +284,4 @@ func (t *takeovers) slotsBy(ctx context.Context, address string) (masters map[st
 		}
 	}
 	return masters
-}
-
-// asSeen is a server's address as the client has it: what another one says of it may lack
-// the host or the port, or be the other's loopback.
-func asSeen(said, by string) string {
-	host, port, err := net.SplitHostPort(said)
-	byHost, byPort, err2 := net.SplitHostPort(by)
-	if err != nil || err2 != nil {
-		return said
-	}
-	loopback := func(host string) bool {
-		ip := net.ParseIP(host)
-		return ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
-	}
-	if host == "" || loopback(host) && !loopback(byHost) {
-		host = byHost
-	}
-	if port == "0" {
-		port = byPort
-	}
-	return net.JoinHostPort(host, port)
 }
