@@ -46,24 +46,29 @@ func (e *Engine) search(ctx context.Context, queue string, limit int, before pos
 			names = append(names, name)
 		}
 	}
+	var floor posthaste.MessageID // what is below is not among the limit newest
 	for _, name := range names {
-		some, cut, err := e.searchQueue(ctx, name, limit, before, of(name), matches)
+		some, cut, err := e.searchQueue(ctx, name, limit, before, floor, of(name), matches)
 		if err != nil && (queue != "" || posthaste.CodeOf(err) != posthaste.NotFound) { // or it was dropped meanwhile
 			return nil, 0, err
 		}
 		found, cutAt = append(found, some...), max(cutAt, cut)
+		slices.SortFunc(found, func(a, b *told) int { return cmp.Compare(b.ID, a.ID) })
+		if len(found) >= limit {
+			found, floor = found[:limit], found[limit-1].ID
+		}
 	}
-	slices.SortFunc(found, func(a, b *told) int { return cmp.Compare(b.ID, a.ID) })
 	if cutAt != 0 { // what one queue has below is not known
 		found = slices.DeleteFunc(found, func(t *told) bool { return t.ID < cutAt })
 	}
-	if len(found) > limit {
-		found, cutAt = found[:limit], 0
+	if len(found) == limit {
+		cutAt = 0 // the page is full: the next one begins at its end
 	}
 	return found, cutAt, nil
 }
 
-func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before posthaste.MessageID, page pages, matches func(*told) bool) (found []*told, cutAt posthaste.MessageID, err error) {
+// searchQueue looks through one queue, as search, but no further down than floor.
+func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before, floor posthaste.MessageID, page pages, matches func(*told) bool) (found []*told, cutAt posthaste.MessageID, err error) {
 	from := int64(math.MaxInt64 >> numberBits)
 	if before != 0 {
 		from = int64(before) >> numberBits // another queue's id may have this place, too
@@ -74,6 +79,12 @@ func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before
 		if err != nil || len(places) == 0 {
 			return found, 0, err
 		}
+		lowest, _ := parseMicros(places[len(places)-1])
+		full := len(places) == most && lowest >= int64(floor)>>numberBits // there is more to look at
+		places = slices.DeleteFunc(places, func(place string) bool {
+			n, _ := parseMicros(place)
+			return n < int64(floor)>>numberBits
+		})
 		for some := range slices.Chunk(places, pageMost) {
 			all, err := e.tell(ctx, name, some)
 			if err != nil {
@@ -87,18 +98,17 @@ func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before
 				}
 			}
 		}
-		if looked += len(places); len(places) < most {
+		if looked += len(places); !full {
 			return found, 0, nil
 		}
-		last, _ := parseMicros(places[len(places)-1])
 		if looked >= searchMost {
 			q, err := e.queue(ctx, name)
 			if err != nil {
 				return nil, 0, err
 			}
-			return found, posthaste.MessageID(last<<numberBits | q.number), nil
+			return found, posthaste.MessageID(lowest<<numberBits | q.number), nil
 		}
-		from = last - 1
+		from = lowest - 1
 	}
 }
 

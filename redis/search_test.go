@@ -1,12 +1,16 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -189,6 +193,70 @@ func TestMessagesPageByPage(t *testing.T) {
 	}
 	if _, _, err := e.Messages(t.Context(), posthaste.MessageFilter{State: "odd"}); posthaste.CodeOf(err) != posthaste.Invalid {
 		t.Errorf("a state that is none: %v", err)
+	}
+}
+
+// counter counts the messages that an engine asks for.
+type counter struct{ n atomic.Int64 }
+
+func (*counter) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (a *counter) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		if args := cmd.Args(); len(args) > 2 && args[1] == tellScript.sha {
+			keys, _ := args[2].(int)
+			a.n.Add(int64(len(args) - 3 - keys - 2))
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*counter) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// A list of all queues has the newest of all, page by page, and does not look at all
+// messages of each queue's page for that.
+func TestMessagesOfAllQueues(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	const queues, each = 30, 60
+	var want []posthaste.MessageID
+	for i := range queues {
+		name := fmt.Sprint("queue-", i)
+		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range each {
+		for i := range queues {
+			ids, err := e.Send(t.Context(), posthaste.Message{Queue: fmt.Sprint("queue-", (i+n)%queues), Payload: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, ids...)
+		}
+	}
+	slices.SortFunc(want, func(a, b posthaste.MessageID) int { return cmp.Compare(b, a) })
+	var all counter
+	e.client.AddHook(&all)
+	var got []posthaste.MessageID
+	f := posthaste.MessageFilter{Limit: 50}
+	for page := 0; page == 0 || len(got) == 50*page; page++ {
+		before := all.n.Load()
+		found, cutAt, err := e.Messages(t.Context(), f)
+		if err != nil || cutAt != 0 {
+			t.Fatal(cutAt, err)
+		}
+		if n := all.n.Load() - before; n > queues*50/2 || n == 0 && len(found) > 0 {
+			t.Errorf("page %d: it looks at %d messages", page, n)
+		}
+		for _, m := range found {
+			got, f.Before = append(got, m.ID), m.ID
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("listed are %d, want %d", len(got), len(want))
 	}
 }
 
