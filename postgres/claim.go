@@ -36,6 +36,11 @@ var (
 		sql:  "select coalesce(ready, false), next_due, maintain, rescue, (select posthaste.tick_in()), (select posthaste.rescue_in($1)) from posthaste.worker_look($1, $2, $3)",
 		oids: []uint32{pgtype.Int8OID, pgtype.TextArrayOID, pgtype.TextArrayOID},
 	}
+	probeStatement = statement{
+		name: "posthaste_probe",
+		sql:  "select coalesce(ready, true) from posthaste.worker_look(null, $1, $2)",
+		oids: []uint32{pgtype.TextArrayOID, pgtype.TextArrayOID},
+	}
 	fetchStatement = statement{
 		name: "posthaste_fetch",
 		sql: "select numbered_from + ordinality, message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone, trace" +
@@ -154,6 +159,22 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	return reply, e.forgetLost(beat.Worker, readError(err))
 }
 
+// probe looks at subscriptions for nobody in particular, by one statement. One that was
+// not looked at, because it is gone or there were too many, counts as ready.
+func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, error) {
+	queues := make([][]byte, len(refs))
+	subscriptions := make([][]byte, len(refs))
+	for i, ref := range refs {
+		queues[i], subscriptions[i] = textParam(ref.Queue), textParam(ref.Subscription)
+	}
+	ready := make([]bool, 0, len(refs))
+	err := e.call(ctx, func(_ int, v [][]byte) error {
+		ready = append(ready, readBool(v[0]))
+		return nil
+	}, bound{statement: &probeStatement, params: [][]byte{arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
+	return ready[:min(len(ready), len(refs))], readError(err)
+}
+
 // inlineRows is up to how many deliveries a claim answers by itself. Larger
 // ones are read by a second statement, outside the readers' locks.
 const inlineRows = 128
@@ -162,6 +183,7 @@ const inlineRows = 128
 // one round trip, but for the first large claim after small ones, which takes two.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	var reply posthaste.ClaimReply
+	e.pacer.Served(req.QueueRef)
 	subscription := req.Subscription
 	if subscription == "" {
 		subscription = posthaste.DefaultSubscription
@@ -378,6 +400,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 		subscription = posthaste.DefaultSubscription
 	}
 	reply := posthaste.ReceiveReply{NextDue: -1}
+	e.pacer.Served(req.QueueRef)
 	var trace string
 	err := e.call(ctx, func(_ int, v [][]byte) error {
 		if v[0] == nil {

@@ -90,11 +90,23 @@ type sleeper struct {
 
 // Doorbell implements [posthaste.Engine]. It opens one connection beside the
 // pool, which the doorbell keeps, and replaces when it is lost, until Close.
-// With [WithPollingOnly] it opens none and looks in growing intervals.
+// While messages are sent to the process more often than about every 5 ms, over all its
+// queues, it does not listen but looks every few milliseconds, because each send that
+// notifies takes a lock on the whole database.
+// With [WithPollingOnly] it opens no connection and looks in growing intervals.
 func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	if e.polling {
 		return newPollingBell(), nil
 	}
+	d, err := e.ringing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.pacer.Pace(d), nil
+}
+
+// ringing opens a doorbell that does not poll.
+func (e *Engine) ringing(ctx context.Context) (*doorbell, error) {
 	d := &doorbell{sleepers: make(map[string]*sleeper), byID: make(map[int32]*sleeper)}
 	d.line = newLine(e.pool.Config(), e.log, d)
 	conn, err := d.connect(ctx)
@@ -397,6 +409,20 @@ func (d *doorbell) wait(ctx context.Context, s *sleeper, pause time.Duration, du
 			return dueFirst, nil
 		case <-s.poke:
 		}
+	}
+}
+
+// LetGo gives back the keys of a queue at once that a Sleep before has kept. The process
+// polls from now on, and senders should not notify for its sake.
+func (d *doorbell) LetGo(queue string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.sleepers[queue]; s != nil && !s.asleep {
+		if s.letGo != nil {
+			s.letGo.Stop()
+			s.letGo = nil
+		}
+		d.release(s, false)
 	}
 }
 

@@ -164,13 +164,13 @@ func TestKeysLiveOnAConnectionThatNeverSends(t *testing.T) {
 	ctx := testContext(t)
 	// A process whose whole pool is one connection: that is where it sends.
 	pool := testPool(t, b.url, 1)
-	d, err := New(pool).Doorbell(ctx)
+	d, err := New(pool).ringing(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
 	for range 20 {
-		done := b.sleeps(ctx, d.(*doorbell))
+		done := b.sleeps(ctx, d)
 		eventually(t, "the bell is taken", func() bool { return b.holder("bell") != 0 })
 		if _, err := pool.Exec(ctx, insertAndRing, "q0"); err != nil {
 			t.Fatal(err)

@@ -60,12 +60,12 @@ func newBellTest(t *testing.T, queues int) *bellTest {
 func (b *bellTest) open() *doorbell {
 	b.Helper()
 	e := New(testPool(b.T, b.url, 1), Logger(slog.New(slog.DiscardHandler)))
-	bell, err := e.Doorbell(testContext(b.T))
+	bell, err := e.ringing(testContext(b.T))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(bell.Close)
-	return bell.(*doorbell)
+	return bell
 }
 
 const insertAndRing = `with m as (insert into posthaste.inbox (queue) values ($1))

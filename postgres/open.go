@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/pacedbell"
 )
 
 const (
@@ -56,6 +57,7 @@ type Engine struct {
 	paces   sync.Map    // paceKey → *pace
 	numbers sync.Map    // WorkerID → *atomic.Int64: the highest number claimed with
 	log     *slog.Logger
+	pacer   *pacedbell.Pacer
 	// environment names where this program belongs; empty is nowhere.
 	environment string
 }
@@ -122,7 +124,9 @@ func newEngine(pool *pgxpool.Pool, o options) *Engine {
 	if o.environment == "" {
 		o.environment = environmentOf(pool.Config().ConnConfig)
 	}
-	return &Engine{pool: pool, polling: o.polling, log: o.log, environment: o.environment}
+	e := &Engine{pool: pool, polling: o.polling, log: o.log, environment: o.environment}
+	e.pacer = pacedbell.New(e.probe)
+	return e
 }
 
 // Open connects to url (a postgres:// URL or a keyword=value string) with a

@@ -39,6 +39,7 @@ func claiming(q *queue) script {
 // Claim implements [posthaste.Claims]. It hands out at most 1,000.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply posthaste.ClaimReply, err error) {
 	reply.NextDue = -1
+	e.pacer.Served(req.QueueRef)
 	if req.Max < 1 || req.Max > posthaste.MaxPlaces {
 		return reply, posthaste.Invalidf("max", "max must be 1 to %d, got %d", posthaste.MaxPlaces, req.Max)
 	}
@@ -78,6 +79,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 // Receive implements [posthaste.Claims].
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (reply posthaste.ReceiveReply, err error) {
 	reply.NextDue = -1
+	e.pacer.Served(req.QueueRef)
 	if req.Max < 1 || req.Max > 1000 {
 		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, and is %d", req.Max)
 	}

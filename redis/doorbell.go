@@ -42,14 +42,37 @@ type line struct {
 	confirm   sync.Once
 }
 
-// Doorbell implements [posthaste.Engine].
+// Doorbell implements [posthaste.Engine]. While messages are sent to the process more
+// often than about every 5 ms, over all its queues, it does not ask to be rung but looks
+// every few milliseconds.
 func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b := &doorbell{e: e, closed: make(chan struct{}), lines: map[string]*line{}, pubsub: e.client.Subscribe(context.WithoutCancel(ctx))}
 	go b.listen(b.pubsub.ChannelWithSubscriptions(goredis.WithChannelHealthCheckInterval(pinging)))
-	return b, nil
+	return e.pacer.Pace(b), nil
+}
+
+// probe looks at subscriptions for nobody in particular.
+func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, error) {
+	ready := make([]bool, len(refs))
+	var queues []*queue
+	var at []int
+	for i, ref := range refs {
+		q, err := e.find(ctx, ref)
+		if err != nil {
+			ready[i] = true // a claim tells what is wrong
+			continue
+		}
+		queues, at = append(queues, q), append(at, i)
+	}
+	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", 0, "", ""} })
+	for i, answer := range answers {
+		all, ok := answer.([]any)
+		ready[at[i]] = !ok || len(all) == 0 || str(all[0]) == "1"
+	}
+	return ready, readError(err)
 }
 
 // listen ends when the doorbell is closed. After a connection was lost each queue

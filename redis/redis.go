@@ -21,6 +21,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/pacedbell"
 )
 
 // connections is how many connections a process has, beside one that listens at
@@ -53,6 +54,8 @@ type Engine struct {
 	dropping map[string]string                                  // queues that are being dropped, as the registry has them
 	joined   map[posthaste.WorkerID]map[posthaste.QueueRef]bool // the subscriptions that workers of this process claimed from
 	stood    map[posthaste.WorkerID]string                      // what they are, as the registry said last
+
+	pacer *pacedbell.Pacer
 
 	ticking sync.Mutex
 	failed  map[string]time.Time // queues of which no schedule was ticked since one failed, and when that was tried last
@@ -126,6 +129,7 @@ func New(ctx context.Context, client goredis.UniversalClient, options ...Option)
 func newEngine(options []Option) (*Engine, error) {
 	e := &Engine{keys: keys{prefix: "posthaste"}, keep: 1000,
 		byName: map[string]*queue{}, byNo: map[int64]*queue{}, joined: map[posthaste.WorkerID]map[posthaste.QueueRef]bool{}, stood: map[posthaste.WorkerID]string{}}
+	e.pacer = pacedbell.New(e.probe)
 	for _, o := range options {
 		o(e)
 	}

@@ -26,8 +26,7 @@ const (
 	// prefetchBytes bounds the payloads of one claim, by what payloads had on
 	// average before.
 	prefetchBytes = 32 << 20
-	// calm is since when nothing must have been found for a claim that was not
-	// filled to be taken as the last one for now.
+	// calm is the time without a find after which a claim counts as one after a pause.
 	calm = 5 * time.Millisecond
 )
 
@@ -57,16 +56,19 @@ func newFetcher(rt *runtime, sub *subscription) *fetcher {
 }
 
 func (f *fetcher) run(ctx context.Context) {
-	for ctx.Err() == nil {
+	for drained := false; ctx.Err() == nil; {
 		want := f.capacity(ctx)
 		if want == 0 {
 			return
 		}
-		began := now()
-		found, err := f.gatedClaim(ctx, want)
-		if err == nil && f.drained(found, want, began) {
+		var found claimed
+		var err error
+		if drained {
 			found, err = f.sleep(ctx)
+		} else {
+			found, err = f.gatedClaim(ctx, want)
 		}
+		drained = err == nil && f.drained(found)
 		switch {
 		case err != nil:
 			f.recover(ctx, err)
@@ -76,22 +78,19 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// drained reports whether to sleep after a claim: it found nothing, or less
-// than it could take after a pause in which nothing came. In that case the look
-// before falling asleep does for the empty claim that would follow; where
-// traffic is dense, claiming again is cheaper than arming the bell. The pause
-// ended when the claim began: one that takes long says nothing of the traffic.
-func (f *fetcher) drained(found claimed, want int, began time.Duration) bool {
-	if f.mayRunAlone(found) {
+// drained reports whether to sleep after a claim: it found less than it could take, so
+// that the look before falling asleep does for the claim that would follow. Of an
+// ordered queue more may come as soon as what was handed out has ended; there only a
+// claim that came after a pause counts.
+func (f *fetcher) drained(found claimed) bool {
+	switch {
+	case found.rung || f.mayRunAlone(found):
 		return false
-	}
-	if found.handed == 0 {
+	case found.handed == 0:
 		return true
 	}
-	before := f.found
-	f.found = now()
 	// A store may give no more than usual at once.
-	return found.handed < min(want, usual) && began-before >= calm
+	return found.handed < min(found.asked, usual) && (found.paused || !f.sub.inOrder.Load())
 }
 
 // recover deals with a claim that failed.
@@ -199,7 +198,10 @@ func (f *fetcher) adapt() {
 
 // claimed is what one claim found.
 type claimed struct {
+	asked     int // for how many
 	handed    int
+	paused    bool // nothing had been found for a while when it began
+	rung      bool // it came before something ended the sleep
 	nextDue   time.Duration
 	wantsIdle bool // a message waits to run alone
 	atLimit   bool // the queue's own limits are reached
@@ -234,7 +236,10 @@ func (f *fetcher) claim(ctx context.Context, limit int, idle bool) (claimed, err
 		case err == nil:
 			f.retry.worked()
 			f.sub.claimTook.Store(int64(now() - began))
-			return f.keep(req, reply), nil
+			paused := began-f.found >= calm
+			found := f.keep(req, reply)
+			found.paused = paused
+			return found, nil
 		case posthaste.CodeOf(err) == posthaste.WorkerLost:
 			f.rt.held.finish(req.Number, nil)
 			f.rt.heart.lost(worker)
@@ -269,7 +274,7 @@ func (f *fetcher) tellLost(d *posthaste.RawDelivery) {
 
 // keep takes over what a claim handed out.
 func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) claimed {
-	found := claimed{handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle, atLimit: reply.AtLimit}
+	found := claimed{asked: req.Max, handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle, atLimit: reply.AtLimit}
 	f.limited = reply.Limits
 	if found.handed == 0 {
 		f.rt.held.finish(req.Number, nil)
@@ -305,6 +310,7 @@ func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) c
 			goruntime.Gosched()
 		}
 	}
+	f.found = now()
 	return found
 }
 
@@ -314,9 +320,7 @@ func (f *fetcher) sleep(ctx context.Context) (found claimed, err error) {
 	err = f.rt.bell.Sleep(ctx, f.sub.ref.Queue, func(context.Context) (posthaste.LookReply, error) {
 		var err error
 		looked = true
-		if found, err = f.gatedClaim(ctx, max(1, f.want())); found.handed > 0 {
-			f.found = now()
-		}
+		found, err = f.gatedClaim(ctx, max(1, f.want()))
 		reply := posthaste.LookReply{Found: found.handed > 0 || f.mayRunAlone(found), NextDue: found.nextDue, AtLimit: found.atLimit}
 		if wait := f.aloneIn(found); wait > 0 && (reply.NextDue < 0 || wait < reply.NextDue) {
 			reply.NextDue = wait
@@ -326,6 +330,7 @@ func (f *fetcher) sleep(ctx context.Context) (found claimed, err error) {
 	if err == nil && looked && found.handed == 0 && !found.wantsIdle {
 		f.rt.tell(posthaste.Event{Kind: posthaste.EventWoken, Queue: f.sub.ref.Queue, Subscription: f.sub.ref.Subscription, Count: 1})
 	}
+	found.rung = found.handed == 0
 	// A pause says nothing about the pool's speed.
 	f.at, f.done = now(), f.sub.completed.Load()
 	return found, err

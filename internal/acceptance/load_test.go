@@ -5,7 +5,6 @@ package acceptance
 import (
 	"context"
 	"net/url"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -189,17 +188,17 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 		t.Errorf("the machine sent %.0f a second, which is not the load asked for", rate)
 	}
 	// On a machine that stands still in between there are pauses, too.
-	if notified > int64(senders*each/size(2, 5)) {
+	if notified > int64(senders*each/size(4, 20)) {
 		t.Errorf("%d notifications for %d messages in dense traffic", notified, senders*each)
 	}
 	slowly()
 }
 
-// listen counts the notifications for a queue.
+// listen counts the notifications for a queue, or for all if the name is empty.
 func (s *stage) listen(queue string) *atomic.Int64 {
 	s.Helper()
 	conn, n := s.conn(), &atomic.Int64{}
-	id := strconv.Itoa(one[int](s, conn, "select id from posthaste.queue_settings where name = $1", queue))
+	id := one[string](s, conn, "select coalesce(max(id)::text, '') from posthaste.queue_settings where name = $1", queue)
 	_, err := conn.Exec(s.ctx, "listen posthaste")
 	s.must(err)
 	ctx, stop := context.WithCancel(s.ctx)
@@ -211,7 +210,7 @@ func (s *stage) listen(queue string) *atomic.Int64 {
 			if err != nil {
 				return
 			}
-			if got.Payload == id {
+			if got.Payload == id || queue == "" {
 				n.Add(1)
 			}
 		}

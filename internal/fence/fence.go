@@ -35,8 +35,8 @@ type room struct {
 var rooms = []room{
 	{name: ".", stdOnly: true},
 	{name: "sql", stdOnly: true},
-	{name: "postgres", may: []string{".", "sql", "internal/jsoncheck"}},
-	{name: "redis", may: []string{".", "internal/cron", "internal/jsoncheck", "internal/redis"}},
+	{name: "postgres", may: []string{".", "sql", "internal/jsoncheck", "internal/pacedbell"}},
+	{name: "redis", may: []string{".", "internal/cron", "internal/jsoncheck", "internal/pacedbell", "internal/redis"}},
 	{name: "worker", may: []string{".", "internal/sharedbell"}},
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},

@@ -1,0 +1,235 @@
+package pacedbell
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// sleeper is one Sleep whose looks answer what the test says.
+type sleeper struct {
+	looks []time.Duration // when they were, since it began
+	ended chan error
+}
+
+func (s *store) sleeps(bell posthaste.Doorbell, queue string, answer func(n int) posthaste.LookReply) *sleeper {
+	one := &sleeper{ended: make(chan error, 1)}
+	began := time.Now()
+	go func() {
+		one.ended <- bell.Sleep(s.Context(), queue, func(context.Context) (posthaste.LookReply, error) {
+			one.looks = append(one.looks, time.Since(began))
+			return answer(len(one.looks)), nil
+		})
+	}()
+	return one
+}
+
+// polls has the process poll for another queue until the test closes the doorbell.
+func (s *store) polls(p *Pacer) (bell posthaste.Doorbell) {
+	bell = p.Pace(s.ringing())
+	p.Served(posthaste.QueueRef{Queue: "other"})
+	dense(p)
+	p.mu.Lock()
+	p.tempo.stay = time.Hour
+	p.mu.Unlock()
+	s.sleeps(bell, "other", func(int) posthaste.LookReply { return posthaste.LookReply{NextDue: -1} })
+	return bell
+}
+
+// Among several queues a poll looks once by itself, because only that look tells what
+// else its caller waits for, and then when that says that something is due.
+func TestPollLooksWhenDue(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(s *store) {
+		p := New(s.probe)
+		bell := s.polls(p)
+		p.Served(posthaste.QueueRef{Queue: "q"})
+		const due = 3 * time.Second
+		one := s.sleeps(bell, "q", func(n int) posthaste.LookReply { return posthaste.LookReply{Found: n == 3, NextDue: due} })
+		if err := <-one.ended; err != nil || len(one.looks) != 3 {
+			t.Fatalf("the sleep ended with %v after looks at %v", err, one.looks)
+		}
+		for i, want := range []time.Duration{lookAnyway, lookAnyway + due, lookAnyway + 2*due} {
+			if at := one.looks[i]; at < want || at > want+50*time.Millisecond {
+				t.Errorf("look %d was after %s, want %s", i+1, at, want)
+			}
+		}
+		bell.Close()
+	})
+}
+
+// A queue of which no subscription was claimed from lately cannot be asked for by a
+// probe. Its own look tells, in each round.
+func TestPollOfAnUnknownSubscriptionLooks(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(s *store) {
+		bell := s.polls(New(s.probe))
+		one := s.sleeps(bell, "unknown", func(n int) posthaste.LookReply { return posthaste.LookReply{Found: n == 3, NextDue: -1} })
+		<-one.ended
+		if last := one.looks[2]; last > 3*(emptyPause+probeTakes) {
+			t.Errorf("the third look was after %s", last)
+		}
+		bell.Close()
+	})
+}
+
+// A probe asks for each subscription that this process claimed from in the last minute,
+// and for no other.
+func TestProbeAsksForWhatIsServed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(s *store) {
+		var asked []posthaste.QueueRef
+		p := New(func(ctx context.Context, refs []posthaste.QueueRef) ([]bool, error) {
+			asked = refs
+			return s.probe(ctx, refs)
+		})
+		p.Served(posthaste.QueueRef{Queue: "q", Subscription: "before"})
+		time.Sleep(servedFor + time.Second)
+		p.Served(posthaste.QueueRef{Queue: "q"})
+		p.Served(posthaste.QueueRef{Queue: "q", Subscription: posthaste.DefaultSubscription})
+		p.Served(posthaste.QueueRef{Queue: "q", Subscription: "second"})
+		bell := s.polls(p)
+		one := s.sleeps(bell, "q", func(int) posthaste.LookReply { return posthaste.LookReply{Found: true} })
+		<-one.ended
+		got := map[posthaste.QueueRef]int{}
+		for _, ref := range asked {
+			got[ref]++
+		}
+		for _, ref := range []posthaste.QueueRef{{Queue: "other", Subscription: "default"}, {Queue: "q", Subscription: "default"}, {Queue: "q", Subscription: "second"}} {
+			if got[ref] != 1 {
+				t.Errorf("%v was asked for %d times in one probe", ref, got[ref])
+			}
+		}
+		if len(got) != 3 {
+			t.Errorf("a probe asked for %v", asked)
+		}
+		bell.Close()
+	})
+}
+
+// What waits for a limit is told by settles and not by sends, so the process does not poll
+// for it.
+func TestNoPollAtALimit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(s *store) {
+		bell := s.polls(New(s.probe))
+		for range 3 {
+			one := s.sleeps(bell, "q", func(int) posthaste.LookReply { return posthaste.LookReply{AtLimit: true, NextDue: time.Minute} })
+			time.Sleep(time.Second)
+			bell.Wake("q")
+			<-one.ended
+			if len(one.looks) > 2 { // one as it polls, one as it falls asleep
+				t.Errorf("at its limit a queue is looked at after %v", one.looks)
+			}
+		}
+		bell.Close()
+	})
+}
+
+// If a probe fails every queue sleeps by the doorbell, which finds out what is wrong.
+func TestProbeFails(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(s *store) {
+		p := New(s.probe)
+		bell := s.polls(p)
+		s.mu.Lock()
+		s.probing = errors.New("the store is away")
+		s.mu.Unlock()
+		one := s.sleeps(bell, "q", func(int) posthaste.LookReply { return posthaste.LookReply{NextDue: -1} })
+		time.Sleep(time.Second)
+		if _, _, _, arms := s.counts(); p.polling() || arms != 2 {
+			t.Errorf("after a failed probe %d of 2 queues sleep by the doorbell", arms)
+		}
+		bell.Close()
+		<-one.ended
+		synctest.Wait()
+	})
+}
+
+// dense makes a pacer poll.
+func dense(p *Pacer) {
+	for !p.polling() {
+		p.woke(0)
+	}
+}
+
+// What ends a sleep besides a message ends it also while the process polls.
+func TestWhatEndsAPoll(t *testing.T) {
+	t.Parallel()
+	nothing := posthaste.LookReply{NextDue: -1}
+	broken := errors.New("the look failed")
+	for _, c := range []struct {
+		name  string
+		reply posthaste.LookReply
+		err   error
+		end   func(bell posthaste.Doorbell, cancel func())
+		want  error
+	}{
+		{name: "Wake", reply: nothing, end: func(b posthaste.Doorbell, _ func()) { b.Wake("q") }},
+		{name: "Close", reply: nothing, end: func(b posthaste.Doorbell, _ func()) { b.Close() }},
+		{name: "context", reply: nothing, end: func(_ posthaste.Doorbell, cancel func()) { cancel() }, want: context.Canceled},
+		{name: "find", reply: posthaste.LookReply{Found: true}},
+		{name: "error", reply: nothing, err: broken, want: broken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(s *store) {
+				p := New(s.probe)
+				bell := p.Pace(s.ringing())
+				dense(p)
+				ctx, cancel := context.WithCancel(s.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() {
+					ended <- bell.Sleep(ctx, "q", func(context.Context) (posthaste.LookReply, error) { return c.reply, c.err })
+				}()
+				synctest.Wait()
+				if c.end != nil {
+					c.end(bell, cancel)
+				} else {
+					time.Sleep(longestPause)
+				}
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					if !errors.Is(err, c.want) {
+						t.Errorf("the sleep ended with %v, want %v", err, c.want)
+					}
+				default:
+					t.Error("the sleep does not end")
+					cancel()
+				}
+				if s.arms > 0 || s.letGo != 1 {
+					t.Errorf("it armed %d times and let go of keys %d times", s.arms, s.letGo)
+				}
+			})
+		})
+	}
+}
+
+// A Wake counts also in the moment between the end of polling and the doorbell's sleep.
+func TestWakeBeforeArming(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(s *store) {
+		p := New(s.probe)
+		inner := s.ringing()
+		bell := p.Pace(inner)
+		dense(p)
+		s.onArm = func(queue string) {
+			bell.Wake(queue)
+			<-inner.channel(queue) // the doorbell did not notice
+		}
+		began := time.Now()
+		if err := bell.Sleep(s.Context(), "q", func(context.Context) (posthaste.LookReply, error) {
+			return posthaste.LookReply{NextDue: time.Minute}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the sleep ended after %s", took)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package pacedbell
+
+import "time"
+
+const (
+	// denseGap is the gap between two wake-ups below which sends count as dense.
+	denseGap = 5 * time.Millisecond
+	// denseEnough is how much shorter than denseGap gaps must be, in sum, before the
+	// process polls: three or four in a row that are next to nothing.
+	denseEnough = 15 * time.Millisecond
+	// calmGap is the gap between two finds above which sends count as calm. It is twice
+	// denseGap, so that a steady load does not alternate.
+	calmGap = 2 * denseGap
+	// A process polls until gaps were longer than calmGap, in sum, by firstStay. That
+	// doubles up to longestStay if it polls again within longestStay. Without that, a
+	// process whose messages another one takes, or whose senders stall now and then, would
+	// ring most of the time.
+	firstStay, longestStay = 200 * time.Millisecond, 2 * time.Second
+	// A pause after a find is as long as the look took, within these bounds. While nothing
+	// is found pauses grow to emptyPause.
+	shortestPause, longestPause = time.Millisecond, 5 * time.Millisecond
+	emptyPause                  = 10 * time.Millisecond
+	// From the fifth find in a row on a pause is denseTimes as long, so that one look
+	// finds many messages, which costs less. Every streakEnd finds short pauses show
+	// whether messages still come that often: with long ones each look finds something.
+	denseStreak, streakEnd, denseTimes = 4, 16, 3
+)
+
+// tempo decides whether a process sleeps by the doorbell or polls. Both decisions rest
+// on a cumulative sum of how far gaps lie from a limit, which is never below zero: one
+// short gap in calm traffic changes nothing, and neither does one stall in dense traffic.
+type tempo struct {
+	polling bool
+	short   time.Duration // while it sleeps: by how much gaps were shorter than denseGap
+	long    time.Duration // while it polls: by how much they were longer than calmGap
+	stay    time.Duration // how much of that ends polling
+	pause   time.Duration // before the next round of looks
+	counted bool          // the present round has found something
+	streak  int           // how many rounds in a row before it did
+	woken   time.Time     // when a message ended a sleep last
+	left    time.Time     // when polling ended last
+}
+
+// woke notes that a message ended a sleep of that length. It does not include the time
+// for looks, which are slow on a busy machine whatever the traffic.
+func (t *tempo) woke(now time.Time, slept time.Duration) {
+	gap := min(now.Sub(t.woken), slept)
+	t.woken = now
+	if t.polling {
+		return // it fell asleep before that
+	}
+	if t.short = max(0, t.short+denseGap-gap); t.short < denseEnough {
+		return
+	}
+	if now.Sub(t.left) < longestStay {
+		t.stay = min(2*t.stay, longestStay)
+	} else {
+		t.stay = firstStay
+	}
+	t.polling, t.long, t.pause = true, 0, shortestPause
+}
+
+// round notes that the next round of looks begins, waited after the last one. It ends
+// polling if too little was found for too long.
+func (t *tempo) round(now time.Time, waited time.Duration) {
+	t.long += waited
+	if t.streak++; !t.counted {
+		t.streak = 0
+	}
+	t.counted = false
+	t.pause = min(t.pause*3/2, emptyPause) // until something is found
+	if t.long >= t.stay {
+		// One short gap will do to poll again: if this was a pause in dense traffic, few
+		// sends notify.
+		t.polling, t.left, t.short = false, now, denseEnough-denseGap/2
+	}
+}
+
+// found notes that the present round found something. Each round counts once, however
+// many messages and queues there were.
+func (t *tempo) found() {
+	if !t.counted {
+		t.counted = true
+		t.long = max(0, t.long-calmGap)
+	}
+}
+
+// lookTook sets the pause after a look that found something.
+func (t *tempo) lookTook(took time.Duration) {
+	if t.streak%streakEnd >= denseStreak {
+		took *= denseTimes
+	}
+	t.pause = min(max(took, shortestPause), longestPause)
+}

@@ -1,0 +1,31 @@
+package redis
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// One script tells which of many subscriptions have something to hand out. One that is
+// gone counts as ready, because its claim says what is wrong.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	e := open(t, start(t).URL())
+	for _, name := range []string{"full", "empty", "paused"} {
+		if err := e.QueueCreate(ctx, name, posthaste.QueueOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Send(ctx, posthaste.Message{Queue: "full", Payload: 1}, posthaste.Message{Queue: "paused", Payload: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.QueuePause(ctx, "test", "paused"); err != nil {
+		t.Fatal(err)
+	}
+	ready, err := e.probe(ctx, []posthaste.QueueRef{{Queue: "full"}, {Queue: "gone"}, {Queue: "empty"}, {Queue: "paused"}})
+	if want := []bool{true, true, false, false}; err != nil || !slices.Equal(ready, want) {
+		t.Errorf("ready %v, %v; want %v", ready, err, want)
+	}
+}
