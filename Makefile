@@ -1,7 +1,7 @@
 # Every task of this repository; CI calls only targets of this file.
 #
 #   make test    installs what is missing, then checks and tests what each change needs
-#   make nightly everything: all twins, full sizes, chaos, fuzzing, benches (PART=3/18)
+#   make nightly everything: all twins, full sizes, chaos, fuzzing, benches (PART=3/20)
 #   make build   bin/posthaste
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
@@ -18,7 +18,7 @@ TESTFLAGS ?= -race -count=1 -timeout 40m
 # The longest first, so that it does not run alone at the end.
 PACKAGES  ?= ./sql ./...
 
-# Which part of the night `make nightly` runs, such as 3/18, and which of its steps, as
+# Which part of the night `make nightly` runs, such as 3/20, and which of its steps, as
 # a pattern of names.
 PART      ?=
 STEPS     ?= .

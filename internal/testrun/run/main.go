@@ -3,7 +3,7 @@
 // took long. `make test` and `make nightly` are this command.
 //
 //	run change                  what runs on each change
-//	run nightly [-part 3/18] [-steps pattern]
+//	run nightly [-part 3/20] [-steps pattern]
 //	                            everything, or a part of it, and docs/nightly.md
 //	run page                    docs/nightly.md with a row for each step, without running any
 //	run table                   the table of docs/testing.md

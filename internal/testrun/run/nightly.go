@@ -61,16 +61,19 @@ func allTests(version string) []step {
 
 // interleavings are the random tests, each shape for 600 s.
 func interleavings(version string) []step {
-	long := func(name, test string) step {
-		return step{name: "interleavings, " + name + ", on " + version, minutes: 12, env: append(slices.Clone(night), "POSTHASTE_TEST_SECONDS=600"),
-			command: []string{"-timeout=30m", "-run=" + test}, packages: []string{"./sql"}, versions: version}
+	// Two shapes run at a time, on two cores.
+	long := func(name string, minutes int, test string) step {
+		return step{name: "interleavings, " + name + ", on " + version, minutes: minutes, env: append(slices.Clone(night), "POSTHASTE_TEST_SECONDS=600"),
+			command: []string{"-timeout=55m", "-run=" + test}, packages: []string{"./sql"}, versions: version}
 	}
 	return []step{
-		long("crowd", "^TestInterleaving$/^crowd$"),
-		long("narrow", "^TestInterleaving$/^narrow$"),
-		long("runaway", "^TestInterleaving$/^runaway$"),
-		long("hurried", "^TestInterleaving$/^hurried$"),
-		long("keyed", "^(TestInterleavingKeyed|TestInterleavingLimits|TestInterleavingFairAhead)$"),
+		long("crowd", 12, "^TestInterleaving$/^crowd$"),
+		long("narrow", 12, "^TestInterleaving$/^narrow$"),
+		long("runaway", 12, "^TestInterleaving$/^runaway$"),
+		long("hurried", 12, "^TestInterleaving$/^hurried$"),
+		long("ordered", 40, "^TestInterleavingKeyed$/ordered"),
+		long("keyed", 30, "^TestInterleavingKeyed$/(key_|fair)"),
+		long("limits", 25, "^(TestInterleavingLimits|TestInterleavingFairAhead)$"),
 	}
 }
 

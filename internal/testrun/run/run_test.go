@@ -114,10 +114,10 @@ func TestStepsBesideOthers(t *testing.T) {
 
 func TestPartsOfANightAreAllOfIt(t *testing.T) {
 	t.Parallel()
-	const parts, hour = 16, 70
+	const parts, hour = 20, 62
 	seen := map[string]int{}
 	for k := range parts {
-		part, err := partOf(nightly(), string(rune('0'+(k+1)/10))+string(rune('0'+(k+1)%10))+"/16")
+		part, err := partOf(nightly(), string(rune('0'+(k+1)/10))+string(rune('0'+(k+1)%10))+"/20")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -173,7 +173,7 @@ func partOf(steps []step, part string) ([]step, error) {
 	k, err := strconv.Atoi(first)
 	n, err2 := strconv.Atoi(second)
 	if err != nil || err2 != nil || k < 1 || k > n {
-		return nil, fmt.Errorf("part %q is not of the form 3/18", part)
+		return nil, fmt.Errorf("part %q is not of the form 3/20", part)
 	}
 	order := slices.Clone(steps)
 	slices.SortStableFunc(order, func(a, b step) int { return b.minutes - a.minutes })
