@@ -276,18 +276,3 @@ func readInt8Array(v []byte) []int64 {
 	}
 	return out
 }
-
-func readInt2Array(v []byte) []int16 {
-	if len(v) < 20 {
-		return nil
-	}
-	n := int(binary.BigEndian.Uint32(v[12:]))
-	if len(v) < 20+6*n {
-		return nil
-	}
-	out := make([]int16, n)
-	for i := range out {
-		out[i] = int16(binary.BigEndian.Uint16(v[20+6*i+4:]))
-	}
-	return out
-}
