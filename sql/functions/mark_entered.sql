@@ -17,8 +17,8 @@ begin
   if v_newest >= p_epoch then
     return;
   end if;
-  select p.last_value >> 22, posthaste.slot_start(p.last_value, ((p.last_value >> 22) & 15)::int) >> 22 into v_from, v_to from posthaste.skipped_from p;
-  if v_from < v_newest or v_to > p_epoch then
+  select p.last_value >> 22, posthaste.slot_start(p.last_value, ((p.last_value >> 22) & 15)::int) >> 22 into v_from, v_to from posthaste.skipped_from p where p.is_called;
+  if v_from is null or v_from < v_newest or v_to > p_epoch then
     v_from := p_epoch;
     v_to := p_epoch;
   end if;
