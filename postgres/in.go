@@ -88,7 +88,7 @@ type sqlTx struct{ *sql.Tx }
 func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
 	var ids []posthaste.MessageID
 	for len(rows) > 0 {
-		part := rows[:min(len(rows), maxRows)]
+		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
 		columns, wake := textColumns(part)
 		found, err := t.QueryContext(ctx, `select unnest(posthaste.send_rows($1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],

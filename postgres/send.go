@@ -17,8 +17,23 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// maxRows bounds one statement; larger sends take several in the same transaction.
-const maxRows = 10_000
+// maxRows and maxBytes bound one statement; larger sends take several in the same
+// transaction. PostgreSQL takes at most 1 GB of parameters, and holds several copies.
+const (
+	maxRows  = 10_000
+	maxBytes = 32 << 20
+)
+
+// firstPart is how many of rows the next statement sends: at least one.
+func firstPart(rows []row) int {
+	bytes := 0
+	for i := range min(len(rows), maxRows) {
+		if bytes += len(rows[i].body) + len(rows[i].headers); bytes > maxBytes && i > 0 {
+			return i
+		}
+	}
+	return min(len(rows), maxRows)
+}
 
 var sendRows = statement{
 	name: "posthaste_send_rows",
@@ -134,7 +149,7 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 		return nil, readError(err)
 	}
 	defer conn.Release()
-	if len(rows) <= maxRows {
+	if firstPart(rows) == len(rows) {
 		ids, err := e.sendArrays(ctx, conn.Conn(), rows)
 		return ids, writeError(err)
 	}
@@ -154,7 +169,7 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 func (e *Engine) sendIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]posthaste.MessageID, error) {
 	ids := make([]posthaste.MessageID, 0, len(rows))
 	for len(rows) > 0 {
-		part := rows[:min(len(rows), maxRows)]
+		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
 		some, err := e.sendArrays(ctx, conn, part)
 		if err != nil {

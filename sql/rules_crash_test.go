@@ -71,6 +71,48 @@ func TestSkippedIDsStaySkipped(t *testing.T) {
 	}
 }
 
+// A dump has no row that says that ids were skipped, so that they are where it is restored.
+func TestSkippedKeepsNoRow(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	for _, crash := range []bool{false, true} {
+		s := begin(t, url)
+		if crash {
+			s.crash()
+			s = connect(t, url)
+			s.send(`{}`)
+		}
+		if rows, size := get[int](s, `select count(*)::int from posthaste.skipped`), get[int](s, `select pg_relation_size('posthaste.skipped')::int`); rows > 0 || size == 0 {
+			t.Errorf("after a crash %t: %d rows, %d bytes, want no row and a page", crash, rows, size)
+		}
+	}
+}
+
+// Maintenance does not move the sequence back behind ids that are skipped meanwhile.
+func TestRuleMaintenanceSkipsFirst(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, later := begin(t, url), connect(t, url)
+		s.exec(`update posthaste.settings set slot_rows = 1`)
+		s.receive()
+		s.exec(`select posthaste.rotate()`)
+		s.send(`{}`)
+		s.exec(`truncate posthaste.skipped`)
+		before := get[int64](s, `select last_value from posthaste.positions`)
+		s.exec(pauseAfter("rotate", "v_start := posthaste.slot_start(v_last, m.slot);"))
+		s.exec(`select pg_advisory_lock(77)`)
+		moved := later.start(`select 1::bigint from posthaste.rotate()`)
+		later.waitsOrEnds(s, moved)
+		sender := connect(t, url)
+		id := sender.send(`{}`)
+		s.exec(`select pg_advisory_unlock(77)`)
+		<-moved
+		if next := sender.send(`{}`); next <= id {
+			return fmt.Sprintf("after %d and a skip: id %d, and %d after maintenance", before, id, next)
+		}
+		return ""
+	}, without("skipping", patch{file: "rotate.sql", old: "  perform posthaste.skip_ids();\n", new: ""}))
+}
+
 // Skipping ids marks no slot that the sequence did not enter, and hides no message.
 func TestRuleSkippedSlotsStayFree(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {

@@ -90,3 +90,20 @@ func TestRolesInsertByFunctionsAlone(t *testing.T) {
 		s.exec(`reset role`)
 	}
 }
+
+// Sending large payloads together writes no temporary file.
+func TestRuleLargePayloadsNeedNoFile(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.exec(`create temp table given as select array_agg(convert_to(repeat(g::text, 100000), 'UTF8')) as payloads from generate_series(1, 9) g`)
+		s.exec(`set work_mem = '64kB'`)
+		s.exec(`begin`)
+		s.exec(`set local temp_file_limit = '100kB'`)
+		code := s.code(`select posthaste.send_rows(array_fill('q'::text, array[9]), payloads, null, null, null, null, null, null, null, null, null, true) from given`)
+		s.exec(`rollback`)
+		if code != "" {
+			return "sending 9 payloads of 100 kB ends with " + code
+		}
+		return ""
+	}, without("reading them one by one", patch{file: "insert_entries.sql", old: "from (select unnest(p_payloads) as x) y)", new: "from unnest(p_payloads) x)"}))
+}

@@ -401,6 +401,11 @@ func TestRestoredDumpsHandNothingOut(t *testing.T) {
 	if fault := handsOut(connect(t, in(t, u, name)), worker); fault != "" {
 		t.Error(fault)
 	}
+	// What is sent there has no id that was sent here after the dump.
+	lost := s.send(`{}`)
+	if id := connect(t, in(t, u, name)).send(`{}`); id <= lost {
+		t.Errorf("message %d is lost by the restore, and the next one is %d", lost, id)
+	}
 }
 
 // dropNewerSettings removes the settings at the top of a dump that the server does

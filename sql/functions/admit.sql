@@ -14,6 +14,8 @@ begin
     -- Started anew, and not after a crash: nothing has to be moved, and nobody waits.
     update posthaste.since_crash x set started = pg_postmaster_start_time()
      where x.ctid = (select y.ctid from posthaste.since_crash y where y.started is distinct from pg_postmaster_start_time() for update skip locked);
+    -- Or this was restored from a dump, which has the row.
+    perform posthaste.skip_ids();
     return;
   end if;
   -- Who comes meanwhile waits for that to be committed, and not for the key, which it

@@ -60,11 +60,12 @@ begin
   -- What most messages are, in few and short statements.
   if cardinality(v_names) = 1 and p_headers is null and p_terms is null and p_delays is null and p_send_ats is null
      and p_priorities is null and p_dedupe_keys is null
-     and (select bool_and(octet_length(x) <= q.max_payload and x is not null) from unnest(p_payloads) x)
-     and greatest((select max(octet_length(x)) from unnest(p_keys) x), (select max(octet_length(x)) from unnest(p_kinds) x),
-                  (select max(octet_length(x)) from unnest(p_references) x), (select max(octet_length(x)) from unnest(p_content_types) x),
-                  (select max(octet_length(x)) from unnest(p_traces) x), 0) <= 255
-     and (not q.ordered or (select bool_and(x <> '' and x is not null) from unnest(p_keys) x)) then
+     -- Not from unnest(…), which would write all of them into a file first.
+     and (select bool_and(octet_length(x) <= q.max_payload and x is not null) from (select unnest(p_payloads) as x) y)
+     and greatest((select max(octet_length(x)) from (select unnest(p_keys) as x) y), (select max(octet_length(x)) from (select unnest(p_kinds) as x) y),
+                  (select max(octet_length(x)) from (select unnest(p_references) as x) y), (select max(octet_length(x)) from (select unnest(p_content_types) as x) y),
+                  (select max(octet_length(x)) from (select unnest(p_traces) as x) y), 0) <= 255
+     and (not q.ordered or (select bool_and(x <> '' and x is not null) from (select unnest(p_keys) as x) y)) then
     if p_wake then
       perform posthaste.ring(q.id);
     end if;

@@ -34,7 +34,7 @@ begin
      and coalesce(p_priority, 0) = 0 and p_dedupe_key is null and (p_delay is null or v_due is not null)
      and (p_headers is null or octet_length(p_headers::text) <= 16384 and posthaste.plain_headers(p_headers))
      and greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_reference), octet_length(p_content_type), octet_length(p_trace), 0) <= 255 then
-    v_rung := p_wake and posthaste.ring(v_queue) is not null;
+    v_rung := coalesce(p_wake, false) and posthaste.ring(v_queue) is not null;
     insert into posthaste.entries (ord, due_at, queue_id, lane, content_type, key, kind, reference, headers, trace, payload)
     values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
             case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end,

@@ -108,5 +108,7 @@ begin
   end if;
   return query select v_ready[g], v_next[g], maintain, rescue from generate_series(1, greatest(v_count, 1)) g order by g;
   -- Last, for it keeps this worker from claiming until the transaction ends.
-  perform posthaste.move_mark(p_worker);
+  if p_worker is not null then
+    perform posthaste.move_mark(p_worker);
+  end if;
 end $$;

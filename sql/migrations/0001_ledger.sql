@@ -21,10 +21,11 @@ create unlogged table posthaste.since_crash (
 );
 insert into posthaste.since_crash default values;
 
--- Has no size after a crash, a promotion or a restore, for the same reason, and one row's
--- size from then on: see posthaste.skip_ids.
+-- Has no size after a crash, a promotion or a restore, for the same reason, and one page
+-- from then on: see posthaste.skip_ids. It never keeps a row, which a dump would contain.
 create unlogged table posthaste.skipped (at timestamptz not null default clock_timestamp()) with (vacuum_truncate = off);
 insert into posthaste.skipped default values;
+delete from posthaste.skipped;
 
 -- Settings of the whole ledger, changed by hand only.
 create table posthaste.settings (
