@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"fmt"
-	neturl "net/url"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
@@ -108,13 +107,8 @@ func TestRuleSerializableSendersDoNotConflict(t *testing.T) {
 func TestPublicationOfAllTables(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
-	admin, err := neturl.Parse(testpg.Superuser(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := connect(t, url)
-	admin.Path = "/" + s.Config().Database
-	connect(t, admin.String()).exec(`create publication everything for all tables`)
+	connect(t, superuser(t, s)).exec(`create publication everything for all tables`)
 	for i, options := range []string{`{}`, `{"ordered": true}`, `{"fair": true}`, `{"key_concurrency": 1}`, `{"rate_limit": {"limit": 1000}}`, `{"retention": "1 day"}`} {
 		name := fmt.Sprint("q", i)
 		s.exec(`select posthaste.create_queue($1, $2)`, name, options)

@@ -173,6 +173,12 @@ func (s *session) start(sql string, args ...any) <-chan answer {
 	return c
 }
 
+// superuser is the URL by which the server's superuser comes to the database of a session.
+func superuser(t *testing.T, s *session) string {
+	t.Helper()
+	return in(t, testpg.Superuser(t), s.Config().Database)
+}
+
 // waits says whether s waits for somebody's lock.
 func (s *session) waits(watcher *session) bool {
 	s.t.Helper()

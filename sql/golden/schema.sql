@@ -817,8 +817,9 @@ unlogged table since_crash
   constraint since_crash_only_row_check CHECK (only_row)
   constraint since_crash_pkey PRIMARY KEY (only_row)
   index UNIQUE INDEX since_crash_pkey ON posthaste.since_crash USING btree (only_row)
-unlogged table skipped with (vacuum_truncate=off)
+unlogged table skipped
   at timestamp with time zone not null default clock_timestamp()
+  index INDEX skipped_at ON posthaste.skipped USING btree (at)
 sequence skipped_from bigint start 0 increment 1 cache 1
 table slots with (fillfactor=50)
   slot smallint not null
