@@ -35,10 +35,11 @@ type Redis struct {
 	away   away
 }
 
-// NewRedis returns an inbox on a client, which the caller closes. In a cluster calls wait
-// for the client's timeouts after a master was replaced that stands still: package redis
-// of this module has a ClusterClient that does not. Errors are *posthaste.Error with the
-// field.
+// NewRedis returns an inbox on a client, which the caller closes. For a cluster, make the
+// client by ClusterClient of package redis of this module: when a master stops answering and
+// another server takes its place, that client turns to the new master, usually within a
+// second of the takeover. With other clients, calls wait for the client's timeouts. Errors
+// are *posthaste.Error with the field.
 func NewRedis(client redis.UniversalClient, c RedisConfig) (*Redis, error) {
 	if c.Consumer == "" {
 		return nil, posthaste.Invalidf("consumer", "an inbox needs a consumer: a name for who handles the messages")

@@ -56,9 +56,12 @@ func dial(address string) (goredis.UniversalClient, error) {
 	return goredis.NewClient(o), nil
 }
 
-// ClusterClient makes a client for [New] or package inbox which leaves a master of the
-// cluster that was replaced within a second, as that of [Open] does. Another waits for its
-// timeouts, several of them one after the other. It changes o.
+// ClusterClient makes a client of a cluster for [New] or package inbox. A master may stop
+// answering without closing its connections. When another server takes its place, the client
+// closes them and turns to the new master, usually within a second of the takeover, as the
+// client of [Open] does. A client of go-redis alone waits for its timeouts, several of them
+// one after the other. To ask who the masters are, ClusterClient uses the Dialer and the
+// credentials in o. It changes o.
 func ClusterClient(o *goredis.ClusterOptions) *goredis.ClusterClient { return servers.ClusterClient(o) }
 
 // clusterOf reports whether a URL is of a cluster, and takes out what only we know.

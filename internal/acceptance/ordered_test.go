@@ -80,7 +80,7 @@ func TestOrderedQueue_WorkersComeAndGo(t *testing.T) {
 			messages = append(messages, posthaste.Message{Queue: q, Key: fmt.Sprint("k", k), Payload: n})
 		}
 	}
-	// Enough for COPY, few enough for the function, and one by one.
+	// One by one, and in batches of two sizes.
 	for i, n := 0, 0; i < len(messages); i += n {
 		n = min([]int{1, 10, 100}[rand.IntN(3)], len(messages)-i)
 		_, err := s.engine.Send(s.ctx, messages[i:i+n]...)

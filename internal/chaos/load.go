@@ -102,7 +102,7 @@ func (p *planner) next(most int) plan {
 	// Many take the queue with limits, and those of a key, so long that a run would end
 	// before they do.
 	if p.random.IntN(300) == 0 && d.queue != Limited {
-		n = 300 // enough for COPY
+		n = 300 // a large batch
 		if d.queue == Ordered {
 			n = 100
 		}

@@ -39,6 +39,10 @@ type Dialer = func(ctx context.Context, network, address string) (net.Conn, erro
 // ever where no other server has taken over: the answer may still come. It is safe for
 // concurrent use.
 type Takeovers struct {
+	// Blocks is how long a command may wait at the server for what it reads, which is added
+	// to how long an answer may take. It is set before the first Dial.
+	Blocks time.Duration
+
 	options goredis.Options // but for the address
 	dial    Dialer
 	reload  func() // nil: nothing is to be done
@@ -54,9 +58,10 @@ type Takeovers struct {
 }
 
 // WatchTakeovers watches the connections that [Takeovers.Dial] opens by dial. The options
-// say how the servers are asked, but for where; seeds are servers as the URL names them.
+// say how the servers are asked, but for where: their Dialer, if there is one, connects for
+// that, too. Seeds are servers as the URL names them.
 func WatchTakeovers(dial Dialer, options goredis.Options, seeds ...string) *Takeovers {
-	options.Dialer, options.OnConnect = nil, nil
+	options.OnConnect = nil
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = askOthers, askOthers, askOthers
 	options.PoolSize, options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = 1, -1, 1, true
 	t := &Takeovers{dial: dial, options: options, known: map[string]bool{}, conns: map[*watched]bool{}, seeds: map[string]bool{}, were: map[string]bool{}, gone: map[string]time.Time{}}
@@ -68,11 +73,17 @@ func WatchTakeovers(dial Dialer, options goredis.Options, seeds ...string) *Take
 
 // ClusterClient returns a client of a cluster whose connections are watched. It changes o.
 func ClusterClient(o *goredis.ClusterOptions) *goredis.ClusterClient {
+	client, _ := clusterClient(o)
+	return client
+}
+
+func clusterClient(o *goredis.ClusterOptions) (*goredis.ClusterClient, *Takeovers) {
 	dial := o.Dialer
 	if dial == nil {
 		dial = goredis.NewDialer(&goredis.Options{DialTimeout: cmp.Or(o.DialTimeout, 5*time.Second), TLSConfig: o.TLSConfig})
 	}
-	t := WatchTakeovers(dial, goredis.Options{Username: o.Username, Password: o.Password, CredentialsProvider: o.CredentialsProvider,
+	t := WatchTakeovers(dial, goredis.Options{Dialer: o.Dialer, Username: o.Username, Password: o.Password, CredentialsProvider: o.CredentialsProvider,
+		CredentialsProviderContext: o.CredentialsProviderContext, StreamingCredentialsProvider: o.StreamingCredentialsProvider,
 		TLSConfig: o.TLSConfig, Protocol: o.Protocol, ClientName: o.ClientName}, o.Addrs...)
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := t.Dial(ctx, network, address)
@@ -83,7 +94,7 @@ func ClusterClient(o *goredis.ClusterOptions) *goredis.ClusterClient {
 	}
 	client := goredis.NewClusterClient(o)
 	t.reload = func() { client.ReloadState(context.Background()) }
-	return client
+	return client, t
 }
 
 // Told says which servers the cluster has, as one of them told.
@@ -115,7 +126,7 @@ func (t *Takeovers) Dial(ctx context.Context, network, address string) (net.Conn
 	t.mu.Lock()
 	t.conns[w] = true
 	if !t.seeds[address] {
-		t.were[address] = true // the cluster told of it
+		t.known[address], t.were[address] = true, true // the cluster told of it
 	}
 	t.mu.Unlock()
 	if s, ok := conn.(syscall.Conn); ok {
@@ -140,7 +151,7 @@ type watched struct {
 // silent reports whether what was written last is without any answer for too long.
 func (w *watched) silent() bool {
 	wrote := w.wrote.Load()
-	return wrote > w.read.Load() && time.Duration(time.Now().UnixNano()-wrote) >= unanswered
+	return wrote > w.read.Load() && time.Duration(time.Now().UnixNano()-wrote) >= unanswered+w.of.Blocks
 }
 
 // Write implements [net.Conn].
@@ -148,7 +159,7 @@ func (w *watched) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
 	// Behind the write, which may itself take long: by now nobody can have answered it.
 	w.wrote.Store(time.Now().UnixNano())
-	w.timer.Reset(unanswered + time.Millisecond)
+	w.timer.Reset(unanswered + w.of.Blocks + time.Millisecond)
 	return n, err
 }
 
@@ -172,9 +183,17 @@ func (w *watched) Close() error {
 
 // waits begins to ask the others, if there is no answer still.
 func (w *watched) waits() {
-	if w.silent() {
+	if w.silent() && w.of.others() {
 		w.of.ask()
 	}
+}
+
+// others reports whether there is more than one server: a single one, which may be of no
+// cluster, cannot say that another has taken its place.
+func (t *Takeovers) others() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.known) > 1
 }
 
 // ask asks the servers who the masters are, again and again while an answer is missing.
@@ -253,8 +272,13 @@ func (t *Takeovers) masters() map[string]bool {
 	asked := len(t.known)
 	t.mu.Unlock()
 	for range asked {
-		if masters := <-answers; len(masters) > 0 {
-			return masters
+		select {
+		case masters := <-answers:
+			if len(masters) > 0 {
+				return masters
+			}
+		case <-ctx.Done(): // a caller's dialer may take longer
+			return nil
 		}
 	}
 	return nil

@@ -4,14 +4,18 @@ package redis
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
@@ -102,5 +106,91 @@ func TestReplacedWhileIdle(t *testing.T) {
 	testrun.Until(t, 2*time.Minute, "the one that took its place is asked", func() bool { return client.Get(ctx, key).Err() == goredis.Nil })
 	if took := time.Since(began); took > 15*time.Second { // the client by itself waits for a minute
 		t.Errorf("it took %s until the one that took its place served", took)
+	}
+}
+
+// credentials counts how often it is asked for them. It implements
+// [auth.StreamingCredentialsProvider].
+type credentials struct{ asked atomic.Int64 }
+
+func (c *credentials) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	c.asked.Add(1)
+	return auth.NewBasicCredentials("user", "password"), func() error { return nil }, nil
+}
+
+// The question who the masters are takes the way that the caller's connections take, and
+// his credentials.
+func TestMastersAreAskedAsTheCallerConnects(t *testing.T) {
+	t.Parallel()
+	c, err := devbroker.StartRedisCluster(t.Context(), t.TempDir(), 3, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	to := c.Nodes[0].Address()
+	for _, node := range c.Nodes {
+		if err := node.Client.Do(t.Context(), "ACL", "SETUSER", "user", "on", ">password", "+@all", "~*", "&*").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := node.Client.Do(t.Context(), "ACL", "SETUSER", "default", "-@all").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tunnel := func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == "behind.invalid:6379" {
+			address = to
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	streaming := &credentials{}
+	for name, o := range map[string]*goredis.ClusterOptions{
+		"context": {CredentialsProviderContext: func(context.Context) (string, string, error) { return "user", "password", nil }},
+		"stream":  {StreamingCredentialsProvider: streaming},
+	} {
+		o.Addrs, o.Dialer = []string{"behind.invalid:6379"}, tunnel
+		client, watch := clusterClient(o)
+		if masters := watch.masters(); len(masters) != 3 {
+			t.Errorf("%s: the masters are said to be %v", name, masters)
+		}
+		_ = client.Close()
+	}
+	if streaming.asked.Load() == 0 {
+		t.Error("nobody was asked for credentials")
+	}
+}
+
+// A command that may wait for what it reads, and one of a server that nobody else can tell
+// about, let no servers be asked.
+func TestWhoIsAskedForSilence(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seeds  []string
+		blocks time.Duration
+		want   bool
+	}{
+		"a cluster":              {[]string{"a:1", "b:1"}, 0, true},
+		"a command that waits":   {[]string{"a:1", "b:1"}, time.Hour, false},
+		"a server of no cluster": {[]string{"a:1"}, 0, false},
+	} {
+		here, there := net.Pipe()
+		defer there.Close()
+		away := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("away") }
+		t.Run(name, func(t *testing.T) {
+			watch := WatchTakeovers(func(context.Context, string, string) (net.Conn, error) { return here, nil }, goredis.Options{Dialer: away}, c.seeds...)
+			watch.Blocks = c.blocks
+			conn, err := watch.Dial(t.Context(), "tcp", "a:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			w := conn.(*watched)
+			w.wrote.Store(time.Now().Add(-time.Minute).UnixNano())
+			w.waits()
+			watch.mu.Lock()
+			defer watch.mu.Unlock()
+			if watch.asking != c.want {
+				t.Errorf("others are asked: %v", watch.asking)
+			}
+		})
 	}
 }

@@ -16,8 +16,8 @@ const (
 	CLI
 )
 
-// hints say what to do about an error in the words of each interface; {name} is what
-// the message quotes first. An empty one leaves the engine's.
+// hints say what to do about an error in the words of each interface; {name} is the name
+// that the message quotes first. An empty one leaves the engine's.
 var hints = []struct {
 	code  posthaste.Code
 	field string
@@ -47,24 +47,29 @@ const (
 	noKeysHTTP       = "keys can be paused in queues that are ordered or fair, or have a limit for each key; POST /v1/queues/{name}/pause pauses the whole queue"
 	noKeysCLI        = "keys can be paused in queues that are ordered or fair, or have a limit for each key; pause the whole queue with: posthaste queue pause {name}"
 	tokenEndCLI      = "for example --expires-at 2030-01-31T12:00:00Z, or --expires-in '90 days'"
+	notAName         = "a name has 1 to 63 of a-z, 0-9, _, - and ."
 	timeZone         = "UTC, or a name with a place in it, such as Europe/Berlin"
 )
 
-// quotedName is what a message quotes.
-var quotedName = regexp.MustCompile(`["']([^"']+)["']`)
+// quotedName is what a message quotes. Functions double a quote in a name.
+var quotedName = regexp.MustCompile(`"[^"]+"|'(?:[^']|'')+'`)
 
-// Hint is what to do about an error, in the words of an interface.
+// Hint is what to do about an error, in the words of an interface. Where these would repeat
+// something that can be no name, as the path of a URL for example, it says what a name is.
 func Hint(e *posthaste.Error, by Interface) string {
 	field := e.Field[strings.LastIndexByte(e.Field, '.')+1:] // "relays[0].queue" is of the kind, too
 	for _, h := range hints {
 		if h.code != e.Code || h.field != field || !strings.Contains(e.Message, h.about) || h.words[by] == "" {
 			continue
 		}
-		name := "NAME"
-		if quoted := quotedName.FindStringSubmatch(e.Message); quoted != nil {
-			name = quoted[1]
+		words, name := h.words[by], "NAME"
+		if quoted := quotedName.FindString(e.Message); quoted != "" && strings.Contains(words, "{name}") {
+			name = quoted[1 : len(quoted)-1]
+			if posthaste.CheckName("name", name) != nil {
+				return notAName
+			}
 		}
-		return strings.ReplaceAll(h.words[by], "{name}", name)
+		return strings.ReplaceAll(words, "{name}", name)
 	}
 	return e.Hint
 }

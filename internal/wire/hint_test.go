@@ -18,6 +18,11 @@ func TestHint(t *testing.T) {
 	}{
 		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a.b' does not exist", Hint: "SQL"},
 			"create it with PUT /v1/queues/a.b; GET /v1/queues lists all", "create it with: posthaste queue create a.b"},
+		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a/b' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a''b' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a\"b' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue '..' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "schedule 'A' does not exist"}, notAName, "list all with: posthaste schedule ls"},
 		{posthaste.Error{Code: posthaste.NotFound, Field: "relays[1].queue", Message: `there is no queue "a"`},
 			"create it with PUT /v1/queues/a; GET /v1/queues lists all", "create it with: posthaste queue create a"},
 		{posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue a exists with other options"},

@@ -34,6 +34,7 @@ type broker struct {
 func newBroker(c Config, options *redis.Options, addresses []string) *broker {
 	b := &broker{Config: c, options: options, addresses: addresses}
 	b.takeovers = servers.WatchTakeovers(b.connect, *options, addresses...)
+	b.takeovers.Blocks = block
 	return b
 }
 
