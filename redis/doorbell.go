@@ -54,7 +54,9 @@ func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	return e.pacer.Pace(b), nil
 }
 
-// probe looks at subscriptions for nobody in particular.
+// probe looks at subscriptions for nobody in particular. One that could not be looked at
+// counts as ready, because its claim tells what is wrong. The probe fails only if Redis
+// answered for none.
 func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, error) {
 	ready := make([]bool, len(refs))
 	var queues []*queue
@@ -62,13 +64,16 @@ func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, 
 	for i, ref := range refs {
 		q, err := e.find(ctx, ref)
 		if err != nil {
-			ready[i] = true // a claim tells what is wrong
+			ready[i] = true
 			continue
 		}
 		queues, at = append(queues, q), append(at, i)
 	}
 	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", 0, "", ""} })
 	for i, answer := range answers {
+		if answer != nil {
+			err = nil
+		}
 		all, ok := answer.([]any)
 		ready[at[i]] = !ok || len(all) == 0 || str(all[0]) == "1"
 	}

@@ -29,3 +29,24 @@ func TestProbe(t *testing.T) {
 		t.Errorf("ready %v, %v; want %v", ready, err, want)
 	}
 }
+
+// A master that is away keeps no queue of the others from being polled.
+func TestProbeWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	all := nodes(t, 3, parted...)
+	e := onCluster(t, all)
+	registry, queues := oneOnEach(t, e, all)
+	away := (registry + 1) % 3
+	refs := []posthaste.QueueRef{{Queue: queues[registry]}, {Queue: queues[away]}, {Queue: queues[(registry+2)%3]}}
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: refs[2].Queue}); err != nil {
+		t.Fatal(err)
+	}
+	all[away].Kill()
+	ready, err := e.probe(t.Context(), refs)
+	if want := []bool{false, true, true}; err != nil || !slices.Equal(ready, want) {
+		t.Errorf("ready %v, %v; want %v", ready, err, want)
+	}
+	if _, err := e.probe(t.Context(), refs[1:2]); posthaste.CodeOf(err) != posthaste.Unavailable {
+		t.Errorf("a probe that nobody answers: %v, want Unavailable", err)
+	}
+}

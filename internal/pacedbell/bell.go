@@ -2,6 +2,7 @@ package pacedbell
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ type sleep struct {
 	wake  chan struct{} // has room for one
 }
 
-// keyHolder is a doorbell that may hold keys for a moment after a Sleep, while which
+// keyHolder is a doorbell that may hold keys for a moment after a Sleep, during which
 // senders ring.
 type keyHolder interface {
 	// LetGo gives back those of a queue at once if no Sleep is on it.
@@ -46,9 +47,13 @@ func (p *Pacer) Pace(inner posthaste.Doorbell) posthaste.Doorbell {
 func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Context) (posthaste.LookReply, error)) error {
 	s := &sleep{queue: queue, wake: make(chan struct{}, 1)}
 	b.mu.Lock()
-	if b.sleeps[queue] != nil || b.over() {
+	if b.sleeps[queue] != nil {
 		b.mu.Unlock()
-		return b.Doorbell.Sleep(ctx, queue, look) // which says what is wrong
+		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("queue %q is slept on already by this doorbell", queue)}
+	}
+	if b.over() {
+		b.mu.Unlock()
+		return b.Doorbell.Sleep(ctx, queue, look) // says what is wrong
 	}
 	b.sleeps[queue] = s
 	limited := b.limited[queue]
@@ -110,9 +115,9 @@ func (b *bell) poll(ctx context.Context, s *sleep, look func(context.Context) (p
 		case reply.AtLimit:
 			return false, nil
 		}
-		q.due = now.Add(noDue)
+		q.due = now.Add(lookAgain)
 		if reply.NextDue >= 0 {
-			q.due = now.Add(reply.NextDue)
+			q.due = now.Add(min(reply.NextDue, lookAgain))
 		}
 	}
 	return false, nil

@@ -12,6 +12,7 @@ package pacedbell
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -20,12 +21,20 @@ import (
 
 const (
 	// lookAnyway is when a poll makes its first look of its own, although no probe found
-	// anything: only that look tells what else its caller waits for.
+	// anything. A probe tells only that something can be handed out now. The poll's own
+	// look also tells when the next message falls due and whether the queue is at a limit.
 	lookAnyway = 250 * time.Millisecond
-	// noDue is the time to the next one if it told nothing.
-	noDue = time.Hour
 	// servedFor is how long a subscription counts as served after a claim.
 	servedFor = time.Minute
+	// lookAgain bounds the time to the poll's next look of its own. Such a look claims, so
+	// that the subscription stays served while the poll lasts.
+	lookAgain = servedFor / 2
+	// probeLate is how long a round waits for its probe. After that every poll looks for
+	// itself: a part of the store that does not answer must not stop the queues of others.
+	probeLate = 200 * time.Millisecond
+	// mostLate is how many late probes may be under way. With more of them the store
+	// answers too slowly for polling.
+	mostLate = 3
 	// probeTimeout bounds one probe.
 	probeTimeout = 5 * time.Second
 )
@@ -42,6 +51,7 @@ type Pacer struct {
 	tempo   tempo
 	polls   map[*poll]struct{} // polls that wait for the next round
 	running bool               // a goroutine makes rounds
+	late    int                // late probes under way
 	// served is when each subscription of a queue was claimed from last.
 	served map[string]map[string]time.Time
 }
@@ -142,7 +152,7 @@ func (p *Pacer) run() {
 }
 
 // round lets those polls look that may find something. A single one looks without a
-// probe. waited is bounded, because a process that stood still for longer says nothing of
+// probe, and all look if the probe is late. waited is bounded, because a process that stood still for longer says nothing of
 // the traffic. p.mu is held, but not during the probe.
 func (p *Pacer) round(waited time.Duration) {
 	p.tempo.round(time.Now(), waited)
@@ -151,7 +161,7 @@ func (p *Pacer) round(waited time.Duration) {
 		var err error
 		if ready, err = p.ask(); err != nil {
 			// Whatever is wrong, each Sleep by the doorbell finds out and deals with it.
-			p.tempo.polling = false
+			p.tempo.end(time.Now())
 		}
 	}
 	now, alone := time.Now(), len(p.polls) == 1
@@ -191,19 +201,60 @@ func (p *Pacer) ask() (ready map[string]bool, err error) {
 			ready[q.queue] = true // only its own look can tell
 		}
 	}
-	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	var answers []bool
-	if len(refs) > 0 {
-		answers, err = p.probe(ctx, refs)
+	if len(refs) == 0 {
+		return ready, nil
 	}
-	cancel()
-	p.mu.Lock()
+	answers, err := p.answers(refs)
 	for i, may := range answers {
 		if may {
 			ready[refs[i].Queue] = true
 			p.tempo.lookTook(time.Since(now))
 		}
 	}
+	if errors.Is(err, errLate) {
+		for queue := range ready {
+			ready[queue] = true
+		}
+		return ready, nil
+	}
 	return ready, err
+}
+
+// errLate says that a probe goes on, and that nobody waits for its answer.
+var errLate = errors.New("the probe is late")
+
+// answers makes a probe. p.mu is held, but not during the probe.
+func (p *Pacer) answers(refs []posthaste.QueueRef) ([]bool, error) {
+	if p.late >= mostLate {
+		return nil, errors.New("several probes are late")
+	}
+	type answer struct {
+		ready []bool
+		err   error
+	}
+	answered := make(chan answer, 1)
+	p.mu.Unlock()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+		defer cancel()
+		ready, err := p.probe(ctx, refs)
+		answered <- answer{ready, err}
+	}()
+	timer := time.NewTimer(probeLate)
+	defer timer.Stop()
+	select {
+	case a := <-answered:
+		p.mu.Lock()
+		return a.ready, a.err
+	case <-timer.C:
+	}
+	p.mu.Lock()
+	p.late++
+	go func() {
+		<-answered
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.late--
+	}()
+	return nil, errLate
 }

@@ -3,6 +3,8 @@ package pacedbell
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +146,11 @@ func TestProbeFails(t *testing.T) {
 		if _, _, _, arms := s.counts(); p.polling() || arms != 2 {
 			t.Errorf("after a failed probe %d of 2 queues sleep by the doorbell", arms)
 		}
+		p.mu.Lock()
+		if p.tempo.left.IsZero() || p.tempo.short == 0 {
+			t.Errorf("polling that a failed probe ends is not remembered: %+v", p.tempo)
+		}
+		p.mu.Unlock()
 		bell.Close()
 		<-one.ended
 		synctest.Wait()
@@ -231,5 +238,110 @@ func TestWakeBeforeArming(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("the sleep ended after %s", took)
 		}
+	})
+}
+
+// A probe that hangs stops no queue for long: the polls look for themselves. If probes go
+// on hanging, the process sleeps by the doorbell.
+func TestProbeHangs(t *testing.T) {
+	t.Parallel()
+	for _, hang := range []int{1, 100} {
+		t.Run(fmt.Sprint(hang), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(s *store) {
+				var probes atomic.Int64
+				p := New(func(ctx context.Context, refs []posthaste.QueueRef) ([]bool, error) {
+					if probes.Add(1) <= int64(hang) {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return s.probe(ctx, refs)
+				})
+				bell := s.polls(p)
+				p.Served(posthaste.QueueRef{Queue: "q"})
+				for i := range 6 {
+					one := s.sleeps(bell, "q", func(int) posthaste.LookReply { return s.look("q") })
+					time.Sleep(time.Millisecond)
+					s.send("q")
+					sent := time.Now()
+					<-one.ended
+					if took := time.Since(sent); took > 250*time.Millisecond {
+						t.Errorf("message %d was found after %s", i, took)
+					}
+					s.take("q")
+				}
+				if _, _, _, arms := s.counts(); (arms > 0) != (hang > 1) {
+					t.Errorf("while %d probes hang, the doorbell is armed %d times", hang, arms)
+				}
+				bell.Close()
+				time.Sleep(probeTimeout) // until those that hang end
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if p.late != 0 {
+					t.Errorf("%d probes count as late after all have ended", p.late)
+				}
+			})
+		})
+	}
+}
+
+// A subscription stays served while its poll lasts, however long another one of the queue
+// keeps the queue known.
+func TestPollKeepsItsSubscriptionServed(t *testing.T) {
+	t.Parallel()
+	for _, due := range []time.Duration{-1, time.Hour} {
+		t.Run(fmt.Sprint(due), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(s *store) {
+				first := posthaste.QueueRef{Queue: "q", Subscription: "first"}
+				var waits atomic.Bool
+				p := New(func(_ context.Context, refs []posthaste.QueueRef) ([]bool, error) {
+					ready := make([]bool, len(refs))
+					for i, ref := range refs {
+						ready[i] = waits.Load() && ref == first
+					}
+					return ready, nil
+				})
+				bell := s.polls(p)
+				p.Served(first)
+				one := s.sleeps(bell, "q", func(int) posthaste.LookReply {
+					p.Served(first) // as each claim does
+					return posthaste.LookReply{Found: waits.Load(), NextDue: due}
+				})
+				for range 100 {
+					p.Served(posthaste.QueueRef{Queue: "q", Subscription: "second"})
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				waits.Store(true)
+				sent := time.Now()
+				<-one.ended
+				if took := time.Since(sent); took > 2*emptyPause {
+					t.Errorf("after 100 s a message was found after %s", took)
+				}
+				if len(one.looks) > 20 {
+					t.Errorf("the poll looked %d times for nothing", len(one.looks))
+				}
+				bell.Close()
+			})
+		})
+	}
+}
+
+// One Sleep per queue at a time, also while it polls.
+func TestSecondSleepIsRefused(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(s *store) {
+		bell := s.polls(New(s.probe))
+		synctest.Wait() // until it polls
+		looked := false
+		err := bell.Sleep(s.Context(), "other", func(context.Context) (posthaste.LookReply, error) {
+			looked = true
+			return posthaste.LookReply{Found: true}, nil
+		})
+		if posthaste.CodeOf(err) != posthaste.Refused || looked {
+			t.Errorf("a second sleep on a queue: %v, looked %v", err, looked)
+		}
+		bell.Close()
 	})
 }

@@ -70,10 +70,14 @@ func (t *tempo) round(now time.Time, waited time.Duration) {
 	t.counted = false
 	t.pause = min(t.pause*3/2, emptyPause) // until something is found
 	if t.long >= t.stay {
-		// One short gap will do to poll again: if this was a pause in dense traffic, few
-		// sends notify.
-		t.polling, t.left, t.short = false, now, denseEnough-denseGap/2
+		t.end(now)
 	}
+}
+
+// end ends polling. One short gap will do to poll again: if this was a pause in dense
+// traffic, few sends notify.
+func (t *tempo) end(now time.Time) {
+	t.polling, t.left, t.short = false, now, denseEnough-denseGap/2
 }
 
 // found notes that the present round found something. Each round counts once, however
