@@ -107,3 +107,26 @@ func TestRuleLargePayloadsNeedNoFile(t *testing.T) {
 		return ""
 	}, without("reading them one by one", patch{file: "insert_entries.sql", old: "from (select unnest(p_payloads) as x) y)", new: "from unnest(p_payloads) x)"}))
 }
+
+// A day of a delay has 24 hours, also where the session's time zone changes its clocks, and
+// options that are no object are refused by name.
+func TestRuleDelaysAreSeconds(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.exec(`set timezone = 'Europe/Berlin'`)
+		for _, days := range []int{100, 200, 300} { // at least one of them lies in the other half of the year
+			s.exec(`select posthaste.send('q', '1', jsonb_build_object('delay', $1::int || ' days'))`, days)
+			hours := get[float64](s, `select extract(epoch from max(due_at) - clock_timestamp())::float8 / 3600 from posthaste.entries`)
+			if off := hours - float64(24*days); off < -0.5 || off > 0.5 {
+				return fmt.Sprintf("%d days are %.1f hours", days, hours)
+			}
+		}
+		for _, options := range []string{`5`, `["key"]`, `"key"`, `null`, `true`} {
+			if pg := s.refusal(`select posthaste.send('q', '1', $1::text::jsonb)`, options); pg == nil || pg.Code != "PH400" || pg.ColumnName != "options" {
+				return fmt.Sprintf("options %s end with %v", options, pg)
+			}
+		}
+		return ""
+	}, without("seconds", patch{file: "send.sql", old: "make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8)", new: "(options ->> 'delay')::interval"}),
+		without("asking for an object", patch{file: "send.sql", old: "jsonb_typeof(options) = 'object' and ", new: ""}))
+}
