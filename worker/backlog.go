@@ -63,6 +63,7 @@ type subscription struct {
 	completed atomic.Int64
 
 	inOrder atomic.Bool
+	lanes   int    // of the queue, noted before its fetcher runs
 	order   *order // of an ordered queue; guarded by holdings.mu
 
 	active int  // goroutines at work, guarded by pool.mu

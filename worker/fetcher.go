@@ -12,7 +12,6 @@ import (
 
 const (
 	claimTimeout = 5 * time.Second
-	lanesTimeout = time.Second
 	// horizon is how long the pool should be able to work on what is prefetched.
 	horizon = 250 * time.Millisecond
 	// soon is within what time a claim of more than usual must be worked off: then
@@ -49,9 +48,6 @@ type fetcher struct {
 	// limited: what is handed out counts against limits, and nothing is prefetched
 	// that others could start. Taken to be so until a claim was answered.
 	limited bool
-	// lanes is how many lanes the queue has, 0 if that is not known.
-	lanes int
-	asked bool // for that
 }
 
 func newFetcher(rt *runtime, sub *subscription) *fetcher {
@@ -72,7 +68,7 @@ func (f *fetcher) run(ctx context.Context) {
 		} else {
 			found, err = f.gatedClaim(ctx, want)
 		}
-		drained = err == nil && f.drained(ctx, found)
+		drained = err == nil && f.drained(found)
 		switch {
 		case err != nil:
 			f.recover(ctx, err)
@@ -87,7 +83,7 @@ func (f *fetcher) run(ctx context.Context) {
 // from one lane, and a doorbell that polls pauses before each look, so that with several
 // lanes only a claim that found nothing counts. Of an ordered queue more may come as soon
 // as what was handed out has ended; there only a claim that came after a pause counts.
-func (f *fetcher) drained(ctx context.Context, found claimed) bool {
+func (f *fetcher) drained(found claimed) bool {
 	switch {
 	case found.rung || f.mayRunAlone(found):
 		return false
@@ -96,24 +92,7 @@ func (f *fetcher) drained(ctx context.Context, found claimed) bool {
 	case found.handed >= min(found.asked, usual): // a store may give no more than usual at once
 		return false
 	}
-	f.learnLanes(ctx)
-	return f.lanes <= 1 && (found.paused || f.lanes == 1 && !f.sub.inOrder.Load())
-}
-
-// learnLanes asks how many lanes the queue has. It asks once: if the store does not
-// answer, claims are not held up again.
-func (f *fetcher) learnLanes(ctx context.Context) {
-	if f.asked {
-		return
-	}
-	f.asked = true
-	_ = bounded(ctx, lanesTimeout, func(ctx context.Context) error {
-		infos, err := f.rt.engine.Queues(ctx, f.sub.ref.Queue)
-		if err == nil && len(infos) > 0 {
-			f.lanes = max(1, infos[0].Options.Lanes)
-		}
-		return err
-	})
+	return f.sub.lanes == 1 && (found.paused || !f.sub.inOrder.Load())
 }
 
 // recover deals with a claim that failed.

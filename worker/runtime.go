@@ -132,7 +132,7 @@ func (rt *runtime) checkQueues(ctx context.Context) error {
 		there := map[string]bool{}
 		for _, info := range infos {
 			there[info.Name] = true
-			if err := rt.learnMode(info); err != nil {
+			if err := rt.learnOptions(info); err != nil {
 				return err
 			}
 			for _, sub := range info.Subscriptions {
@@ -151,8 +151,8 @@ func (rt *runtime) checkQueues(ctx context.Context) error {
 	})
 }
 
-// learnMode notes what the queue promises.
-func (rt *runtime) learnMode(info posthaste.QueueInfo) error {
+// learnOptions notes what the queue promises, and how many lanes it has.
+func (rt *runtime) learnOptions(info posthaste.QueueInfo) error {
 	for _, sub := range rt.subs {
 		if sub.ref.Queue != info.Name {
 			continue
@@ -164,6 +164,7 @@ func (rt *runtime) learnMode(info posthaste.QueueInfo) error {
 				Hint:    "handing out settles already: register the handler without that option"}
 		}
 		sub.once.Store(once)
+		sub.lanes = max(1, info.Options.Lanes)
 	}
 	return nil
 }

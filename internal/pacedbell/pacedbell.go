@@ -152,8 +152,9 @@ func (p *Pacer) run() {
 }
 
 // round lets those polls look that may find something. A single one looks without a
-// probe, and all look if the probe is late. waited is bounded, because a process that stood still for longer says nothing of
-// the traffic. p.mu is held, but not during the probe.
+// probe, and all look if the probe is late. waited is bounded, because a process that
+// stood still for longer says nothing of the traffic. p.mu is held, but not during the
+// probe.
 func (p *Pacer) round(waited time.Duration) {
 	p.tempo.round(time.Now(), waited)
 	var ready map[string]bool
