@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Interface is what somebody uses Posthaste by.

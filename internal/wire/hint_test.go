@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
