@@ -36,7 +36,7 @@ PEERS_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-age nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -110,6 +110,10 @@ nightly: needs $(LAUNCH)
 
 nightly-list:
 	$(GO) run ./internal/testrun/run list -steps '$(STEPS)'
+
+# Whether a result is older than it may be.
+nightly-age:
+	$(GO) run ./internal/testrun/run change -steps '^nightly-age$$'
 
 nightly-page:
 	$(GO) run ./internal/testrun/run page

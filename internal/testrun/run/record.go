@@ -66,8 +66,24 @@ func recordNight(s step, r result) error {
 	})
 }
 
-// writePage brings the page's rows in line with the steps, and keeps all results.
-func writePage() error { return changePage(func(map[string]row, string) {}) }
+// writePage brings the page's rows in line with the steps, and keeps all results. A row of a
+// commit from a branch that was merged under another number takes the commit where that
+// branch began.
+func writePage() error {
+	return changePage(func(rows map[string]row, _ string) {
+		for name, r := range rows {
+			if out, err := exec.Command("git", "merge-base", "HEAD", r.commit).Output(); err == nil && !inHistory(r.commit) {
+				r.commit = strings.TrimSpace(string(out))[:10]
+				rows[name] = r
+			}
+		}
+	})
+}
+
+// inHistory reports whether HEAD came from a commit.
+func inHistory(commit string) bool {
+	return exec.Command("git", "merge-base", "--is-ancestor", commit, "HEAD").Run() == nil
+}
 
 func changePage(change func(rows map[string]row, commit string)) error {
 	text, err := os.ReadFile(nightDoc)
@@ -143,9 +159,13 @@ func checkNight() error {
 // checkAge returns an error if a commit is more than oldest commits old, or none of
 // this branch.
 func checkAge(commit string) error {
+	// A clone has the history alone; a commit of another branch may exist here and not there.
+	if !inHistory(commit) {
+		return fmt.Errorf("its commit %s is not in the history of this branch; mend the row with: make nightly-page", commit)
+	}
 	out, err := exec.Command("git", "rev-list", "--count", commit+"..HEAD").Output()
 	if err != nil {
-		return fmt.Errorf("its commit %s is not in this repository", commit)
+		return err
 	}
 	var n int
 	if _, err := fmt.Sscan(string(out), &n); err != nil {
