@@ -47,7 +47,7 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 	}
 
 	// Brought forward, as time would: it falls due.
-	a.exec(`update posthaste.entries set due_at = clock_timestamp() where pos = (select max(pos) from posthaste.entries where message_id = $1)`, int64(id))
+	a.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = (select max(pos) from posthaste.entries where message_id = $1)`, int64(id))
 	if s := a.expect(id, posthaste.StateRetrying, posthaste.Retried); !s.DueAt.IsZero() {
 		t.Errorf("due at %s, though that is past", s.DueAt)
 	}
@@ -222,7 +222,7 @@ func TestTR3_PartlyReclaimedSliceIsUnknown(t *testing.T) {
 		a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done, Receipt: json.RawMessage(fmt.Sprint(i))})
 	}
 	a.expect(ids[2], posthaste.StateDone, posthaste.Done)
-	a.exec(`delete from posthaste.entries where pos = $1`, int64(ids[0]))
+	a.exec(`delete from posthaste.entries_plain where pos = $1`, int64(ids[0]))
 	for _, id := range ids {
 		_, err := a.Message(a.ctx, id)
 		a.code(err, posthaste.NotFound, "id")

@@ -146,7 +146,7 @@ func TestReplayedAndReclaimedIsUnknown(t *testing.T) {
 	a.check(err)
 	a.settle(posthaste.Settlement{Delivery: a.claim(1)[0].ID, Outcome: posthaste.Done})
 	a.expect(id, posthaste.StateDone, posthaste.Dead, posthaste.Done)
-	_, err = a.pool.Exec(a.ctx, `delete from posthaste.entries where message_id = $1`, int64(id)) // as if its slot were truncated
+	_, err = a.pool.Exec(a.ctx, `delete from posthaste.entries_other where message_id = $1`, int64(id)) // as if its slot were truncated
 	a.check(err)
 	if m, err := a.Message(a.ctx, id); posthaste.CodeOf(err) != posthaste.NotFound {
 		t.Errorf("shown as %+v, %v", m.Subscriptions, err)

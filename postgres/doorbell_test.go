@@ -452,7 +452,7 @@ func TestRolesAreEnoughToSleepAndToWake(t *testing.T) {
 	if _, err := sender.Exec(ctx, `select posthaste.receive('q', 1, '1 minute')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
 		t.Errorf("a sender receives: %v", err)
 	}
-	if _, err := sender.Exec(ctx, `insert into posthaste.entries (xid, pos, queue_id, payload) values ('1', 1, 1, '')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
+	if _, err := sender.Exec(ctx, `insert into posthaste.entries_plain (xid, pos, queue_id, payload) values ('1', 1, 1, '')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
 		t.Errorf("a sender sets an entry's transaction id: %v", err)
 	}
 }

@@ -85,7 +85,7 @@ func (p *planner) useKeyed(late *session, number *int64) {
 	settle("done", claim("ordered", 10))
 	// More than a claim of a fair queue passes, so that it is read ahead, and again.
 	for range 2 {
-		p.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload)
+		p.exec(`insert into posthaste.entries_other (ord, queue_id, lane, key, payload)
 			select (select posthaste.ord_now()), q.id, 0, 'k' || g % 50, '1' from posthaste.queue_settings q cross join generate_series(1, 2000) g where q.name = 'fair'`)
 		claim("fair", 1)
 	}

@@ -175,7 +175,7 @@ func (x *interleaving) waitsStill(conn *pgx.Conn, open [][2]int64) map[[2]int64]
 	waits := map[[2]int64]bool{}
 	for some := range slices.Chunk(slices.Compact(ids), 200) {
 		rows, err := conn.Query(context.Background(), `select m.message_id, m.subscription_name, m.state
-			from posthaste.message_rows(array(select posthaste.head_of(e) from posthaste.entries e where e.pos = any ($1) and e.message_id is null)
+			from posthaste.message_rows(array(select e.head from posthaste.entries e where e.pos = any ($1) and e.message_id is null)
 				|| array(select h from posthaste.later_heads($1) h), $1) m where m.state not in ('done', 'cancelled')`, some)
 		var id int64
 		var name, state string

@@ -74,7 +74,7 @@ func TestManySubscriptionsInOneLook(t *testing.T) {
 			'filter', case when n = 2 then '{"kind": ["other"]}'::jsonb end)) u
 		from posthaste.subscriptions u cross join posthaste.queue_settings q cross join generate_series(0, 2) n
 		where u.queue_id = (select id from posthaste.queue_settings where name = 'q') and q.id > 1000) u`)
-	s.exec(`insert into posthaste.entries (queue_id, payload) select 1000 + g % 300, '1' from generate_series(1, 30000) g`)
+	s.exec(`insert into posthaste.entries_plain (queue_id, payload) select 1000 + g % 300, '1' from generate_series(1, 30000) g`)
 	fastest := func(sql string) time.Duration {
 		best := time.Hour
 		for range 5 {

@@ -22,7 +22,7 @@ func TestRuleTheDueTrackIsReadAfterItsLock(t *testing.T) {
 		if handed := get[int](s, `select handed from posthaste.claim($1, 1, 'q', 'default', 10)`, worker); handed != 1 {
 			t.Fatalf("%d were handed out, want 1", handed)
 		}
-		const falls = `update posthaste.entries set due_at = clock_timestamp() where pos = $1`
+		const falls = `update posthaste.entries_other set due_at = clock_timestamp() where pos = $1`
 		before, after := s.send(`{"delay": "1 day"}`), s.send(`{"delay": "1 day"}`)
 		other.exec(`begin`)
 		reader := get[int64](other, `select posthaste.reader_key((select id from posthaste.queue_settings), 0, 0, 1)`)
@@ -121,7 +121,7 @@ func TestRuleClaimsSayThatTheyStoppedOnTheirWay(t *testing.T) {
 // sendLater appends messages that wait for the next day.
 func sendLater(s *session, n int) {
 	s.t.Helper()
-	s.exec(`insert into posthaste.entries (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, $1::int)`, n)
+	s.exec(`insert into posthaste.entries_other (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, $1::int)`, n)
 }
 
 // A receiver goes on where its claim stopped on the way, for one that sleeps

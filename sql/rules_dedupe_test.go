@@ -54,7 +54,7 @@ func TestRuleDedupeKeyIsUsedOnce(t *testing.T) {
 			}
 		}
 		return ""
-	}, without("asking whether the window is over", patch{file: "insert_once.sql", old: " where d.until <= v_now\n      returning", new: "\n      returning"}))
+	}, without("asking whether the window is over", patch{file: "dedupe.sql", old: " where d.until <= p_now\n      returning", new: "\n      returning"}))
 }
 
 // Of two who find at once that the message of a key was taken back, one sends.
@@ -68,7 +68,7 @@ func TestRuleAKeyThatIsFreeAgainIsUsedOnce(t *testing.T) {
 			}
 		}
 		return ""
-	}, without("asking whether the key has the message still", patch{file: "insert_once.sql", old: " and d.key = k.key and d.message_id = v_id\n", new: " and d.key = k.key\n"}))
+	}, without("asking whether the key has the message still", patch{file: "dedupe.sql", old: " and d.key = k.key and d.message_id = v_id\n", new: " and d.key = k.key\n"}))
 }
 
 // Those who send with a key that is in use do not wait for each other.
@@ -87,7 +87,7 @@ func TestRuleDuplicatesDoNotWait(t *testing.T) {
 			t.Fatalf("message %d, want %d", again, one)
 		}
 		return ""
-	}, without("looking first", patch{file: "insert_once.sql", old: "and d.until - interval '0' > v_now;", new: "and d.until > v_now for update;"}))
+	}, without("looking first", patch{file: "dedupe.sql", old: "and d.until - interval '0' > p_now;", new: "and d.until > p_now for update;"}))
 }
 
 // Batches take their keys in ascending order, or two of them would stop each other.
@@ -110,7 +110,7 @@ func TestRuleDedupeKeysAreTakenInOrder(t *testing.T) {
 			return fmt.Sprintf("they were told %v and, reversed, %v", x.values, y.values)
 		}
 		return ""
-	}, without("their order", patch{file: "insert_once.sql", old: "order by u.queue, u.key\n", new: "order by min(u.n)\n"}))
+	}, without("their order", patch{file: "dedupe.sql", old: "order by u.queue, u.key\n", new: "order by min(u.n)\n"}))
 }
 
 // Keys are forgotten once their window is over, so many in a round, and not before.
@@ -134,7 +134,7 @@ func TestRuleDedupeKeysAreForgotten(t *testing.T) {
 			return fmt.Sprintf("its window lasts a day, and it was sent again as %d", again)
 		}
 		return ""
-	}, without("asking for the window", patch{file: "forget_keys.sql", old: "where d.until <= v_now order", new: "order"}))
+	}, without("asking for the window", patch{file: "forget_keys.sql", old: "where d.until <= p_now order", new: "order"}))
 }
 
 // Who comes with a key that is just being used waits for that request, and gets

@@ -65,7 +65,7 @@ func TestRuleFairNewcomers(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true}`)
 		send := func(key string, n int) {
-			s.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload)
+			s.exec(`insert into posthaste.entries_other (ord, queue_id, lane, key, payload)
 				select (select posthaste.ord_now()), q.id, 0, $1, '1' from posthaste.queue_settings q cross join generate_series(1, $2::int) g where q.name = 'q'`, key, n)
 		}
 		last, handed, seen := map[string]int64{}, map[string]int{}, map[int64]bool{}

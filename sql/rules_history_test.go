@@ -184,7 +184,7 @@ func TestRuleHistoryIsCopiedInRounds(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keeping(t, url, `{"retention": "1 day"}`)
 		const n = 25_000
-		s.exec(`insert into posthaste.entries (queue_id, payload) select id, '1' from posthaste.queue_settings, generate_series(1, $1::int) where name = 'q'`, n)
+		s.exec(`insert into posthaste.entries_plain (queue_id, payload) select id, '1' from posthaste.queue_settings, generate_series(1, $1::int) where name = 'q'`, n)
 		worker := s.register()
 		for number := int64(1); ; number++ {
 			s.exec(`select posthaste.claim($1, $2, 'q', 'default', 4096, false, true)`, worker, number)

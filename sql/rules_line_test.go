@@ -13,7 +13,7 @@ import (
 // lane.
 func (s *session) sendKeys(keys, n int) {
 	s.t.Helper()
-	s.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload)
+	s.exec(`insert into posthaste.entries_other (ord, queue_id, lane, key, payload)
 		select (select posthaste.ord_now()), q.id, 0, 'k' || g % $1, '1' from posthaste.queue_settings q cross join generate_series(1, $2::int) g where q.name = 'q'`, keys, n)
 }
 

@@ -116,8 +116,14 @@ func TestListingsByReferenceReadLittle(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
 	n := rows(t, 50_000)
-	s.exec(`insert into posthaste.entries (queue_id, lane, reference, terms, payload)
-		select q.id, 0, 'r' || g, array['t' || g, 'all'], '1' from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'`, n)
+	const fill = `
+		with put as (
+			insert into posthaste.entries_plain (queue_id, lane, more, payload)
+			select q.id, 0, posthaste.more_of(null, 'r' || g, null, jsonb_build_array('t' || g, 'all')), '1' from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'
+			returning pos, xid, queue_id, lane, more)
+		insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
+		select p.pos >> 22 & 15, p.pos, p.pos, p.xid, p.queue_id, p.lane, unnest(posthaste.words_of(p.more ->> 'reference', posthaste.texts_of(p.more -> 'terms'))) from put p`
+	s.exec(fill, n)
 	look := func(state string) {
 		for _, search := range []string{`with_reference => 'r77'`, `'q', with_reference => 'r4077'`, `'q', with_reference => 'r4077', in_state => 'ready'`, `with_term => 't78'`, `with_reference => 'r78', with_term => 'all'`, `with_reference => 'none'`} {
 			want := 1
@@ -136,13 +142,12 @@ func TestListingsByReferenceReadLittle(t *testing.T) {
 		}
 	}
 	look("without statistics")
-	s.exec(`analyze posthaste.entries`)
+	s.exec(`analyze posthaste.entries_plain, posthaste.words`)
 	look("with statistics")
 	// Statistics of messages that all have the same reference.
-	s.exec(`begin; update posthaste.entries set reference = 'r', terms = '{all}'; analyze posthaste.entries; commit`)
-	s.exec(`delete from posthaste.entries`)
-	s.exec(`insert into posthaste.entries (queue_id, lane, reference, terms, payload)
-		select q.id, 0, 'r' || g, array['t' || g, 'all'], '1' from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'`, n)
+	s.exec(`begin; update posthaste.words set word = 'r'; analyze posthaste.words; commit`)
+	s.exec(`truncate posthaste.entries_plain, posthaste.words`)
+	s.exec(fill, n)
 	look("with misleading statistics")
 }
 
@@ -153,7 +158,7 @@ func TestRuleOldestThatWaitsWasNotWithdrawn(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true, "lanes": 1}`)
 		send := func(n int, age string) {
-			s.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload, created_at)
+			s.exec(`insert into posthaste.entries_other (ord, queue_id, lane, key, payload, created_at)
 				select (select posthaste.ord_now()), q.id, 0, 'a', '1', clock_timestamp() - $2::interval from posthaste.queue_settings q cross join generate_series(1, $1::int) g where q.name = 'q'`, n, age)
 		}
 		withdraw := func() {
@@ -248,7 +253,7 @@ func TestRuleRetryingIsFoundBehindManyOthers(t *testing.T) {
 		s := begin(t, url)
 		id := s.send(`{}`)
 		s.exec(`select from posthaste.fail((select delivery_id from posthaste.receive('q', 1, '1 hour')), 'no')`)
-		s.exec(`insert into posthaste.entries (queue_id, payload) select id, '1' from posthaste.queue_settings cross join generate_series(1, 6000) where name = 'q'`)
+		s.exec(`insert into posthaste.entries_plain (queue_id, payload) select id, '1' from posthaste.queue_settings cross join generate_series(1, 6000) where name = 'q'`)
 		if found, next := s.page(`in_state => 'retrying',`, 1<<62, 10); !slices.Equal(found, []int64{id}) || next != 0 {
 			return fmt.Sprintf("retrying are %v, and it goes on below %d", found, next)
 		}

@@ -78,11 +78,11 @@ func TestRolesInsertByFunctionsAlone(t *testing.T) {
 	for _, role := range []string{"posthaste_sender", "posthaste_receiver", "posthaste_admin"} {
 		s.exec(`set role ` + role)
 		for _, columns := range []string{"queue_id, payload", "pos, queue_id, lane, key, payload", "ord, queue_id, key, payload"} {
-			if code := s.code(`insert into posthaste.entries (` + columns + `) select ` + strings.Repeat("null, ", strings.Count(columns, ",")) + `'1'`); code != "42501" {
+			if code := s.code(`insert into posthaste.entries_other (` + columns + `) select ` + strings.Repeat("null, ", strings.Count(columns, ",")) + `'1'`); code != "42501" {
 				t.Errorf("%s inserts %s: %q, want 42501", role, columns, code)
 			}
 			var pg *pgconn.PgError
-			_, err := s.PgConn().CopyFrom(t.Context(), strings.NewReader(""), `copy posthaste.entries (`+columns+`) from stdin`)
+			_, err := s.PgConn().CopyFrom(t.Context(), strings.NewReader(""), `copy posthaste.entries_other (`+columns+`) from stdin`)
 			if !errors.As(err, &pg) || pg.Code != "42501" {
 				t.Errorf("%s copies %s: %v, want 42501", role, columns, err)
 			}

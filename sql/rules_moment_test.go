@@ -49,10 +49,10 @@ func TestRuleWhatIsReplayedMeanwhileIsNotCancelled(t *testing.T) {
 	}, without("one look", patch{file: "hold_message.sql", old: `    return query
       select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane
         from posthaste.message_states(
-               array(select posthaste.head_of(e) from posthaste.entries e
+               array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
                || posthaste.other_heads(p_id), false) m
-`, new: `    v_heads := array(select posthaste.head_of(e) from posthaste.entries e
+`, new: `    v_heads := array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
                || posthaste.other_heads(p_id);
     return query
@@ -163,7 +163,7 @@ func TestRuleRebasingWaitsForSendersThatWaitForAKey(t *testing.T) {
 			return fmt.Sprintf("two were sent, and received %v", got)
 		}
 		return ""
-	}, without("the lock", patch{file: "insert_once.sql", old: "  lock table only posthaste.entries in row exclusive mode;\n", new: ""}))
+	}, without("the lock", patch{file: "dedupe.sql", old: "  lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;\n", new: ""}))
 }
 
 // A claim without a number could not be found again, and a lease is not extended by a

@@ -231,7 +231,7 @@ func TestRuleLowestIsByOrder(t *testing.T) {
 		s.exec(`select pg_current_xact_id()`)
 		a3 := s.sendKey("a")
 		s.take(10) // parks it
-		a2 := get[int64](slow, `insert into posthaste.entries (ord, queue_id, lane, key, payload) select $1::text::xid8, id, 0, 'a', '1' from posthaste.queue_settings returning pos`, ord)
+		a2 := get[int64](slow, `insert into posthaste.entries_other (ord, queue_id, lane, key, payload) select $1::text::xid8, id, 0, 'a', '1' from posthaste.queue_settings returning pos`, ord)
 		slow.exec(`commit`)
 		if fault := wants("behind the first", s.take(10)); fault != "" {
 			t.Fatal(fault)

@@ -27,7 +27,7 @@ func TestClaimBesideManyParked(t *testing.T) {
 		if got := s.take(1000); len(got) != 101 {
 			t.Fatalf("%d are in flight", len(got))
 		}
-		s.exec(`insert into posthaste.entries (ord, queue_id, lane, key, payload)
+		s.exec(`insert into posthaste.entries_other (ord, queue_id, lane, key, payload)
 			select (select posthaste.ord_now()), q.id, 0, case when g % 2 = 0 then 'a' else 'b' || g % 100 end, '1'
 			  from posthaste.queue_settings q cross join generate_series(1, $1::int) g`, n)
 		for parked := 0; parked < n; parked = get[int](s, `select count(*)::int from posthaste.parked`) {

@@ -72,7 +72,7 @@ func TestRowsThatAreGoneAreGivenUp(t *testing.T) {
 	s.receive()
 	other := s.send(`{}`)
 	s.receive()
-	s.exec(`delete from posthaste.entries where pos = $1`, gone)
+	s.exec(`delete from posthaste.entries_plain where pos = $1`, gone)
 	s.endLeases()
 	for range 12 {
 		s.exec(`update posthaste.held_claims set next_try = clock_timestamp()`)

@@ -20,7 +20,7 @@ func TestRuleRebaseKeepsTheOrderOfWaitingSenders(t *testing.T) {
 		other.exec(`begin`)
 		other.exec(`select pg_current_xact_id()`)
 		s.rebase()
-		second := get[int64](sender, `insert into posthaste.entries (ord, queue_id, key, payload) select $1::xid8, id, 'k', '2' from posthaste.queue_settings where name = 'q' returning pos`, place)
+		second := get[int64](sender, `insert into posthaste.entries_other (ord, queue_id, key, payload) select $1::xid8, id, 'k', '2' from posthaste.queue_settings where name = 'q' returning pos`, place)
 		sender.exec(`commit`)
 		other.exec(`rollback`)
 		until(t, "both are parked", func() bool {
@@ -74,7 +74,7 @@ func TestRuleRebaseWaitsForPositions(t *testing.T) {
 			return fmt.Sprintf("3 were sent, and %v came", came)
 		}
 		return ""
-	}, without("the lock", patch{file: "insert_entries.sql", old: "lock table only posthaste.entries in row exclusive mode;", new: ""}))
+	}, without("the lock", patch{file: "insert_entries.sql", old: "lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;", new: "", times: 2}))
 }
 
 // pauseAfter is a statement that lets a function wait for advisory lock 77 after a part of
@@ -87,8 +87,8 @@ func pauseAfter(function, part string) string {
 // given out here one day, and then it would come once more.
 func TestRuleRebaseEmptiesTheRing(t *testing.T) {
 	for name, broken := range map[string]twin{
-		"with a free slot": without("truncating", patch{file: "rebase_ring.sql", old: "truncate posthaste.entries_%1$s, posthaste.claims_%1$s,", new: "truncate posthaste.claims_%1$s,"}),
-		"with none":        without("deleting", patch{file: "rebase_ring.sql", old: "delete from posthaste.entries_%s where pos < $1", new: "delete from posthaste.entries_%s where pos < $1 and false"}),
+		"with a free slot": without("truncating", patch{file: "rebase_ring.sql", old: "truncate posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s,", new: "truncate"}),
+		"with none":        without("deleting", patch{file: "rebase_ring.sql", old: "delete from posthaste.entries_plain_%s where pos < $1", new: "delete from posthaste.entries_plain_%s where pos < $1 and false"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule(t, func(t *testing.T, url string) string {
@@ -103,7 +103,7 @@ func TestRuleRebaseEmptiesTheRing(t *testing.T) {
 				}
 				// A dump of a server that was so many ids ahead.
 				const ahead = 20_000
-				s.exec(`update posthaste.entries set xid = (xid::text::bigint + $1)::text::xid8`, ahead)
+				s.exec(`update posthaste.entries_plain set xid = (xid::text::bigint + $1)::text::xid8`, ahead)
 				s.exec(`update posthaste.claims set s1 = format('%1$s:%1$s:', pg_snapshot_xmax(s1)::text::bigint + $1)::pg_snapshot where s1 is not null`, ahead)
 				s.exec(`update posthaste.claims set first_xid = (first_xid::text::bigint + $1)::text::xid8, last_xid = (last_xid::text::bigint + $1)::text::xid8 where places > 0`, ahead)
 				s.rebase()

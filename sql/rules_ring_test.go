@@ -154,7 +154,7 @@ func TestRuleSlotRunThroughIsNotReclaimed(t *testing.T) {
 		var m int64
 		through(s, func() { m = writer.position() })
 		slot := get[*int](s, `select slot from posthaste.reclaim()`)
-		writer.exec(`insert into posthaste.entries (pos, queue_id, lane, payload, due_at) values ($1, 1, 0, '1', clock_timestamp() + interval '1 day')`, m)
+		writer.exec(`insert into posthaste.entries_other (pos, queue_id, lane, payload, due_at) values ($1, 1, 0, '1', clock_timestamp() + interval '1 day')`, m)
 		writer.exec(`commit`)
 		s.exec(`select posthaste.rotate() from generate_series(1, 3)`)
 		if !get[bool](s, `select cancelled from posthaste.cancel($1)`, m) {
@@ -165,7 +165,7 @@ func TestRuleSlotRunThroughIsNotReclaimed(t *testing.T) {
 			return get[bool](s, `select pg_visible_in_snapshot(x.noted, c.s) from posthaste.cancelled x, posthaste.counted c where x.pos = $1`, m)
 		})
 		s.exec(`select posthaste.forget_cancelled() from generate_series(1, 3)`)
-		s.exec(`update posthaste.entries set due_at = clock_timestamp() where pos = $1`, m)
+		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = $1`, m)
 		if got := s.receive(); len(got) > 0 {
 			return fmt.Sprintf("received %v, which was cancelled; reclaimed: %v", got, slot != nil)
 		}
@@ -261,7 +261,7 @@ func TestRuleWithdrawnIsForgottenWithItsEntries(t *testing.T) {
 			return get[bool](s, `select pg_visible_in_snapshot(x.noted, c.s) from posthaste.cancelled x, posthaste.counted c`)
 		})
 		s.exec(`select posthaste.forget_cancelled() from generate_series(1, 3)`)
-		s.exec(`update posthaste.entries set due_at = clock_timestamp() where due_at is not null and coalesce(message_id, pos) = $1`, m)
+		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where due_at is not null and coalesce(message_id, pos) = $1`, m)
 		if got := s.receive(); !slices.Equal(got, []int64{m}) {
 			return fmt.Sprintf("received %v, want message %d once", got, m)
 		}
@@ -300,7 +300,7 @@ func TestRuleOpenWriterKeepsItsSlot(t *testing.T) {
 				get[string](writer, `select pg_current_xact_id()::text`))
 		})
 		truncated := get[bool](s, `select posthaste.truncate_slot(0, readers) from posthaste.ring_seen()`)
-		writer.exec(`insert into posthaste.entries (pos, queue_id, lane, payload) values ($1, 1, 0, '1')`, pos)
+		writer.exec(`insert into posthaste.entries_plain (pos, queue_id, lane, payload) values ($1, 1, 0, '1')`, pos)
 		writer.exec(`commit`)
 		if got := s.receive(); truncated || !slices.Equal(got, []int64{pos}) {
 			return fmt.Sprintf("truncated: %v, received %v, want %d", truncated, got, pos)

@@ -123,7 +123,7 @@ func TestRuleOpenClaimsHoldTheirSlots(t *testing.T) {
 	kinds := []struct{ name, options, age string }{
 		{"fresh", `{}`, ``},
 		{"due when it became visible", `{"delay": "1 microsecond"}`, ``},
-		{"due later", `{"delay": "1 day"}`, `update posthaste.entries set due_at = clock_timestamp() where due_at is not null`},
+		{"due later", `{"delay": "1 day"}`, `update posthaste.entries_other set due_at = clock_timestamp() where due_at is not null`},
 	}
 	for _, k := range kinds {
 		t.Run(strings.ReplaceAll(k.name, " ", "_"), func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 		s := begin(t, url)
 		const n = 12_500 // more than one round carries, and enough more to see what is walked over again
 		s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
-		s.exec(`insert into posthaste.entries (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, $1::int)`, n)
+		s.exec(`insert into posthaste.entries_other (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, $1::int)`, n)
 		for range 2*n/4096 + 2 {
 			s.receive() // so that they were seen before they fall due
 		}
@@ -317,7 +317,7 @@ func TestRulePartOfASliceIsReadOnlyFromAWholeOne(t *testing.T) {
 		got := s.claim(s.register(), 1, 10, false)
 		const second = `select message_id from posthaste.claims c cross join lateral posthaste.deliveries_at(c, '{1}') where c.id = $1`
 		want := get[int64](s, second, got[0]>>12)
-		s.exec(`truncate posthaste.entries_0`)
+		s.exec(`truncate posthaste.entries_plain_0`)
 		switch pg := s.refusal(second, got[0]>>12); {
 		case pg == nil:
 			return fmt.Sprintf("with the first of two gone, place 1 is %v and was %d", list[int64](s, second, got[0]>>12), want)
@@ -340,7 +340,7 @@ func TestRulePlacesAreThoseOfAWholeSlice(t *testing.T) {
 		if got := list[int](s, look, claim, second); !slices.Equal(got, []int{1}) {
 			t.Fatalf("the places of the second are %v", got)
 		}
-		s.exec(`truncate posthaste.entries_0`)
+		s.exec(`truncate posthaste.entries_plain_0`)
 		if code := s.code(look, claim, second); code != "" {
 			return "with the first of two gone, the look-up ended with " + code
 		}

@@ -42,7 +42,7 @@ func TestRuleSubscriptionsBegin(t *testing.T) {
 		open.exec(`commit`)
 		after, again := s.send(`{}`), s.send(`{"delay": "1 microsecond"}`)
 		// A day passes for the one that waits for it.
-		s.exec(`update posthaste.entries set due_at = clock_timestamp() where pos = $1`, later)
+		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = $1`, later)
 		for _, c := range []struct {
 			name string
 			want []int64
@@ -194,7 +194,7 @@ func TestRuleSiftingKeepsItsProgress(t *testing.T) {
 		s := begin(t, url)
 		s.subscribe("rare", `{"filter": {"kind": "rare"}}`)
 		n := rows(t, 20_000)
-		s.exec(`insert into posthaste.entries (queue_id, payload, kind) select 1, '1', 'common' from generate_series(1, $1::int)`, n)
+		s.exec(`insert into posthaste.entries_plain (queue_id, payload, kind) select 1, '1', 'common' from generate_series(1, $1::int)`, n)
 		m := s.send(`{"kind": "rare"}`)
 		const step = 4096
 		worker := s.register()
@@ -218,7 +218,7 @@ func TestRuleSiftingKeepsItsProgress(t *testing.T) {
 		if !found {
 			return fmt.Sprintf("message %d was not found", m)
 		}
-		s.exec(`insert into posthaste.entries (queue_id, payload, kind) select 1, '1', 'common' from generate_series(1, 1000)`)
+		s.exec(`insert into posthaste.entries_plain (queue_id, payload, kind) select 1, '1', 'common' from generate_series(1, 1000)`)
 		s.exec(`select from posthaste.claim($1, 1000, 'q', 'rare', 1000)`, worker)
 		if walked := s.walked(`select from posthaste.claim($1, 1001, 'q', 'rare', 1000)`, worker); walked > 64 {
 			return fmt.Sprintf("an empty claim walks over %d entries that were left out before", walked)
@@ -241,7 +241,7 @@ func TestTruncationWaitsForTheSlowest(t *testing.T) {
 	s.subscribe("idle", `{"filter": {"kind": "never"}}`)
 	m := s.send(`{}`)
 	ack := `select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 1000, '1 hour', jsonb_build_object('subscription', $1::text))))`
-	s.exec(`insert into posthaste.entries (queue_id, payload) select 1, '1' from generate_series(1, 10000)`)
+	s.exec(`insert into posthaste.entries_plain (queue_id, payload) select 1, '1' from generate_series(1, 10000)`)
 	reclaimed := func() bool {
 		return slices.Contains(list[string](s, `select task from posthaste.maintain()`), "reclaimed")
 	}
@@ -449,7 +449,7 @@ func TestRuleCarriedMessagesAreSentOnce(t *testing.T) {
 		s.cancel(cancelled)
 		s.subscribe("oldest", `{"from": "oldest"}`)
 		s.subscribe("late", `{"scheduled": true}`)
-		s.exec(`update posthaste.entries set due_at = clock_timestamp() where due_at > clock_timestamp()`)
+		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where due_at > clock_timestamp()`)
 		for _, c := range []struct {
 			name string
 			want int
@@ -510,7 +510,7 @@ func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {
 			t.Fatal(a.err)
 		}
 		// A day passes for the one that was withdrawn.
-		s.exec(`update posthaste.entries set due_at = clock_timestamp() where pos = $1`, m)
+		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = $1`, m)
 		if got := s.receiveFor("late"); !slices.Equal(got, []int64{m}) {
 			return fmt.Sprintf("received %v, want %d once", got, m)
 		}

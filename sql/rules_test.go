@@ -32,7 +32,7 @@ func TestRuleSnapshotIsTakenAfterTheLock(t *testing.T) {
 			t.Fatalf("the first received %v, want %d", got, m1)
 		}
 		// A day passes for m0.
-		s.exec(`update posthaste.entries set due_at = clock_timestamp() where pos = $1`, m0)
+		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = $1`, m0)
 		first.exec(`commit`)
 		a := <-waiting
 		if a.err != nil {
@@ -128,7 +128,7 @@ func TestRuleSliceIsReadWholeOrNotAtAll(t *testing.T) {
 			return fmt.Sprintf("a fetch older than the claim read %d deliveries", n)
 		}
 		old.exec(`commit`)
-		s.exec(`truncate posthaste.entries_0`)
+		s.exec(`truncate posthaste.entries_plain_0`)
 		if pg := s.refusal(`select from posthaste.fetch($1, 1)`, worker); pg == nil {
 			places := list[int64](s, `select message_id from posthaste.fetch($1, 1)`, worker)
 			return fmt.Sprintf("places 0 and 1 are now %v: %d and %d had places 2 and 3", places, third, fourth)
@@ -257,7 +257,7 @@ func TestRuleEmptyClaimKeepsItsProgress(t *testing.T) {
 			rule(t, func(t *testing.T, url string) string {
 				s := begin(t, url)
 				n := rows(t, 20_000)
-				s.exec(`insert into posthaste.entries (queue_id, payload, due_at, for_subscription) select 1, '1', `+values+` from generate_series(1, $1::int)`, n)
+				s.exec(`insert into posthaste.entries_other (queue_id, payload, due_at, for_subscription) select 1, '1', `+values+` from generate_series(1, $1::int)`, n)
 				const step = 4096
 				claims := 2*n/step + 4
 				worker := s.register() // whose claims are one each; a receive may make several
@@ -292,7 +292,7 @@ func TestRuleClaimAfterADueBacklogKeepsItsProgress(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		n := rows(t, 20_000)
-		s.exec(`insert into posthaste.entries (queue_id, payload, due_at) select 1, '1', clock_timestamp() from generate_series(1, $1::int)`, n)
+		s.exec(`insert into posthaste.entries_other (queue_id, payload, due_at) select 1, '1', clock_timestamp() from generate_series(1, $1::int)`, n)
 		const step = 4096
 		handed := 0
 		worker := s.register() // whose claims are one each; a receive may make several
@@ -323,9 +323,9 @@ func TestRuleOnlyLiveSlotsAreRead(t *testing.T) {
 		s.exec(`begin`)
 		s.receive()
 		leaves := list[string](s, `select relname::text from pg_stat_xact_user_tables
-			where schemaname = 'posthaste' and relname ~ '^(entries|claims)_\d+$' and coalesce(idx_scan, 0) + coalesce(seq_scan, 0) > 0 order by 1`)
+			where schemaname = 'posthaste' and relname ~ '^(entries_.*|claims)_\d+$' and coalesce(idx_scan, 0) + coalesce(seq_scan, 0) > 0 order by 1`)
 		s.exec(`commit`)
-		if !slices.Equal(leaves, []string{"claims_0", "entries_0"}) {
+		if !slices.Equal(leaves, []string{"claims_0", "entries_plain_0"}) {
 			return fmt.Sprintf("one slot is live, and these were read: %v", leaves)
 		}
 		return ""

@@ -70,7 +70,7 @@ func TestRuleHandedOutIsNotCarried(t *testing.T) {
 		s.held(connect(t, url), upkeep, `lock table posthaste.carried in access exclusive mode`, `select posthaste.carry_slot(0)::bigint`, func() {
 			s.runOn()
 			// A day passes.
-			s.exec(`update posthaste.entries set due_at = clock_timestamp() where pos = $1`, m)
+			s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = $1`, m)
 			if got := s.receive(); !slices.Equal(got, []int64{m}) {
 				t.Fatalf("received %v, want %d", got, m)
 			}
@@ -119,7 +119,7 @@ func TestRuleSiftingOnBeginsAtTheNewestCursor(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		s.subscribe("rare", `{"filter": {"kind": "rare"}}`)
-		s.exec(`insert into posthaste.entries (queue_id, payload, kind) select 1, '1', 'common' from generate_series(1, 100)`)
+		s.exec(`insert into posthaste.entries_plain (queue_id, payload, kind) select 1, '1', 'common' from generate_series(1, 100)`)
 		m := s.send(`{"kind": "rare"}`)
 		before := get[string](s, `select posthaste.live_slots()::text`)
 		s.runOn()

@@ -189,8 +189,12 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 	const mail = `'{"from": "shop@example.com", "to": ["user@example.com"], "subject": "Hello", "text": "Hi"}'`
 	for from := 1; from <= n/2; from += 1_000_000 {
 		upTo := min(from+999_999, n/2)
-		exec(`insert into posthaste.entries (queue_id, reference, terms, payload)
-			select q.id, 'order-' || g, array['user' || g || '@example.com'], `+mail+` from posthaste.queue_settings q, generate_series($1::int, $2::int) g where q.name = 'emails'`, from, upTo)
+		exec(`with put as (
+				insert into posthaste.entries_plain (queue_id, more, payload)
+				select q.id, posthaste.more_of(null, 'order-' || g, null, jsonb_build_array('user' || g || '@example.com')), `+mail+` from posthaste.queue_settings q, generate_series($1::int, $2::int) g where q.name = 'emails'
+				returning pos, xid, queue_id, lane, more)
+			insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
+			select p.pos >> 22 & 15, p.pos, p.pos, p.xid, p.queue_id, p.lane, unnest(posthaste.words_of(p.more ->> 'reference', posthaste.texts_of(p.more -> 'terms'))) from put p`, from, upTo)
 		exec(`insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, state, reference, terms, attempts)
 			select g % 5, 0, q.id, g + (1::bigint << 40), now(), now(), now() + interval '90 days', 'done', 'old-' || g, array['old' || g || '@example.com'],
 			       jsonb_build_array(jsonb_build_object('attempt', 1, 'outcome', 'done', 'worker', 'w', 'claimed_at', now(), 'ended_at', now(), 'receipt', '{"message_id": "x"}'::jsonb))

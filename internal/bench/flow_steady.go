@@ -184,7 +184,7 @@ func (c *timedClaims) Maintain(ctx context.Context) (posthaste.MaintainReply, er
 	var files string
 	fault := c.conn.QueryRow(ctx, `
 		select pg_catalog.string_agg(c.relfilenode::text, ' ' order by c.oid)
-		  from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid where i.inhparent = 'posthaste.entries'::regclass`).Scan(&files)
+		  from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid where i.inhparent = 'posthaste.entries_plain'::regclass`).Scan(&files)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -3,5 +3,5 @@
 -- JSON it would cost half as much as all else.
 -- No SET and one expression: it is inlined.
 create or replace function posthaste.all_headers(headers jsonb, trace text)
-returns jsonb language sql immutable parallel safe
+returns jsonb language sql stable parallel safe
 return case when trace is null then headers else coalesce(headers, '{}'::jsonb) || jsonb_build_object('traceparent', trace) end;

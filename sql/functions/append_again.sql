@@ -7,7 +7,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 declare
   v_pos bigint;
 begin
-  insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+  insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                  content_type, key, kind, reference, headers, terms, trace, story, payload)
   select f.ord, coalesce(f.message_id, f.pos), f.created_at, p_due, f.queue_id, f.lane, p_for, f.attempt, f.failures, f.losses, f.losses_alone,
          f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload

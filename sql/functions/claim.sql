@@ -130,7 +130,7 @@ begin
       select handed, wants_idle, next_due, timeout, v_made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,
              e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false, at_most_once, rules, e.trace
         from posthaste.entries e
-       where e.queue_id = v_queue and e.lane = (v_made[1].reader >> 1) & 511 and e.due_at is null and e.ord is null
+       where e.queue_id = v_queue and e.lane = (v_made[1].reader >> 1) & 511 and e.plain
          and (e.pos >> 22) & 15 = (v_made[1].first_pos >> 22) & 15 and e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos;
   elsif handed > 0 and (handed <= p_rows or at_most_once) then
     return query

@@ -14,7 +14,7 @@ begin
   if u.starts = 'oldest' then
     select count(*) into v_fresh from generate_series(0, v_lanes - 1) g cross join lateral (
       select from posthaste.entries e
-       where e.queue_id = u.queue_id and e.lane = g and e.due_at is null and e.ord is null and pg_visible_in_snapshot(e.xid, s) and not pg_visible_in_snapshot(e.xid, u.since)
+       where e.queue_id = u.queue_id and e.lane = g and e.plain and pg_visible_in_snapshot(e.xid, s) and not pg_visible_in_snapshot(e.xid, u.since)
          and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
       union all
       select from posthaste.entries e

@@ -58,7 +58,7 @@ begin
          cross join lateral (
            select count(*) as rows
              from posthaste.entries e
-            where e.queue_id = q.id and e.lane = g and e.due_at is null and e.ord is null
+            where e.queue_id = q.id and e.lane = g and e.plain
               and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
               and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)) x)
         + case when q.keyed then (

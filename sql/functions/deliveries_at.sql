@@ -49,7 +49,7 @@ begin
        cross join lateral (
          select e.xid, e.pos
            from posthaste.entries e
-          where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
+          where e.queue_id = v_queue and e.lane = v_lane and e.plain
             and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
             and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
             and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
@@ -84,7 +84,7 @@ begin
        cross join lateral (
          select e.xid, e.pos
            from posthaste.entries e
-          where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
+          where e.queue_id = v_queue and e.lane = v_lane and e.plain
             and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
             and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
             and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
@@ -122,7 +122,7 @@ begin
         from unnest(p_places) p
        cross join lateral (
          select * from posthaste.entries e
-          where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
+          where e.queue_id = v_queue and e.lane = v_lane and e.plain
             and e.xid = v_xids[p + 1] and e.pos = v_poss[p + 1] and ((e.pos >> 22) & 15) = (v_poss[p + 1] >> 22) & 15
           order by e.xid, e.pos limit 1) e;
   else

@@ -32,10 +32,11 @@ begin
   select (p.last_value >> 22) & 15 into v_slot from posthaste.positions p;
   for h in
     select x.what, format(x.sql, v_slot) as sql from (values
-      ('the claim of fresh messages', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is null and ord is null and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
+      ('the claim of fresh messages', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and plain and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
       ('the claim of what became visible', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
       ('the claim of what fell due', 'select due_at, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (due_at, pos) > (''epoch''::timestamptz, 0) and ((pos >> 22) & 15) = %s order by due_at, pos limit 100'),
       ('the claim of keyed messages', 'select ord, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is null and ord is not null and (ord, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by ord, pos limit 100'),
+      ('the search for a reference or a term', 'select pos from posthaste.words where slot = %s and word = ''r'' and queue_id = 1 and message_id < 1 order by message_id desc limit 100'),
       ('the look at later attempts', 'select pos from posthaste.entries where message_id = 1 and ((pos >> 22) & 15) = %s'),
       ('a reader''s cursor', 'select id from posthaste.claims where reader = 1 and slot = %s order by reader, seq desc limit 1'),
       ('the look at what a worker holds', 'select id from posthaste.claims where holder = 1 and number between 1 and 2 and slot = %s order by number'),

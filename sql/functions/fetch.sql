@@ -67,7 +67,7 @@ begin
         select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
                e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
           from posthaste.entries e
-         where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
+         where e.queue_id = v_queue and e.lane = v_lane and e.plain
            and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
            and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
@@ -115,7 +115,7 @@ begin
         select e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
                e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord
           from posthaste.entries e
-         where e.queue_id = v_queue and e.lane = v_lane and e.due_at is null and e.ord is null
+         where e.queue_id = v_queue and e.lane = v_lane and e.plain
            and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
            and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)

@@ -11,7 +11,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 begin
   select count(*) > 10000 into many from (
     select from generate_series(0, p_lanes - 1) g cross join lateral (
-      select from posthaste.entries e where e.queue_id = p_queue and e.lane = g and e.due_at is null and e.ord is null and ((e.pos >> 22) & 15) = p_slot limit 10001) e
+      select from posthaste.entries e where e.queue_id = p_queue and e.lane = g and e.plain and ((e.pos >> 22) & 15) = p_slot limit 10001) e
     union all
     select from generate_series(0, p_lanes - 1) g cross join lateral (
       select from posthaste.entries e where e.queue_id = p_queue and e.lane = g and e.ord is not null and e.due_at is null and ((e.pos >> 22) & 15) = p_slot limit 10001) e
@@ -23,15 +23,15 @@ begin
   if not many then
     heads := array(
       select x.h from (
-        select e.pos, posthaste.head_of(e) as h from generate_series(0, p_lanes - 1) g
-          join posthaste.entries e on e.queue_id = p_queue and e.lane = g and e.due_at is null and e.ord is null and ((e.pos >> 22) & 15) = p_slot
+        select e.pos, e.head as h from generate_series(0, p_lanes - 1) g
+          join posthaste.entries e on e.queue_id = p_queue and e.lane = g and e.plain and ((e.pos >> 22) & 15) = p_slot
          where e.pos < p_before and e.message_id is null
         union all
-        select e.pos, posthaste.head_of(e) as h from generate_series(0, p_lanes - 1) g
+        select e.pos, e.head as h from generate_series(0, p_lanes - 1) g
           join posthaste.entries e on e.queue_id = p_queue and e.lane = g and e.ord is not null and e.due_at is null and ((e.pos >> 22) & 15) = p_slot
          where e.pos < p_before and e.message_id is null
         union all
-        select e.pos, posthaste.head_of(e) as h from generate_series(0, p_lanes - 1) g
+        select e.pos, e.head as h from generate_series(0, p_lanes - 1) g
           join posthaste.entries e on e.queue_id = p_queue and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
          where e.pos < p_before and e.message_id is null) x
        order by x.pos desc limit p_max);

@@ -70,8 +70,13 @@ begin
              -- Where the message lives on, its next entry has them.
              case when z.unnamed and z.became in ('done', 'dead') then z.terms end
         from told z
+    ), named as (
+      insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
+      select c.slot, z.message_id, z.pos, v_queue, v_lane, w
+        from told z cross join lateral unnest(posthaste.words_of(null, z.terms)) w
+       where z.unnamed and z.became in ('done', 'dead')
     ), again as (
-      insert into posthaste.entries (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
       select z.message_id, z.created_at, z.next, v_queue, v_lane, v_subscription,
              least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone,

@@ -21,7 +21,7 @@ begin
   end if;
   perform posthaste.refuse_copy();
   perform posthaste.snapshot_now();
-  v_heads := array(select posthaste.head_of(e) from posthaste.entries e
+  v_heads := array(select e.head from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
           || posthaste.other_heads(p_id);
   -- Where there is nothing yet nothing is held, and what is committed from here on
@@ -42,7 +42,7 @@ begin
     return query
       select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane
         from posthaste.message_states(
-               array(select posthaste.head_of(e) from posthaste.entries e
+               array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
                || posthaste.other_heads(p_id), false) m
         left join posthaste.parked p on p.message_id = p_id and p.subscriber = (m.h).queue_id::bigint << 10 | m.subscription

@@ -4,7 +4,7 @@
 -- Returns: the ids in order; of a message whose dedupe key is in use, that of the
 -- message that uses it.
 -- Errors: PH400 PH404 PH413 with the field. Locks: each queue's key, shared. Advances: positions.
--- Inserts: entries. Updates: queue_settings, where a priority is used first.
+-- Inserts: entries_plain or entries_other, words. Updates: queue_settings, where a priority is used first.
 create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
   p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean,
   p_priorities smallint[] default null, p_dedupe_keys text[] default null, p_dedupe_windows double precision[] default null)
@@ -27,6 +27,9 @@ declare
   v_flat boolean := false; -- a priority is not kept
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
+  v_lanes smallint[];
+  v_dues timestamptz[];
+  v_new int[];
 begin
   if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
     perform posthaste.skip_ids();
@@ -59,35 +62,34 @@ begin
   end if;
   -- What most messages are, in few and short statements.
   if cardinality(v_names) = 1 and p_headers is null and p_terms is null and p_delays is null and p_send_ats is null
-     and p_priorities is null and p_dedupe_keys is null
+     and p_priorities is null and p_dedupe_keys is null and coalesce((select max(x) from unnest(p_references) x), '') = ''
      -- Not from unnest(…), which would write all of them into a file first.
      and (select bool_and(octet_length(x) <= q.max_payload and x is not null) from (select unnest(p_payloads) as x) y)
      and greatest((select max(octet_length(x)) from (select unnest(p_keys) as x) y), (select max(octet_length(x)) from (select unnest(p_kinds) as x) y),
-                  (select max(octet_length(x)) from (select unnest(p_references) as x) y), (select max(octet_length(x)) from (select unnest(p_content_types) as x) y),
-                  (select max(octet_length(x)) from (select unnest(p_traces) as x) y), 0) <= 255
+                  (select max(octet_length(x)) from (select unnest(p_content_types) as x) y), (select max(octet_length(x)) from (select unnest(p_traces) as x) y), 0) <= 255
      and (not q.ordered or (select bool_and(x <> '' and x is not null) from (select unnest(p_keys) as x) y)) then
     if p_wake then
       perform posthaste.ring(q.id);
     end if;
     -- Before the positions, as an insert has it: rebasing waits for this lock, and
     -- reclaiming relies on the transaction's id.
-    lock table only posthaste.entries in row exclusive mode;
+    lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;
     perform pg_current_xact_id();
     v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
     -- Arrays that are null have a null in each row.
     if not q.keyed then
-      insert into posthaste.entries (pos, queue_id, lane, content_type, key, kind, reference, trace, payload)
+      insert into posthaste.entries_plain (pos, queue_id, lane, key, kind, trace, more, payload)
       select x.pos, q.id, case when q.width = 1 then 0 else floor(random() * q.width) end,
-             nullif(x.content_type, 'application/json'), nullif(x.key, ''), nullif(x.kind, ''), nullif(x.reference, ''), x.trace, x.payload
+             nullif(x.key, ''), nullif(x.kind, ''), x.trace, posthaste.more_of(nullif(x.content_type, 'application/json'), null, null, null), x.payload
         from (select unnest(v_ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
-                     unnest(p_references) as reference, unnest(p_traces) as trace, unnest(p_payloads) as payload) x;
+                     unnest(p_traces) as trace, unnest(p_payloads) as payload) x;
     else
       -- The rows of a lane follow each other, so that a reader of the lane reads few pages.
-      insert into posthaste.entries (ord, pos, queue_id, lane, content_type, key, kind, reference, trace, payload)
+      insert into posthaste.entries_other (ord, pos, queue_id, lane, content_type, key, kind, trace, payload)
       select v_ord, x.pos, q.id, posthaste.key_lane(nullif(x.key, ''), q.width) as lane,
-             nullif(x.content_type, 'application/json'), nullif(x.key, ''), nullif(x.kind, ''), nullif(x.reference, ''), x.trace, x.payload
+             nullif(x.content_type, 'application/json'), nullif(x.key, ''), nullif(x.kind, ''), x.trace, x.payload
         from (select unnest(v_ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
-                     unnest(p_references) as reference, unnest(p_traces) as trace, unnest(p_payloads) as payload) x
+                     unnest(p_traces) as trace, unnest(p_payloads) as payload) x
        order by lane, x.pos;
     end if;
     return v_ids;
@@ -172,28 +174,37 @@ begin
       perform posthaste.ring(v_queues[i]);
     end loop;
   end if;
+  -- In a loop, for a query would cost more to start than to run.
+  for n in 1..cardinality(p_payloads) loop
+    v_lanes[n] := case when v_keyed[coalesce(v_of[n], 1)] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[coalesce(v_of[n], 1)])
+                       else coalesce(p_priorities[n], 0) * v_steps[coalesce(v_of[n], 1)] + floor(random() * v_widths[coalesce(v_of[n], 1)]) end;
+    -- A time that has come is no due time.
+    v_dues[n] := case when p_delays[n] > 0 then v_now + make_interval(secs => p_delays[n]) when p_send_ats[n] > v_now then p_send_ats[n] end;
+  end loop;
   if p_dedupe_keys is not null then
-    return posthaste.insert_once(array(select v_queues[coalesce(v_of[n], 1)] from generate_series(1, cardinality(p_payloads)) n),
-      array(select case when v_keyed[coalesce(v_of[n], 1)] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[coalesce(v_of[n], 1)])
-                        else coalesce(p_priorities[n], 0) * v_steps[coalesce(v_of[n], 1)] + floor(random() * v_widths[coalesce(v_of[n], 1)]) end
-              from generate_series(1, cardinality(p_payloads)) n)::smallint[],
-      array(select case when v_keyed[coalesce(v_of[n], 1)] then v_ord end from generate_series(1, cardinality(p_payloads)) n),
-      p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms, p_delays, p_send_ats, p_traces, p_dedupe_keys, p_dedupe_windows);
+    select d.ids, d.fresh into v_ids, v_new
+      from posthaste.dedupe(array(select v_queues[coalesce(v_of[n], 1)] from generate_series(1, cardinality(p_payloads)) n), p_dedupe_keys, p_dedupe_windows, v_now) d;
+  else
+    lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;
+    perform pg_current_xact_id();
+    v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
+    v_new := array(select generate_series(1, cardinality(p_payloads)));
   end if;
-  with put as (
-    insert into posthaste.entries (ord, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
-    select case when v_keyed[coalesce(v_of[n], 1)] then v_ord end, v_queues[coalesce(v_of[n], 1)],
-           case when v_keyed[coalesce(v_of[n], 1)] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[coalesce(v_of[n], 1)])
-                else coalesce(p_priorities[n], 0) * v_steps[coalesce(v_of[n], 1)]
-           + case when v_widths[coalesce(v_of[n], 1)] = 1 then 0 else floor(random() * v_widths[coalesce(v_of[n], 1)]) end end,
-           -- A time that has come is no due time.
-           case when p_delays[n] > 0 then v_now + make_interval(secs => p_delays[n]) when p_send_ats[n] > v_now then p_send_ats[n] end,
-           nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''),
-           nullif(p_headers[n], '{}'),
-           case when jsonb_array_length(p_terms[n]) > 0 then array(select jsonb_array_elements_text(p_terms[n])) end, p_traces[n], p_payloads[n]
-      from generate_series(1, cardinality(p_payloads)) n
-    returning pos
+  with plain as (
+    insert into posthaste.entries_plain (pos, queue_id, lane, key, kind, trace, more, payload)
+    select v_ids[n], v_queues[coalesce(v_of[n], 1)], v_lanes[n], nullif(p_keys[n], ''), nullif(p_kinds[n], ''), p_traces[n],
+           posthaste.more_of(nullif(p_content_types[n], 'application/json'), nullif(p_references[n], ''), nullif(p_headers[n], '{}'), nullif(p_terms[n], '[]')), p_payloads[n]
+      from unnest(v_new) n where v_dues[n] is null and not v_keyed[coalesce(v_of[n], 1)] order by n
+  ), named as (
+    insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
+    select v_ids[n] >> 22 & 15, v_ids[n], v_ids[n], pg_current_xact_id(), v_queues[coalesce(v_of[n], 1)], v_lanes[n], w
+      from unnest(v_new) n cross join lateral unnest(posthaste.words_of(nullif(p_references[n], ''), posthaste.texts_of(p_terms[n]))) w
+     where v_dues[n] is null and not v_keyed[coalesce(v_of[n], 1)]
   )
-  select array_agg(pos) into v_ids from put;
+  insert into posthaste.entries_other (ord, pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
+  select case when v_keyed[coalesce(v_of[n], 1)] then v_ord end, v_ids[n], v_queues[coalesce(v_of[n], 1)], v_lanes[n], v_dues[n],
+         nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''),
+         nullif(p_headers[n], '{}'), posthaste.texts_of(nullif(p_terms[n], '[]')), p_traces[n], p_payloads[n]
+    from unnest(v_new) n where v_dues[n] is not null or v_keyed[coalesce(v_of[n], 1)] order by n;
   return v_ids;
 end $$;

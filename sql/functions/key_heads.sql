@@ -28,7 +28,7 @@ begin
   loop
     v_high := least(v_top, (v_epoch + 1) << 22);
     heads := heads || array(
-      select posthaste.head_of(e) from posthaste.entries e
+      select e.head from posthaste.entries e
        where e.message_id >= v_high and e.message_id < v_top and e.key = p_key and e.queue_id = any (p_queues)
          and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f));
     v_top := least(v_top, v_high);
@@ -51,10 +51,10 @@ begin
         return;
       end if;
       heads := heads || array(
-        select posthaste.head_of(e) from posthaste.entries e
+        select e.head from posthaste.entries e
          where ((e.pos >> 22) & 15) = v_epoch & 15 and e.pos >= v_low and e.pos < v_top and e.message_id is null and e.key = p_key and e.queue_id = any (p_queues));
       heads := heads || array(
-        select posthaste.head_of(e) from posthaste.entries e
+        select e.head from posthaste.entries e
          where e.message_id >= v_low and e.message_id < v_top and e.key = p_key and e.queue_id = any (p_queues)
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f));
       v_left := v_left - (v_top - v_low);

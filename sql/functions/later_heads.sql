@@ -13,7 +13,7 @@ begin
     select (x.h).*
       from (select distinct x as id from unnest(p_ids) x where x > 0) i -- 0 is that of events
      cross join lateral (
-       select posthaste.head_of(e) as h from posthaste.entries e
+       select e.head as h from posthaste.entries e
         where e.message_id = i.id
           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
         order by e.message_id) x;

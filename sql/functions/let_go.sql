@@ -164,7 +164,7 @@ begin
      where p.ctid = u.ctid
     returning u.n, p.*
   ), again as (
-    insert into posthaste.entries (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                    content_type, key, kind, reference, headers, terms, trace, story, payload)
     select g.ord, g.message_id, g.created_at, t, q.id, v_lane + 256, v_subscriber & 1023, g.attempt, g.failures, g.losses, g.losses_alone,
            g.content_type, nullif(g.key, ''), g.kind, g.reference, g.headers, g.terms, g.trace, g.story, g.payload

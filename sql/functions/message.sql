@@ -26,7 +26,7 @@ begin
     raise exception using errcode = 'PH400', column = 'id', message = 'id must not be null';
   end if;
   -- By BRIN; an index on pos would cost every send more than this is worth.
-  v_heads := array(select posthaste.head_of(e) from posthaste.entries e
+  v_heads := array(select e.head from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (v_id >> 22) & 15 and e.pos = v_id and e.message_id is null)
           || posthaste.other_heads(v_id);
   return query

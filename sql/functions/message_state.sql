@@ -11,8 +11,8 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 begin
   select m.state, m.due_at, m.attempts into state, due_at, attempts
     from posthaste.message_rows(
-           array(select posthaste.head_of(e) from posthaste.entries e
-                  where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.ctid = p_at and e.pos = p_id and e.message_id is null)
+           array(select e.head from posthaste.entries e
+                  where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.at_row = p_at and e.pos = p_id and e.message_id is null)
            || array(select h from posthaste.later_heads(array[p_id]) h) || array(select h from posthaste.parked_heads(array[p_id]) h), array[p_id], p_told) m
    where m.subscription = p_subscription;
 end $$;

@@ -2,9 +2,9 @@
 -- reference or a term or both, below an id: their entries that are left, first
 -- and later ones.
 -- Slot by slot from the newest, until enough messages are found of which no
--- older slot can hold a newer one. By reference it reads what it returns, and at
--- most 10,000 retries a slot; by term all of a slot that bear the term.
--- Reads: slots, positions, entries, outcomes, dead_letter_entries, parked.
+-- older slot can hold a newer one. It reads what it returns, and at most 10,000 retries
+-- and scheduled messages a slot and queue.
+-- Reads: slots, positions, words, entries, dead_letter_entries, parked.
 create or replace function posthaste.named_heads(p_queues int[], p_reference text, p_term text, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
@@ -12,6 +12,10 @@ declare
   v_last bigint := (select last_value from posthaste.positions);
   v_before bigint := least(coalesce(p_before, v_last + 1), v_last + 1);
   v_epoch bigint;
+  -- What both are wanted for is looked up by its reference, of which there are fewer.
+  v_word text := coalesce('r' || p_reference, 't' || p_term);
+  v_also text := case when p_reference is not null then 't' || p_term end;
+  v_words posthaste.words[];
   v_ids bigint[];
   v_heads posthaste.head[];
   v_lowest bigint;
@@ -46,27 +50,29 @@ begin
                      union select generate_series(greatest((select max(s.epoch) from posthaste.slots s where s.live) + 1, (v_last >> 22) - 15), v_last >> 22)) x
      order by x.e desc
   loop
-    if p_reference is not null then
-      v_heads := v_heads || array(select h from posthaste.reference_heads(p_queues, p_reference, p_term, v_epoch & 15, v_before, p_max) h);
-    else
-      v_heads := v_heads || array(
-        select posthaste.head_of(e) from (
-          select * from posthaste.entries e where ((e.pos >> 22) & 15) = v_epoch & 15 and e.terms @> array[p_term] offset 0) e
-         where e.queue_id = any (p_queues) and coalesce(e.message_id, e.pos) < v_before);
-      -- Those whose terms were found by whoever handled them. Their entries lie in
-      -- this slot or an older one.
-      v_ids := array(
-        select o.pos from (select * from posthaste.outcomes o where o.slot = v_epoch & 15 and o.terms @> array[p_term] offset 0) o
-         where (o.reader >> 20)::int = any (p_queues) and o.message_id < v_before
-         order by o.message_id desc limit p_max);
-      -- Those that lie near one another at once: the index of positions leads to
-      -- some thousand of them.
-      v_heads := v_heads || array(
-        select posthaste.head_of(e)
-          from (select array_agg(x) as poss, min(x) as low, max(x) as high from unnest(v_ids) x group by x >> 10) i
-         cross join lateral (select * from posthaste.entries e where ((e.pos >> 22) & 15) = (i.low >> 22) & 15 and e.pos between i.low and i.high offset 0) e
-         where e.pos = any (i.poss));
-    end if;
+    v_words := array(
+      select w from unnest(p_queues) q (id) cross join lateral (
+        (select x.* from posthaste.words x
+          where x.slot = v_epoch & 15 and x.word = v_word and x.queue_id = q.id and x.message_id < v_before and x.xid is not null
+            and (v_also is null or exists (select from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id))
+          order by x.message_id desc limit p_max)
+        union all
+        (select x.* from posthaste.words x
+          where x.slot = v_epoch & 15 and x.word = v_word and x.queue_id = q.id and x.message_id < v_before and x.xid is null
+            and (v_also is null or exists (select from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id))
+          order by x.message_id desc limit 10000)) w);
+    v_heads := v_heads || array(
+      select e.head from unnest(v_words) w cross join lateral (
+        select e.head from posthaste.entries e
+         where e.plain and e.queue_id = w.queue_id and e.lane = w.lane and e.xid = w.xid and e.pos = w.pos and ((e.pos >> 22) & 15) = v_epoch & 15
+         order by e.xid, e.pos limit 1) e);
+    -- The others, which may lie in an older slot: those near one another at once, for the
+    -- index of positions leads to some thousand of them.
+    v_heads := v_heads || array(
+      select e.head
+        from (select array_agg(w.pos) as poss, min(w.pos) as low, max(w.pos) as high from unnest(v_words) w where w.xid is null group by w.pos >> 10) i
+       cross join lateral (select e.pos, e.head from posthaste.entries e where ((e.pos >> 22) & 15) = (i.low >> 22) & 15 and e.pos between i.low and i.high offset 0) e
+       where e.pos = any (i.poss));
     select array_agg(x.h), min(x.id), max(x.rank) into v_heads, v_lowest, v_found
       from (select (u.h).message_id as id, u.h, dense_rank() over (order by (u.h).message_id desc) as rank
               from (select a as h from unnest(v_heads) a) u) x

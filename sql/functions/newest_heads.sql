@@ -34,7 +34,7 @@ begin
     v_high := least(v_top, (v_epoch + 1) << 22);
     return query
       select (x.h).* from (
-        select distinct on (e.message_id) e.message_id, posthaste.head_of(e) as h
+        select distinct on (e.message_id) e.message_id, e.head as h
           from posthaste.entries e
          where e.message_id >= (v_epoch + 1) << 22 and e.message_id < v_top and (p_queue is null or e.queue_id = p_queue)
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
@@ -68,7 +68,7 @@ begin
         continue;
       end if;
       return query
-        select (posthaste.head_of(e)).* from posthaste.entries e
+        select (e.head).* from posthaste.entries e
          where ((e.pos >> 22) & 15) = v_epoch & 15 and e.pos >= v_low and e.pos < v_high and e.message_id is null
            and (p_queue is null or e.queue_id = p_queue)
          order by e.pos desc limit v_left;

@@ -28,7 +28,7 @@ begin
                 cross join lateral (
                   (select e.created_at, e.pos, e.kind, e.headers, row_number() over (order by e.xid, e.pos) as k
                      from posthaste.entries e
-                    where not c.keyed and e.queue_id = c.queue_id and e.lane = c.lane and e.due_at is null and e.ord is null
+                    where not c.keyed and e.queue_id = c.queue_id and e.lane = c.lane and e.plain
                       and (e.xid, e.pos) > (greatest(r.lo, w.last_xid), case when r.lo > w.last_xid then 0 else w.last_pos end) and e.xid <= r.hi
                       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                     order by e.xid, e.pos limit 1024)

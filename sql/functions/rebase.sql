@@ -42,7 +42,7 @@ begin
     end if;
   else
     raise notice 'waiting for transactions that use the ring';
-    lock table posthaste.leases, posthaste.claims, posthaste.settlements, posthaste.entries, posthaste.outcomes in access exclusive mode;
+    lock table posthaste.leases, posthaste.claims, posthaste.settlements, posthaste.entries_plain, posthaste.entries_other, posthaste.words, posthaste.outcomes in access exclusive mode;
     if not v_same then
       perform posthaste.rebase_sent_here();
     end if;

@@ -28,15 +28,15 @@ begin
   analyze pg_temp.rebase_work;
   select count(*) into v_all from pg_temp.rebase_work;
   for v_block in select distinct w.pos >> 20 from pg_temp.rebase_work w order by 1 loop
-    -- One slot's part of the ring: by the partition's own name, for the planner.
+    -- One slot's part of the ring: as a constant, for the planner.
     execute format($q$
-      insert into posthaste.entries (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+      insert into posthaste.entries_other (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
       select w.n, case when e.ord is not null then $1 end, coalesce(e.message_id, e.pos), e.created_at, case when w.again then $2 else least(coalesce(e.due_at, $2), posthaste.last_time() - interval '1 second') end,
              e.queue_id, e.lane, w.for_subscription, least(e.attempt + w.again::int, 32767), e.failures, e.losses, e.losses_alone,
              e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace,
              case when w.again then posthaste.story_add(e.story, w.lost) else e.story end, e.payload
-        from pg_temp.rebase_work w join posthaste.entries_%s e on e.pos = w.pos
+        from pg_temp.rebase_work w join posthaste.entries e on e.pos = w.pos and ((e.pos >> 22) & 15) = %s
        where not w.parks and w.pos >= $3 and w.pos < $4 and e.pos >= $3 and e.pos < $4
        order by w.n$q$, (v_block >> 2) & 15)
       using v_first, v_now, v_block << 20, (v_block + 1) << 20;
@@ -48,7 +48,7 @@ begin
       select w.queue_id::bigint << 10 | u.number, coalesce(e.key, ''), $1, coalesce(e.message_id, e.pos), w.n, e.lane & 255, 'rebased', e.created_at,
              least(e.attempt + w.again::int, 32767), e.failures, e.losses, e.losses_alone, e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace,
              case when w.again then posthaste.story_add(e.story, w.lost) else e.story end, e.payload
-        from pg_temp.rebase_work w join posthaste.entries_%s e on e.pos = w.pos
+        from pg_temp.rebase_work w join posthaste.entries e on e.pos = w.pos and ((e.pos >> 22) & 15) = %s
        cross join lateral unnest(w.needs) u (number)
        where w.parks and w.pos >= $2 and w.pos < $3 and e.pos >= $2 and e.pos < $3$q$, (v_block >> 2) & 15)
       using v_first, v_block << 20, (v_block + 1) << 20;

@@ -46,7 +46,7 @@ begin
     execute format($q$
       insert into pg_temp.rebase_work (pos, queue_id, for_subscription, needs, earlier, again, parks)
       select e.pos, e.queue_id, e.for_subscription, x.needs, x.earlier, false, x.keyed and e.due_at is null
-        from posthaste.entries_%s e
+        from (select * from posthaste.entries x where ((x.pos >> 22) & 15) = %s) e
        cross join lateral (
          select array_agg(y.number order by y.number) filter (where y.needs) as needs, array_agg(y.number) filter (where not y.needs) as earlier, bool_or(y.keyed) as keyed
            from (

@@ -42,7 +42,7 @@ begin
                jsonb_build_array(jsonb_build_object('key', coalesce(g.key, ''), 'ord', g.ord::text, 'id', g.message_id, 'go', g.message_id)), v_now)
         from gone g where g.ord is not null
     ), again as (
-      insert into posthaste.entries (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, content_type, key, kind, reference,
+      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, content_type, key, kind, reference,
                                      headers, terms, trace, story, payload)
       select g.message_id, g.created_at, v_now, g.queue_id, g.lane, g.subscription, least(g.attempt + 1, 32767), g.content_type, g.key, g.kind, g.reference,
              g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload

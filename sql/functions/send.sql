@@ -7,7 +7,7 @@
 -- dedupe_window (interval text, '1 day' unless given, at most 365 days): within
 -- the window a second send with the key sends nothing, and returns the first's id.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
--- Locks: the queue's key, shared. Inserts: entries.
+-- Locks: the queue's key, shared. Inserts: entries_plain or entries_other, words.
 -- What most messages are is done here, in as few statements as can be: starting one costs
 -- more than running it. posthaste.insert_entries does the rest, and says what is wrong.
 create or replace function posthaste.send(queue text, payload jsonb, options jsonb default '{}')
@@ -55,14 +55,30 @@ begin
       from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
     if octet_length(v_body) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) then
       v_plain := posthaste.ring(v_queue) is not null; -- an expression, too
-      insert into posthaste.entries (ord, due_at, queue_id, lane, key, kind, reference, payload)
-      values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
-              case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_reference, v_body)
-      returning pos into v_id;
+      if v_keyed or v_due is not null then
+        insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, reference, payload)
+        values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
+                case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_reference, v_body)
+        returning pos into v_id;
+      elsif v_reference is null then
+        insert into posthaste.entries_plain (queue_id, lane, key, kind, payload)
+        values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
+        returning pos into v_id;
+      else
+        with put as (
+          insert into posthaste.entries_plain (queue_id, lane, key, kind, more, payload)
+          values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, posthaste.more_of(null, v_reference, null, null), v_body)
+          returning pos, xid, lane)
+        insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
+        select p.pos >> 22 & 15, p.pos, p.pos, p.xid, v_queue, p.lane, 'r' || v_reference from put p
+        returning pos into v_id;
+      end if;
       return v_id;
     end if;
   end if;
   o := posthaste.send_options(options, '{}');
-  return posthaste.send_row(queue, v_body, o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake,
-    o.priority, o.dedupe_key, o.dedupe_window);
+  return (posthaste.insert_entries(array[queue], array[v_body], array[o.content_type], array[o.key], array[o.kind],
+    case when o.headers is not null then array[o.headers] end, array[o.reference], case when o.terms is not null then array[o.terms] end,
+    array[o.delay], array[o.send_at], array[o.trace], o.wake,
+    case when o.priority <> 0 then array[o.priority] end, case when o.dedupe_key is not null then array[o.dedupe_key] end, array[o.dedupe_window]))[1];
 end $$;

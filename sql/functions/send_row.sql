@@ -1,11 +1,10 @@
--- posthaste.send_row: sends one message, for clients; posthaste.send ends here,
--- too. What most messages are is done in few statements, for starting each costs
+-- posthaste.send_row: sends one message, for clients. What most messages are is done in few statements, for starting each costs
 -- more than it does; the rest, and saying what is wrong, is left to
 -- posthaste.insert_entries.
 -- Arguments: one message as in posthaste.send_rows. JSON payloads are checked by
 -- the client.
 -- Returns: the id. Errors: as send. Locks: the queue's key, shared.
--- Inserts: entries.
+-- Inserts: entries_plain or entries_other, words.
 create or replace function posthaste.send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text,
   p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamptz, p_trace text, p_wake boolean,
   p_priority smallint default null, p_dedupe_key text default null, p_dedupe_window double precision default null)
@@ -31,15 +30,23 @@ begin
     v_due := clock_timestamp() + make_interval(secs => p_delay);
   end if;
   if octet_length(p_payload) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) and p_send_at is null and p_terms is null
+     and (coalesce(p_reference, '') = '' or v_keyed or v_due is not null)
      and coalesce(p_priority, 0) = 0 and p_dedupe_key is null and (p_delay is null or v_due is not null)
      and (p_headers is null or octet_length(p_headers::text) <= 16384 and posthaste.plain_headers(p_headers))
      and greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_reference), octet_length(p_content_type), octet_length(p_trace), 0) <= 255 then
     v_rung := coalesce(p_wake, false) and posthaste.ring(v_queue) is not null;
-    insert into posthaste.entries (ord, due_at, queue_id, lane, content_type, key, kind, reference, headers, trace, payload)
-    values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
-            case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end,
-            nullif(p_content_type, 'application/json'), v_key, nullif(p_kind, ''), nullif(p_reference, ''), nullif(p_headers, '{}'), p_trace, p_payload)
-    returning pos into v_id;
+    if v_keyed or v_due is not null then
+      insert into posthaste.entries_other (ord, due_at, queue_id, lane, content_type, key, kind, reference, headers, trace, payload)
+      values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
+              case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end,
+              nullif(p_content_type, 'application/json'), v_key, nullif(p_kind, ''), nullif(p_reference, ''), nullif(p_headers, '{}'), p_trace, p_payload)
+      returning pos into v_id;
+    else
+      insert into posthaste.entries_plain (queue_id, lane, key, kind, trace, more, payload)
+      values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, nullif(p_kind, ''), p_trace,
+              posthaste.more_of(nullif(p_content_type, 'application/json'), null, nullif(p_headers, '{}'), null), p_payload)
+      returning pos into v_id;
+    end if;
     return v_id;
   end if;
   return (posthaste.insert_entries(array[p_queue], array[p_payload], array[p_content_type], array[p_key], array[p_kind],

@@ -78,7 +78,7 @@ begin
               cross join lateral (
                 select e.xid, e.pos, e.kind, e.headers
                   from posthaste.entries e
-                 where e.queue_id = p_queue and e.lane = p_lane and e.due_at is null and e.ord is null
+                 where e.queue_id = p_queue and e.lane = p_lane and e.plain
                    and (e.xid, e.pos) > (greatest(r.lo::text::xid8, c.last_xid), case when r.lo::text::xid8 > c.last_xid then 0 else c.last_pos end)
                    and e.xid < r.hi::text::xid8
                    and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)

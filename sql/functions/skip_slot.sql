@@ -40,12 +40,12 @@ begin
     v_fresh := 0;
     c := posthaste.cursor_of(v_reader, l);
     if (select e.pos from posthaste.entries e
-         where e.queue_id = u.queue_id and e.lane = r.lane and e.due_at is null and e.ord is null and ((e.pos >> 22) & 15) = p_slot
+         where e.queue_id = u.queue_id and e.lane = r.lane and e.plain and ((e.pos >> 22) & 15) = p_slot
            and e.xid >= coalesce(pg_snapshot_xmin(c.s0), '0') and posthaste.taken(c, e.xid, e.pos, null) is not true
          order by e.xid, e.pos limit 1) is not null then
       select count(*) into v_fresh from (
         select from posthaste.entries e
-         where e.queue_id = u.queue_id and e.lane = r.lane and e.due_at is null and e.ord is null
+         where e.queue_id = u.queue_id and e.lane = r.lane and e.plain
            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
            and e.xid >= coalesce(pg_snapshot_xmin(c.s0), '0') and e.xid < m.left_before
            and posthaste.taken(c, e.xid, e.pos, null) is not true and posthaste.passes(u.filter, e.kind, e.headers)

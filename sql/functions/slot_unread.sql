@@ -41,7 +41,7 @@ begin
      where x.dropped_at is null
        and (f.slot = p_slot or b.slot = p_slot
             or (select e.pos from posthaste.entries e
-                 where e.queue_id = x.id and e.lane = g and e.due_at is null and e.ord is null and ((e.pos >> 22) & 15) = p_slot
+                 where e.queue_id = x.id and e.lane = g and e.plain and ((e.pos >> 22) & 15) = p_slot
                    and e.xid >= coalesce(pg_snapshot_xmin(f.s), '0')
                  order by e.xid, e.pos limit 1) is not null
             or x.keyed

@@ -1,12 +1,13 @@
--- posthaste.summarize: brings the index that looks messages up by position up to
--- date for the newest slots; what it does not cover is read in full.
+-- posthaste.summarize: brings the indexes that look messages up by position up to
+-- date for the newest slots; what they do not cover is read in full.
 create or replace function posthaste.summarize()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
 declare
   v_slot int;
 begin
   for v_slot in select s.slot from posthaste.slots s where s.live order by s.epoch desc limit 2 loop
-    perform brin_summarize_new_values(format('posthaste.entries_%s_pos_idx', v_slot)::regclass);
+    perform brin_summarize_new_values(format('posthaste.entries_plain_%s_pos_idx', v_slot)::regclass);
+    perform brin_summarize_new_values(format('posthaste.entries_other_%s_pos_idx', v_slot)::regclass);
   end loop;
 exception when lock_not_available then
   null; -- a later round does it

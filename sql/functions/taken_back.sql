@@ -28,10 +28,10 @@ begin
     return;
   end if;
   v_first := array(
-    select posthaste.head_of(e)
+    select e.head
       from (select min(x) as low, max(x) as high from unnest(v_ids) x group by x >> 10) z
      cross join lateral (
-       select * from posthaste.entries e
+       select e.pos, e.head from posthaste.entries e
         where ((e.pos >> 22) & 15) = (z.low >> 22) & 15 and e.pos between z.low and z.high and e.message_id is null offset 0) e
      where e.pos in (select x from unnest(v_ids) x));
   v_ids := array(select (x).message_id from unnest(v_first) x);

@@ -14,7 +14,7 @@ begin
   -- In the order in which receiving and settling come to them: in another one
   -- each would wait for what the other has, and this would hardly ever get through.
   begin
-    execute format('lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_%1$s, posthaste.outcomes_%1$s in access exclusive mode%2$s', p_slot, case when not p_wait then ' nowait' end);
+    execute format('lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.outcomes_%1$s in access exclusive mode%2$s', p_slot, case when not p_wait then ' nowait' end);
   exception when lock_not_available then
     return false;
   end;
@@ -36,7 +36,7 @@ begin
   if posthaste.slot_entered(p_slot) is not null or n.readers is distinct from p_readers then
     return false;
   end if;
-  execute format('truncate posthaste.entries_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', p_slot);
+  execute format('truncate posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', p_slot);
   -- Nothing can come to lie at a position that was given out before: whoever had
   -- taken one of this slot is gone, as slot_entered has it.
   update posthaste.slots s set live = false, left_before = null, marked_by = null, cleared_to = n.last where s.slot = p_slot;

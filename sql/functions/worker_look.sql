@@ -47,7 +47,7 @@ begin
       left join lateral (
         select bool_and(coalesce(f.ended, true) and y.s is not null
                         and coalesce((select e.pos from posthaste.entries e
-                              where e.queue_id = o.id and e.lane = g and e.due_at is null and e.ord is null and e.xid >= pg_snapshot_xmin(y.s)
+                              where e.queue_id = o.id and e.lane = g and e.plain and e.xid >= pg_snapshot_xmin(y.s)
                                 and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
                               order by e.xid, e.pos limit 1), 0) = 0
                         and (not o.keyed

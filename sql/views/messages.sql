@@ -11,11 +11,11 @@ select m.message_id, q.name as queue, s.name as subscription,
        (posthaste.message_state(m.message_id, s.number, m.at, true)).attempts, m.erased_at
   from (
     select e.pos as message_id, e.queue_id, null::smallint as subscription, e.xid, e.due_at, e.key, e.kind, e.headers, e.reference, e.terms, e.content_type,
-           e.payload, e.created_at, null::timestamptz as erased_at, e.headers as sent_headers, false as kept, e.ctid as at
+           e.payload, e.created_at, null::timestamptz as erased_at, e.headers as sent_headers, false as kept, e.at_row as at
       from posthaste.entries e
      where e.message_id is null and not exists (select from posthaste.erased x where x.message_id = e.pos)
     union all
-    select e.pos, e.queue_id, null, e.xid, e.due_at, null, e.kind, null, null, null, e.content_type, null, e.created_at, x.at, e.headers, false, e.ctid
+    select e.pos, e.queue_id, null, e.xid, e.due_at, null, e.kind, null, null, null, e.content_type, null, e.created_at, x.at, e.headers, false, e.at_row
       from posthaste.erased x join posthaste.entries e on ((e.pos >> 22) & 15) = (x.message_id >> 22) & 15 and e.pos = x.message_id and e.message_id is null
     union all
     -- What is copied and not truncated yet stands above.

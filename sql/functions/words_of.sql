@@ -1,0 +1,7 @@
+-- posthaste.words_of: the words by which a message is found: its reference and its terms,
+-- told apart by their first letter.
+create or replace function posthaste.words_of(p_reference text, p_terms text[])
+returns text[] language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+begin
+  return array_remove(array['r' || p_reference], null) || array(select distinct 't' || t from unnest(p_terms) t);
+end $$;
