@@ -9,10 +9,11 @@ table action_records
   message_id bigint
   queue_id integer
   details jsonb
-  constraint actions_pkey PRIMARY KEY (id)
+  constraint action_records_pkey PRIMARY KEY (id)
+  index INDEX action_records_message ON posthaste.action_records USING btree (message_id)
   index INDEX action_records_queue ON posthaste.action_records USING btree (queue_id, id)
-  index INDEX actions_message ON posthaste.action_records USING btree (message_id)
-  index UNIQUE INDEX actions_pkey ON posthaste.action_records USING btree (id)
+  index UNIQUE INDEX action_records_pkey ON posthaste.action_records USING btree (id)
+sequence action_records_id_seq bigint start 1 increment 1 cache 1
 view actions
   id bigint
   at timestamp with time zone
@@ -22,7 +23,6 @@ view actions
   message_id bigint
   details jsonb
   queue_id integer
-sequence actions_id_seq bigint start 1 increment 1 cache 1
 table ahead
   subscriber bigint not null
   lane smallint not null
@@ -58,11 +58,11 @@ table applied
 table cancelled
   pos bigint not null
   subscriber bigint not null
-  outcome text not null
   at timestamp with time zone not null default clock_timestamp()
   xid xid8
   noted xid8 not null default pg_current_xact_id()
   copied boolean not null default false
+  outcome text not null
   constraint cancelled_pkey PRIMARY KEY (pos, subscriber)
   index INDEX cancelled_fresh ON posthaste.cancelled USING btree (subscriber, xid) WHERE (xid IS NOT NULL)
   index INDEX cancelled_noted ON posthaste.cancelled USING btree (noted)
@@ -99,9 +99,9 @@ partitioned table claims partition by LIST (slot)
   last_due timestamp with time zone
   t0 timestamp with time zone
   t1 timestamp with time zone
+  sifted bigint
   s0 pg_snapshot
   s1 pg_snapshot
-  sifted bigint
   withheld bit varying
   keys bigint[]
   open bigint[]
@@ -134,9 +134,9 @@ leaf claims_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) 
   last_due timestamp with time zone -- 16
   t0 timestamp with time zone -- 16
   t1 timestamp with time zone -- 16
+  sifted bigint -- 16
   s0 pg_snapshot -- 16
   s1 pg_snapshot -- 16
-  sifted bigint -- 16
   withheld bit varying -- 16
   keys bigint[] -- 16
   open bigint[] -- 16
@@ -165,11 +165,11 @@ table counters with (fillfactor=50)
   retried bigint not null default 0
   lost bigint not null default 0
   dropped bigint not null default 0
+  sifted bigint not null default 0
   before_sent bigint not null default 0
   before_done bigint not null default 0
   before_at timestamp with time zone
   counted_at timestamp with time zone not null default clock_timestamp()
-  sifted bigint not null default 0
   constraint counters_pkey PRIMARY KEY (queue_id, subscription)
   index UNIQUE INDEX counters_pkey ON posthaste.counters USING btree (queue_id, subscription)
 type cron
@@ -199,6 +199,7 @@ table dead_letter_entries
   attempt smallint not null
   created_at timestamp with time zone not null
   died_at timestamp with time zone not null default clock_timestamp()
+  erased_at timestamp with time zone
   content_type text
   key text
   kind text
@@ -209,7 +210,6 @@ table dead_letter_entries
   error text not null
   story jsonb not null
   payload bytea not null
-  erased_at timestamp with time zone
   constraint dead_letter_entries_pkey PRIMARY KEY (queue_id, message_id, subscription)
   constraint dead_letter_entries_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES queue_settings(id)
   index INDEX dead_letter_entries_died ON posthaste.dead_letter_entries USING btree (died_at)
@@ -275,7 +275,7 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   index INDEX entries_ordered_late ON ONLY posthaste.entries USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL) AND (ord <> xid))
   index INDEX entries_pos ON ONLY posthaste.entries USING brin (pos) WITH (pages_per_range='32')
   index INDEX entries_reference ON ONLY posthaste.entries USING btree (queue_id, reference, pos) WHERE (reference IS NOT NULL)
-  index INDEX entries_terms ON ONLY posthaste.entries USING gin (terms) WHERE (terms IS NOT NULL)
+  index INDEX entries_terms ON ONLY posthaste.entries USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL)
 leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
   xid xid8 not null default pg_current_xact_id() -- 16
   pos bigint not null default nextval('positions'::regclass) -- 16
@@ -419,8 +419,8 @@ table identity
   only_row boolean not null default true
   system_identifier bigint not null
   database_oid oid not null
-  installation uuid not null default gen_random_uuid()
   written_by xid
+  installation uuid not null default gen_random_uuid()
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
   index UNIQUE INDEX identity_pkey ON posthaste.identity USING btree (only_row)
@@ -446,21 +446,21 @@ table issued_tokens
 sequence issued_tokens_id_seq integer start 1 increment 1 cache 1
 table keys with (fillfactor=50)
   subscriber bigint not null
-  key text not null
-  lane smallint not null
   hash bigint not null
+  lane smallint not null
+  early smallint not null default 0
   blocked boolean not null default false
+  waits boolean not null default false
   low_ord xid8 not null default '0'::xid8
   low_id bigint not null default 0
-  waits boolean not null default false
   wake_at timestamp with time zone
   paused_at timestamp with time zone
   stopped_by bigint
+  turn bigint
   tokens double precision
   tokens_at timestamp with time zone
   tokens_since timestamp without time zone default date_bin('00:05:00'::interval, (tokens_at AT TIME ZONE 'UTC'::text), '2000-01-01 00:00:00'::timestamp without time zone)
-  turn bigint
-  early smallint not null default 0
+  key text not null
   constraint keys_pkey PRIMARY KEY (subscriber, key)
   index INDEX keys_lane ON posthaste.keys USING btree (subscriber, lane) WHERE (lane >= 0)
   index INDEX keys_paused ON posthaste.keys USING btree (subscriber, key) WHERE (paused_at IS NOT NULL)
@@ -506,9 +506,9 @@ table limit_states
   subscriber bigint not null
   id bigint not null
   at timestamp with time zone not null
+  full_since timestamp with time zone
   tokens double precision
   open bigint[] not null
-  full_since timestamp with time zone
   constraint limit_states_pkey PRIMARY KEY (subscriber, id)
   index UNIQUE INDEX limit_states_pkey ON posthaste.limit_states USING btree (subscriber, id)
 type live
@@ -589,18 +589,19 @@ leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off
   index UNIQUE INDEX outcomes_N_pkey ON posthaste.outcomes_N USING btree (slot, claim, place) -- 16
 table parked
   subscriber bigint not null
-  key text not null
   ord xid8 not null
   message_id bigint not null
-  lane smallint not null
+  pos bigint
   not_before timestamp with time zone
-  reason text not null
   parked_at timestamp with time zone not null default clock_timestamp()
   created_at timestamp with time zone not null
+  lane smallint not null
   attempt smallint not null
   failures smallint not null
   losses smallint not null
   losses_alone smallint not null
+  key text not null
+  reason text not null
   content_type text
   kind text
   reference text
@@ -609,7 +610,6 @@ table parked
   trace text
   story jsonb
   payload bytea not null
-  pos bigint
   constraint parked_pkey PRIMARY KEY (subscriber, key, ord, message_id)
   index INDEX parked_message ON posthaste.parked USING btree (message_id, subscriber)
   index INDEX parked_reference ON posthaste.parked USING btree (reference) WHERE (reference IS NOT NULL)
@@ -624,16 +624,10 @@ table queue_settings
   backoff_max interval not null default '01:00:00'::interval
   timeout interval not null default '00:00:30'::interval
   max_payload integer not null default 1048576
-  lanes smallint not null default 1
-  ordered boolean not null default false
-  mode text not null default 'at_least_once'::text
-  retention interval
-  paused_at timestamp with time zone
-  created_at timestamp with time zone not null default clock_timestamp()
-  dropped_at timestamp with time zone
   width smallint not null default 1
-  purged pg_snapshot
-  retain_payload boolean not null default false
+  lanes smallint not null default 1
+  mode text not null default 'at_least_once'::text
+  ordered boolean not null default false
   on_dead text not null default 'continue'::text
   fair boolean not null default false
   concurrency integer
@@ -644,7 +638,13 @@ table queue_settings
   key_burst double precision
   limited boolean default ((concurrency IS NOT NULL) OR (rate IS NOT NULL))
   keyed boolean default (ordered OR fair OR (key_concurrency IS NOT NULL) OR (key_rate IS NOT NULL))
+  retention interval
+  retain_payload boolean not null default false
+  paused_at timestamp with time zone
+  purged pg_snapshot
   purged_to bigint
+  created_at timestamp with time zone not null default clock_timestamp()
+  dropped_at timestamp with time zone
   constraint queue_settings_backoff_base_check CHECK ((backoff_base >= '00:00:00'::interval))
   constraint queue_settings_backoff_max_check CHECK ((backoff_max >= '00:00:00'::interval))
   constraint queue_settings_burst_check CHECK ((burst >= (1)::double precision))
@@ -706,6 +706,7 @@ table registrations with (fillfactor=50)
   id bigint not null generated always as identity
   name text not null
   version text not null
+  environment text
   lease interval not null
   started_at timestamp with time zone not null default clock_timestamp()
   heartbeat_at timestamp with time zone not null default clock_timestamp()
@@ -714,7 +715,6 @@ table registrations with (fillfactor=50)
   cleared boolean not null default false
   oldest_open bigint not null default 0
   looked integer not null default 0
-  environment text
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
 sequence registrations_id_seq bigint start 1 increment 1 cache 1
@@ -823,12 +823,12 @@ unlogged table skipped
 sequence skipped_from bigint start 0 increment 1 cache 1
 table slots with (fillfactor=50)
   slot smallint not null
-  epoch bigint not null
   live boolean not null
+  epoch bigint not null
+  cleared_to bigint not null default '-1'::integer
   left_before xid8
   marked_by xid8
   opened_at timestamp with time zone not null default clock_timestamp()
-  cleared_to bigint not null default '-1'::integer
   constraint slots_pkey PRIMARY KEY (slot)
   constraint slots_slot_check CHECK (((slot >= 0) AND (slot <= 15)))
   index UNIQUE INDEX slots_pkey ON posthaste.slots USING btree (slot)
@@ -841,14 +841,14 @@ table subscriptions
   queue_id integer not null
   number smallint not null
   name text not null
-  since pg_snapshot not null
-  filter jsonb
-  created_at timestamp with time zone not null default clock_timestamp()
-  dropped_at timestamp with time zone
   starts text not null default 'now'::text
   scheduled boolean not null default false
   sifts boolean not null default false
+  since pg_snapshot not null
+  filter jsonb
   max_lag interval
+  created_at timestamp with time zone not null default clock_timestamp()
+  dropped_at timestamp with time zone
   constraint subscriptions_max_lag_check CHECK ((max_lag > '00:00:00'::interval))
   constraint subscriptions_name_check CHECK ((name ~ '^[a-z0-9_.-]{1,63}$'::text))
   constraint subscriptions_number_check CHECK (((number >= 0) AND (number <= 1023)))

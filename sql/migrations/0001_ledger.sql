@@ -1,109 +1,104 @@
 -- breaking
--- The ledger: rows of the ring (entries, claims, settlements, outcomes, leases)
--- are inserted and read, never updated, and reclaimed a slot at a time. The
--- tables above them are small and change with processes and exceptions only.
+-- The ledger: messages, claims and settlements in a ring of 16 slots. Rows of
+-- entries, claims, settlements, outcomes and leases are inserted and read, never
+-- updated; their space is reclaimed one slot at a time, by TRUNCATE. The tables of
+-- the later files are small and change with processes and exceptions only.
+--
+-- Every text column has collation "C", here and in every later migration. Text in
+-- the database's own collation would corrupt the indexes when an upgrade of the C
+-- library or of ICU changes the order of strings.
 
--- Who this database is. A copy made by dump, clone or logical replication has
--- other transaction ids, so that claiming in it must be confirmed first.
+-- The database that this ledger belongs to. A copy made by dump, clone or logical
+-- replication has other transaction ids, so an operator must confirm claiming in
+-- it first. written_by is the id of the transaction that wrote the row: a row that
+-- was restored or replicated was written by another one, while pg_upgrade and
+-- physical copies keep both ids.
 create table posthaste.identity (
   only_row          boolean primary key default true check (only_row),
   system_identifier bigint  not null,
   database_oid      oid     not null,
+  written_by        xid,
   installation      uuid    not null default gen_random_uuid()
 );
+insert into posthaste.identity (system_identifier, database_oid)
+select (select system_identifier from pg_control_system()), d.oid
+  from pg_catalog.pg_database d where d.datname = current_database();
+-- A second statement, because only a row that exists knows its xmin: within a
+-- savepoint that is not the id of the transaction.
+update posthaste.identity set written_by = xmin;
 
--- Empty after a crash of the database or a promotion, for that is what becomes
--- of unlogged tables: ids of claims whose commit was not flushed may be issued
--- again then, unless the sequence jumps first.
+-- Has its row unless the server crashed or was promoted, which empties unlogged
+-- tables. Then ids of claims whose commit was not flushed could be issued a second
+-- time, unless the sequence jumps first. started is the start of the server that
+-- was last confirmed as the original, and not a physical copy of it.
 create unlogged table posthaste.since_crash (
-  only_row boolean primary key default true check (only_row),
-  at       timestamptz not null default clock_timestamp()
+  only_row boolean     primary key default true check (only_row),
+  at       timestamptz not null default clock_timestamp(),
+  started  timestamptz
 );
-insert into posthaste.since_crash default values;
+insert into posthaste.since_crash (started) values (pg_postmaster_start_time());
 
--- Its index has one page after a crash, a promotion or a restore, for the same reason, and
--- two from then on: see posthaste.skip_ids. The table never keeps a row, which a dump would
--- contain, and no vacuum makes the index smaller.
+-- Tells by the size of its index whether posthaste.skip_ids has run since the last
+-- crash, promotion or restore: one page before, two pages after. The table itself
+-- never keeps a row, because a dump would contain it, and no vacuum makes the index
+-- smaller. Here the ledger is new and has no ids to skip.
 create unlogged table posthaste.skipped (at timestamptz not null default clock_timestamp());
 create index skipped_at on posthaste.skipped (at);
 insert into posthaste.skipped default values;
 delete from posthaste.skipped;
 
--- Settings of the whole ledger, changed by hand only.
+-- Settings of the whole ledger. Operators change them by hand only.
 create table posthaste.settings (
-  only_row    boolean primary key default true check (only_row),
-  slot_rows   bigint  not null default 2097152 check (slot_rows between 1 and 4194304),
-  slot_bytes  bigint  not null default 402653184 check (slot_bytes > 0),
-  spare_slots int     not null default 6 check (spare_slots between 1 and 15),
+  only_row    boolean  primary key default true check (only_row),
+  slot_rows   bigint   not null default 2097152 check (slot_rows between 1 and 4194304),
+  slot_bytes  bigint   not null default 402653184 check (slot_bytes > 0),
+  spare_slots int      not null default 6 check (spare_slots between 1 and 15),
   carry_after interval not null default '1 minute'
 );
 insert into posthaste.settings default values;
 
-create table posthaste.queue_settings (
-  id           int primary key generated always as identity (maxvalue 1048575),
-  name         text        not null check (name ~ '^[a-z0-9_.-]{1,63}$'),
-  max_attempts int         not null default 20 check (max_attempts between 1 and 1000),
-  backoff_base interval    not null default '1 second' check (backoff_base >= '0'),
-  backoff_max  interval    not null default '1 hour' check (backoff_max >= '0'),
-  timeout      interval    not null default '30 seconds' check (timeout > '0'),
-  max_payload  int         not null default 1048576 check (max_payload between 1 and 33554432),
-  lanes        smallint    not null default 1 check (lanes between 1 and 64),
-  ordered      boolean     not null default false,
-  mode         text        not null default 'at_least_once' check (mode in ('at_least_once', 'at_most_once')),
-  retention    interval,
-  paused_at    timestamptz,
-  created_at   timestamptz not null default clock_timestamp(),
-  dropped_at   timestamptz
-);
-create unique index queue_settings_name on posthaste.queue_settings (name) where dropped_at is null;
-
-create table posthaste.subscriptions (
-  queue_id   int         not null references posthaste.queue_settings,
-  number     smallint    not null check (number between 0 and 1023),
-  name       text        not null check (name ~ '^[a-z0-9_.-]{1,63}$'),
-  since      pg_snapshot not null,
-  filter     jsonb,
-  created_at timestamptz not null default clock_timestamp(),
-  dropped_at timestamptz,
-  primary key (queue_id, number)
-);
-create unique index subscriptions_name on posthaste.subscriptions (queue_id, name) where dropped_at is null;
-
--- Positions of entries and ids of claims. CACHE 1: order within a key needs it.
+-- Positions of entries and ids of claims. CACHE 1, because the order within a key
+-- depends on it.
 create sequence posthaste.positions as bigint start 1 cache 1;
 
--- Which position posthaste.skip_ids last moved the sequence away from.
+-- The position that posthaste.skip_ids last moved the sequence away from.
 create sequence posthaste.skipped_from as bigint minvalue 0 start 0 cache 1;
 
--- The 16 slots of the ring. epoch is position >> 22 of the slot's present life.
--- left_before: whoever took a position of it has a transaction id below this one;
--- null while the sequence is in it.
+-- The 16 slots of the ring.
+--   epoch        position >> 22 of the slot's present life
+--   cleared_to   the last position that the latest truncation removed. Withdrawals
+--                may be forgotten up to there and no further: a ledger that was not
+--                maintained for a whole revolution has entries of several
+--                revolutions in one slot.
+--   left_before  every transaction that took a position of the slot has an id below
+--                this one; null while the sequence is in the slot
 create table posthaste.slots (
-  slot        smallint primary key check (slot between 0 and 15),
-  epoch       bigint   not null,
-  live        boolean  not null,
+  slot        smallint    primary key check (slot between 0 and 15),
+  live        boolean     not null,
+  epoch       bigint      not null,
+  cleared_to  bigint      not null default -1,
   left_before xid8,
   marked_by   xid8,
   opened_at   timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
-insert into posthaste.slots select s, s, s = 0 from generate_series(0, 15) s;
+insert into posthaste.slots (slot, live, epoch) select s, s = 0, s from generate_series(0, 15) s;
 
--- The slots that may hold rows, as up to three runs of the ring: a to b, c to d
--- and e to f (1 to 0 is none). Scalars, for the planner prunes by those, and few,
--- for each partition's filter is set up anew in every statement. A run may cover
--- free slots, which are empty.
+-- The slots that may hold rows, as up to three runs of the ring: a to b, c to d and
+-- e to f (1 to 0 is an empty run). Scalars, because the planner prunes partitions by
+-- those; and few, because every statement sets up the filter of each partition. A
+-- run may include free slots, which are empty.
 create type posthaste.live as (a bigint, b bigint, c bigint, d bigint, e bigint, f bigint);
 
--- An entry as people look at it: without its payload. message_id is the
--- position of the message's first entry, for that one too.
+-- An entry without its payload, as operators look at it. message_id is the position
+-- of the message's first entry, in that entry too.
 create type posthaste.head as (
   message_id bigint, pos bigint, xid xid8, queue_id int, lane smallint, created_at timestamptz, due_at timestamptz, for_subscription smallint,
   attempt smallint, failures smallint, losses smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], story jsonb);
 
--- xid stands before pos on purpose: defaults are evaluated in this order, so a
--- writer has a transaction id before it takes a position. Reclaiming relies on
--- it: a position of a slot can only come from a transaction that was already
--- in progress when the sequence left the slot.
+-- Messages, and their retries. xid stands before pos on purpose: PostgreSQL
+-- evaluates defaults in this order, so a writer has a transaction id before it takes
+-- a position. Reclaiming relies on that: a position of a slot can only come from a
+-- transaction that was in progress when the sequence left the slot.
 create table posthaste.entries (
   xid              xid8        not null default pg_current_xact_id(),
   pos              bigint      not null default nextval('posthaste.positions'),
@@ -118,17 +113,29 @@ create table posthaste.entries (
   failures         smallint    not null default 0,
   losses           smallint    not null default 0,
   losses_alone     smallint    not null default 0,
-  content_type     text,
-  key              text,
-  kind             text,
-  reference        text,
+  content_type     text        collate "C",
+  key              text        collate "C",
+  kind             text        collate "C",
+  reference        text        collate "C",
   headers          jsonb,
-  terms            text[],
-  trace            text,
+  terms            text[]      collate "C",
+  trace            text        collate "C",
   story            jsonb,
   payload          bytea       not null
 ) partition by list (((pos >> 22) & 15));
 
+-- Ranges of messages that were handed out. The newest claim of a reader is also its
+-- cursor.
+--   sifted    how many entries the reader's subscription left out so far; null for
+--             subscriptions that take every message
+-- Of queues that are ordered, fair or limited by key alone:
+--   withheld  places that were settled when the claim was made: parked or cancelled
+--   keys      a hash of each place's key, where the running messages of a key count
+--   open      claims of the lane that were open when this row was written
+--   busy      hashes of the keys of their unsettled places
+--   turns     in the cursor of a lane's events: where the two lines of keys begin
+--             (keys.early above 0, and the others), so that dead index entries
+--             before it are not read again; and the last number given
 create table posthaste.claims (
   slot         bigint      not null,
   places       smallint    not null,
@@ -152,11 +159,18 @@ create table posthaste.claims (
   last_due     timestamptz,
   t0           timestamptz,
   t1           timestamptz,
+  sifted       bigint,
   s0           pg_snapshot,
   s1           pg_snapshot,
+  withheld     bit varying,
+  keys         bigint[],
+  open         bigint[],
+  busy         bigint[],
+  turns        bigint[],
   primary key (slot, id)
 ) partition by list (slot);
 
+-- One bit for each place of a claim that was settled.
 create table posthaste.settlements (
   slot      bigint      not null,
   part      smallint    not null,
@@ -173,6 +187,9 @@ create table posthaste.settlements (
   primary key (slot, claim, part, number)
 ) partition by list (slot);
 
+-- How a delivery ended, where a bit cannot tell all of it: failures, receipts and
+-- terms. terms are what the handler named to find the message by, where the message
+-- was sent without terms and no later entry or dead letter has them.
 create table posthaste.outcomes (
   slot       bigint      not null,
   place      smallint    not null,
@@ -186,14 +203,15 @@ create table posthaste.outcomes (
   duration   real,
   xid        xid8        not null default pg_current_xact_id(),
   due_at     timestamptz,
-  outcome    text        not null,
-  error      text,
+  outcome    text        collate "C" not null,
+  error      text        collate "C",
   receipt    jsonb,
+  terms      text[]      collate "C",
   primary key (slot, claim, place)
 ) partition by list (slot);
 
--- The ends of leases by time: one row for a received claim (place is null) and
--- one for each extension of one delivery.
+-- The ends of leases by time: one row for a received claim (place is null), and one
+-- for each extension of a single delivery.
 create table posthaste.leases (
   slot       bigint      not null,
   place      smallint,
@@ -205,10 +223,15 @@ create table posthaste.leases (
 
 do $$
 declare
-  lz4 boolean := exists (select from pg_catalog.pg_settings
-                          where name = 'default_toast_compression' and 'lz4' = any (enumvals));
   t text;
 begin
+  -- Compressing payloads with pglz costs more than it saves; with lz4 it does not.
+  -- Partitions inherit this.
+  if exists (select from pg_catalog.pg_settings where name = 'default_toast_compression' and 'lz4' = any (enumvals)) then
+    alter table posthaste.entries alter column payload set compression lz4;
+  else
+    alter table posthaste.entries alter column payload set storage external;
+  end if;
   foreach t in array array['entries', 'claims', 'settlements', 'outcomes', 'leases'] loop
     for s in 0..15 loop
       execute format('create table posthaste.%I partition of posthaste.%I for values in (%s) with (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
@@ -219,168 +242,35 @@ begin
       end if;
     end loop;
   end loop;
-  -- Compressing payloads with pglz costs more than it saves; lz4 does not.
-  if lz4 then
-    alter table posthaste.entries alter column payload set compression lz4;
-  else
-    alter table posthaste.entries alter column payload set storage external;
-  end if;
-  for s in 0..15 loop
-    if lz4 then
-      execute format('alter table posthaste.%I alter column payload set compression lz4', 'entries_' || s);
-    else
-      execute format('alter table posthaste.%I alter column payload set storage external', 'entries_' || s);
-    end if;
-  end loop;
 end $$;
 
 create index entries_fresh on posthaste.entries (queue_id, lane, xid, pos) where due_at is null and ord is null;
 create index entries_due_xid on posthaste.entries (queue_id, lane, xid, pos) where due_at is not null;
 create index entries_due on posthaste.entries (queue_id, lane, due_at, pos) where due_at is not null;
-create index entries_ordered on posthaste.entries (queue_id, lane, ord, pos) where ord is not null;
 create index entries_message on posthaste.entries (message_id) where message_id is not null;
-create index entries_reference on posthaste.entries (queue_id, reference, pos) where reference is not null;
-create index entries_terms on posthaste.entries using gin (terms) where terms is not null;
 create index entries_pos on posthaste.entries using brin (pos) with (pages_per_range = 32);
+-- Queues that look at keys are read by (ord, pos). ord is mostly the id of the
+-- transaction that sent, so this index also finds what a late transaction sent
+-- before the beginning of the window. Only messages that it sent later in its life,
+-- or beside others that ended, need the index after it, and few messages are in it.
+-- Events and scheduled messages have a due time, and are on the due track.
+create index entries_ordered on posthaste.entries (queue_id, lane, ord, pos) where ord is not null and due_at is null;
+create index entries_ordered_late on posthaste.entries (queue_id, lane, xid, ord, pos) where ord is not null and due_at is null and ord <> xid;
+create index entries_reference on posthaste.entries (queue_id, reference, pos) where reference is not null;
+-- A search by term reads the whole list of pending entries, in each slot: up to 4 MB
+-- by default, which took 130 ms among 10 million messages.
+create index entries_terms on posthaste.entries using gin (terms) with (gin_pending_list_limit = 256) where terms is not null;
 
 create index claims_reader on posthaste.claims (reader, seq);
 create index claims_holder on posthaste.claims (holder, number) where holder is not null;
 create index settlements_xid on posthaste.settlements (xid);
 create index outcomes_xid on posthaste.outcomes (xid);
 create index outcomes_message on posthaste.outcomes (message_id);
+create index outcomes_terms on posthaste.outcomes using gin (terms) with (gin_pending_list_limit = 256) where terms is not null;
 create index leases_xid on posthaste.leases (subscriber, xid);
 create index leases_until on posthaste.leases (subscriber, until);
 create index leases_claim on posthaste.leases (claim);
 
--- oldest_open is the mark below which none of the worker's claims is open but
--- the stragglers; cleared says of a worker that is gone that none at all is;
--- looked is where in its list of queues its next look begins.
-create table posthaste.registrations (
-  id           bigint primary key generated always as identity,
-  name         text        not null,
-  version      text        not null,
-  lease        interval    not null,
-  started_at   timestamptz not null default clock_timestamp(),
-  heartbeat_at timestamptz not null default clock_timestamp(),
-  lost_at      timestamptz,
-  ended_at     timestamptz,
-  cleared      boolean     not null default false,
-  oldest_open  bigint      not null default 0,
-  looked       int         not null default 0
-) with (fillfactor = 50);
-
--- Claims that stayed open while very many of the same worker's after them were
--- closed: a row is an exception, and goes when its claim is closed.
-create table posthaste.stragglers (
-  worker bigint not null,
-  claim  bigint not null,
-  primary key (worker, claim)
-);
-
--- How far ends of leases were examined, per subscriber.
-create table posthaste.lease_cursors (
-  subscriber bigint primary key,
-  s          pg_snapshot not null,
-  t          timestamptz not null
-) with (fillfactor = 50);
-
--- Received claims whose lease was found ended while somebody was settling a part
--- of them: looked at again at next_try. A row is an exception, and goes when
--- nothing of its claim is held.
-create table posthaste.held_claims (
-  subscriber bigint not null,
-  claim      bigint not null,
-  next_try   timestamptz not null,
-  primary key (subscriber, claim)
-);
-
--- Due entries that no claim of the subscription will hand out any more. A row
--- lives as long as the slot of its entry, for a slice is read again by it.
-create table posthaste.cancelled (
-  pos        bigint   not null,
-  subscriber bigint   not null,
-  outcome    text     not null,
-  at         timestamptz not null default clock_timestamp(),
-  primary key (pos, subscriber)
-);
-
--- What was carried out of a slot and is cancelled there: all entries of the lane
--- due after since, up to the key (due_at, pos). Goes with the slot's content.
-create table posthaste.carried (
-  slot     smallint    not null,
-  queue_id int         not null,
-  lane     smallint    not null,
-  since    timestamptz not null,
-  due_at   timestamptz not null,
-  pos      bigint      not null,
-  primary key (slot, queue_id, lane)
-);
-
-create table posthaste.dead_letter_entries (
-  message_id   bigint      not null,
-  subscription smallint    not null,
-  queue_id     int         not null references posthaste.queue_settings,
-  lane         smallint    not null,
-  pos          bigint      not null,
-  ord          xid8,
-  attempt      smallint    not null,
-  created_at   timestamptz not null,
-  died_at      timestamptz not null default clock_timestamp(),
-  content_type text,
-  key          text,
-  kind         text,
-  reference    text,
-  headers      jsonb,
-  terms        text[],
-  trace        text,
-  error        text        not null,
-  story        jsonb       not null,
-  payload      bytea       not null,
-  primary key (queue_id, message_id, subscription)
-);
-create index dead_letter_entries_message on posthaste.dead_letter_entries (message_id);
-create index dead_letter_entries_reference on posthaste.dead_letter_entries (queue_id, reference, message_id) where reference is not null;
-create index dead_letter_entries_terms on posthaste.dead_letter_entries using gin (terms) where terms is not null;
-
--- What operators did, and who.
-create table posthaste.actions (
-  id         bigint primary key generated always as identity,
-  at         timestamptz not null default clock_timestamp(),
-  by         text        not null,
-  action     text        not null,
-  message_id bigint,
-  queue_id   int,
-  details    jsonb
-);
-create index actions_message on posthaste.actions (message_id);
-
--- Sums of the log, added up by maintenance from what is new since s.
-create table posthaste.counters (
-  queue_id     int      not null,
-  subscription smallint not null,
-  sent         bigint   not null default 0,
-  again        bigint   not null default 0,
-  handed       bigint   not null default 0,
-  done         bigint   not null default 0,
-  settled      bigint   not null default 0,
-  retried      bigint   not null default 0,
-  lost         bigint   not null default 0,
-  dropped      bigint   not null default 0,
-  before_sent  bigint   not null default 0,
-  before_done  bigint   not null default 0,
-  before_at    timestamptz,
-  counted_at   timestamptz not null default clock_timestamp(),
-  primary key (queue_id, subscription)
-) with (fillfactor = 50);
-
-create table posthaste.counted (
-  only_row   boolean primary key default true check (only_row),
-  s          pg_snapshot not null,
-  last_value bigint      not null default 0,
-  at         timestamptz not null default clock_timestamp()
-) with (fillfactor = 50);
-insert into posthaste.counted (s) values (pg_current_snapshot());
-
-insert into posthaste.identity (system_identifier, database_oid)
-select (select system_identifier from pg_control_system()), d.oid
-  from pg_catalog.pg_database d where d.datname = current_database();
+-- Sends under REPEATABLE READ and SERIALIZABLE insert here to learn the id of a
+-- subtransaction, which they roll back. So the table never has a row.
+create unlogged table posthaste.order_marks ();

@@ -1,3 +1,0 @@
--- compatible
--- Nothing is stored anew. Programs of this version ask posthaste.rescue_in with each
--- heartbeat, and must find out beforehand where it is not there.
