@@ -95,11 +95,30 @@ create type posthaste.head as (
   message_id bigint, pos bigint, xid xid8, queue_id int, lane smallint, created_at timestamptz, due_at timestamptz, for_subscription smallint,
   attempt smallint, failures smallint, losses smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], story jsonb);
 
--- Messages, and their retries. xid stands before pos on purpose: PostgreSQL
--- evaluates defaults in this order, so a writer has a transaction id before it takes
--- a position. Reclaiming relies on that: a position of a slot can only come from a
--- transaction that was in progress when the sequence left the slot.
-create table posthaste.entries (
+-- What most messages are: handed out at once, in no order of their keys, once. Such a
+-- row costs a send the least: few columns, two indexes. more holds what few messages
+-- have: content_type, reference, headers and terms. The view posthaste.entries shows
+-- these rows and the others alike.
+-- xid stands before pos on purpose: PostgreSQL evaluates defaults in this order, so a
+-- writer has a transaction id before it takes a position. Reclaiming relies on that: a
+-- position of a slot can only come from a transaction that was in progress when the
+-- sequence left the slot.
+create table posthaste.entries_plain (
+  xid        xid8        not null default pg_current_xact_id(),
+  pos        bigint      not null default nextval('posthaste.positions'),
+  created_at timestamptz not null default statement_timestamp(),
+  queue_id   int         not null,
+  lane       smallint    not null default 0,
+  key        text        collate "C",
+  kind       text        collate "C",
+  trace      text        collate "C",
+  more       jsonb,
+  payload    bytea       not null
+) partition by list (((pos >> 22) & 15));
+
+-- All other entries: those with a due time (scheduled messages, retries, events of
+-- lanes), and those of queues that look at keys, which have a place in the order (ord).
+create table posthaste.entries_other (
   xid              xid8        not null default pg_current_xact_id(),
   pos              bigint      not null default nextval('posthaste.positions'),
   ord              xid8,
@@ -123,6 +142,20 @@ create table posthaste.entries (
   story            jsonb,
   payload          bytea       not null
 ) partition by list (((pos >> 22) & 15));
+
+-- By which words a message is found: 'r' and its reference, 't' and each of its terms.
+-- slot is that of the row that has the word: an entry, or the outcome of a handler that
+-- found the term. With an xid the entry is in entries_plain, by its key there
+-- (queue_id, lane, xid, pos); others are found by pos.
+create table posthaste.words (
+  slot       bigint   not null,
+  message_id bigint   not null,
+  pos        bigint   not null,
+  xid        xid8,
+  queue_id   int      not null,
+  lane       smallint not null,
+  word       text     collate "C" not null
+) partition by list (slot);
 
 -- Ranges of messages that were handed out. The newest claim of a reader is also its
 -- cursor.
@@ -228,45 +261,44 @@ begin
   -- Compressing payloads with pglz costs more than it saves; with lz4 it does not.
   -- Partitions inherit this.
   if exists (select from pg_catalog.pg_settings where name = 'default_toast_compression' and 'lz4' = any (enumvals)) then
-    alter table posthaste.entries alter column payload set compression lz4;
+    alter table posthaste.entries_plain alter column payload set compression lz4;
+    alter table posthaste.entries_other alter column payload set compression lz4;
   else
-    alter table posthaste.entries alter column payload set storage external;
+    alter table posthaste.entries_plain alter column payload set storage external;
+    alter table posthaste.entries_other alter column payload set storage external;
   end if;
-  foreach t in array array['entries', 'claims', 'settlements', 'outcomes', 'leases'] loop
+  foreach t in array array['entries_plain', 'entries_other', 'words', 'claims', 'settlements', 'outcomes', 'leases'] loop
     for s in 0..15 loop
       execute format('create table posthaste.%I partition of posthaste.%I for values in (%s) with (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
         t || '_' || s, t, s);
       -- Without a primary key a publication of all tables would refuse deletes.
-      if t in ('entries', 'leases') then
+      if t in ('entries_plain', 'entries_other', 'words', 'leases') then
         execute format('alter table posthaste.%I replica identity full', t || '_' || s);
       end if;
     end loop;
   end loop;
 end $$;
 
-create index entries_fresh on posthaste.entries (queue_id, lane, xid, pos) where due_at is null and ord is null;
-create index entries_due_xid on posthaste.entries (queue_id, lane, xid, pos) where due_at is not null;
-create index entries_due on posthaste.entries (queue_id, lane, due_at, pos) where due_at is not null;
-create index entries_message on posthaste.entries (message_id) where message_id is not null;
-create index entries_pos on posthaste.entries using brin (pos) with (pages_per_range = 32);
+create index entries_plain_log on posthaste.entries_plain (queue_id, lane, xid, pos);
+create index entries_plain_pos on posthaste.entries_plain using brin (pos) with (pages_per_range = 32);
+create index entries_other_pos on posthaste.entries_other using brin (pos) with (pages_per_range = 32);
+create index entries_other_message on posthaste.entries_other (message_id) where message_id is not null;
+create index entries_other_due_xid on posthaste.entries_other (queue_id, lane, xid, pos) where due_at is not null;
+create index entries_other_due on posthaste.entries_other (queue_id, lane, due_at, pos) where due_at is not null;
 -- Queues that look at keys are read by (ord, pos). ord is mostly the id of the
 -- transaction that sent, so this index also finds what a late transaction sent
 -- before the beginning of the window. Only messages that it sent later in its life,
 -- or beside others that ended, need the index after it, and few messages are in it.
 -- Events and scheduled messages have a due time, and are on the due track.
-create index entries_ordered on posthaste.entries (queue_id, lane, ord, pos) where ord is not null and due_at is null;
-create index entries_ordered_late on posthaste.entries (queue_id, lane, xid, ord, pos) where ord is not null and due_at is null and ord <> xid;
-create index entries_reference on posthaste.entries (queue_id, reference, pos) where reference is not null;
--- A search by term reads the whole list of pending entries, in each slot: up to 4 MB
--- by default, which took 130 ms among 10 million messages.
-create index entries_terms on posthaste.entries using gin (terms) with (gin_pending_list_limit = 256) where terms is not null;
+create index entries_other_ordered on posthaste.entries_other (queue_id, lane, ord, pos) where ord is not null and due_at is null;
+create index entries_other_late on posthaste.entries_other (queue_id, lane, xid, ord, pos) where ord is not null and due_at is null and ord <> xid;
+create index words_word on posthaste.words (word, queue_id, message_id);
 
 create index claims_reader on posthaste.claims (reader, seq);
 create index claims_holder on posthaste.claims (holder, number) where holder is not null;
 create index settlements_xid on posthaste.settlements (xid);
 create index outcomes_xid on posthaste.outcomes (xid);
 create index outcomes_message on posthaste.outcomes (message_id);
-create index outcomes_terms on posthaste.outcomes using gin (terms) with (gin_pending_list_limit = 256) where terms is not null;
 create index leases_xid on posthaste.leases (subscriber, xid);
 create index leases_until on posthaste.leases (subscriber, until);
 create index leases_claim on posthaste.leases (claim);
