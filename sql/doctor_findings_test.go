@@ -113,8 +113,8 @@ func TestDoctorFindings(t *testing.T) {
 	s.well(t, "plans")
 	// Or somebody dropped one as unused, and made it anew for the parent alone. A
 	// new one is not used beside transactions that are older than it, of other tests, too.
-	for index, statement := range map[string]string{"entries_fresh": "the claim of fresh messages", "entries_due_xid": "the claim of what became visible",
-		"entries_due": "the claim of what fell due", "entries_ordered": "the claim of keyed messages", "entries_message": "the look at later attempts",
+	for index, statement := range map[string]string{"entries_plain_log": "the claim of fresh messages", "entries_other_due_xid": "the claim of what became visible",
+		"entries_other_due": "the claim of what fell due", "entries_other_ordered": "the claim of keyed messages", "entries_other_message": "the look at later attempts", "words_word": "the search for a reference or a term",
 		"claims_reader": "a reader's cursor", "claims_holder": "the look at what a worker holds"} {
 		definition := get[string](s, `select pg_get_indexdef(('posthaste.' || $1::text)::regclass)`, index)
 		s.exec(`drop index posthaste.` + index)

@@ -28,7 +28,7 @@ var hot = []hotStatement{
 	{"claim: one fresh entry", "e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos"},
 	{"claim_lane: what falls due next", "e.due_at > w.t1 and posthaste.in_slots((e.pos >> 22) & 15, live."},
 	{"fetch: claims of a number", "k.holder = p_worker and k.number between"},
-	{"fetch, fresh", "e.due_at is null and e.ord is null and (e.xid, e.pos) >= ("},
+	{"fetch, fresh", "e.plain and (e.xid, e.pos) >= ("},
 	{"fetch, due, part 1", "e.due_at <= c.t1 and (e.xid, e.pos) >= ("},
 	{"fetch, due, part 2", "(e.due_at, e.pos) >= (c.first_due, c.first_pos)"},
 	{"settle_claim: newest bits", "select s.number, s.bits from posthaste.settlements s"},

@@ -24,7 +24,7 @@ func TestRuleADeadlockWithUpkeepIsWaitedOut(t *testing.T) {
 		upkeep.exec(`begin`)
 		upkeep.exec(`lock table posthaste.leases_5 in access exclusive mode`)
 		upkeep.exec(`set local lock_timeout = '3s'`)
-		locked := upkeep.start(`lock table posthaste.entries_5 in access exclusive mode`)
+		locked := upkeep.start(`lock table posthaste.entries_other_5 in access exclusive mode`)
 		upkeep.blocked(s)
 		looked := claimer.start(`select count(*) from posthaste.leases_5`)
 		<-locked // or not, which is as well

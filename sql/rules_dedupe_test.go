@@ -134,7 +134,7 @@ func TestRuleDedupeKeysAreForgotten(t *testing.T) {
 			return fmt.Sprintf("its window lasts a day, and it was sent again as %d", again)
 		}
 		return ""
-	}, without("asking for the window", patch{file: "forget_keys.sql", old: "where d.until <= p_now order", new: "order"}))
+	}, without("asking for the window", patch{file: "forget_keys.sql", old: "where d.until <= v_now order", new: "order"}))
 }
 
 // Who comes with a key that is just being used waits for that request, and gets

@@ -244,7 +244,7 @@ func TestRuleListingsByFoundTerm(t *testing.T) {
 			return fmt.Sprintf("ten cost %d pages, and 1,000 cost %d", few, many)
 		}
 		return ""
-	}, without("looking them up at once", patch{file: "named_heads.sql", old: "group by x >> 10)", new: "group by x)"}))
+	}, without("looking them up at once", patch{file: "named_heads.sql", old: "group by w.pos >> 10)", new: "group by w.pos)"}))
 }
 
 // What waits for its retry is found behind any number of newer messages.

@@ -7,12 +7,19 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 declare
   v_pos bigint;
 begin
-  insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+  with again as (
+    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                  content_type, key, kind, reference, headers, terms, trace, story, payload)
   select f.ord, coalesce(f.message_id, f.pos), f.created_at, p_due, f.queue_id, f.lane, p_for, f.attempt, f.failures, f.losses, f.losses_alone,
          f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
     from posthaste.entries f where ((f.pos >> 22) & 15) = (h.pos >> 22) & 15 and f.pos = h.pos
-  returning pos into v_pos;
+  returning pos, message_id, queue_id, lane, reference, terms
+  ), named as (
+    insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
+    select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
+      from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
+  )
+  select a.pos into v_pos from again a;
   if p_for is null then
     -- As in posthaste.carry_slot: it is no new message to those whom the old one
     -- was not for, or not any more.

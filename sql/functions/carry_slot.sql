@@ -121,6 +121,11 @@ begin
       select f.new_pos, f.ord, coalesce(f.message_id, f.pos), f.created_at, least(f.due_at, posthaste.last_time() - interval '1 second'), f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone,
              f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
         from far f
+      returning pos, message_id, queue_id, lane, reference, terms
+    ), named as (
+      insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
+      select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
+        from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
     ), still_withdrawn as (
       -- From whom it was withdrawn before, and who began after it was sent: to
       -- those the new entry would be a new message.

@@ -84,6 +84,11 @@ begin
         from told z
        where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed
        order by z.place
+      returning pos, message_id, queue_id, lane, reference, terms
+    ), renamed as (
+      insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
+      select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
+        from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
     ), parks as (
       -- Not as a loose entry: messages of its key that are reached meanwhile stay
       -- behind it. Which claims learn by the event.

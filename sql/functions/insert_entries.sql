@@ -197,9 +197,9 @@ begin
       from unnest(v_new) n where v_dues[n] is null and not v_keyed[coalesce(v_of[n], 1)] order by n
   ), named as (
     insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
-    select v_ids[n] >> 22 & 15, v_ids[n], v_ids[n], pg_current_xact_id(), v_queues[coalesce(v_of[n], 1)], v_lanes[n], w
+    select v_ids[n] >> 22 & 15, v_ids[n], v_ids[n], case when v_dues[n] is null and not v_keyed[coalesce(v_of[n], 1)] then pg_current_xact_id() end,
+           v_queues[coalesce(v_of[n], 1)], v_lanes[n], w
       from unnest(v_new) n cross join lateral unnest(posthaste.words_of(nullif(p_references[n], ''), posthaste.texts_of(p_terms[n]))) w
-     where v_dues[n] is null and not v_keyed[coalesce(v_of[n], 1)]
   )
   insert into posthaste.entries_other (ord, pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
   select case when v_keyed[coalesce(v_of[n], 1)] then v_ord end, v_ids[n], v_queues[coalesce(v_of[n], 1)], v_lanes[n], v_dues[n],

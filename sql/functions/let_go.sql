@@ -169,7 +169,11 @@ begin
     select g.ord, g.message_id, g.created_at, t, q.id, v_lane + 256, v_subscriber & 1023, g.attempt, g.failures, g.losses, g.losses_alone,
            g.content_type, nullif(g.key, ''), g.kind, g.reference, g.headers, g.terms, g.trace, g.story, g.payload
       from gone g order by g.n
-    returning pos
+    returning pos, message_id, queue_id, lane, reference, terms
+  ), named as (
+    insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
+    select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
+      from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
   )
   select min(pos), max(pos), count(*) into made.first_pos, made.last_pos, made.places from again;
   if made.places <> cardinality(v_picked) then

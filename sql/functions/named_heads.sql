@@ -7,7 +7,7 @@
 -- Reads: slots, positions, words, entries, dead_letter_entries, parked.
 create or replace function posthaste.named_heads(p_queues int[], p_reference text, p_term text, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 declare
   v_last bigint := (select last_value from posthaste.positions);
   v_before bigint := least(coalesce(p_before, v_last + 1), v_last + 1);
@@ -54,12 +54,14 @@ begin
       select w from unnest(p_queues) q (id) cross join lateral (
         (select x.* from posthaste.words x
           where x.slot = v_epoch & 15 and x.word = v_word and x.queue_id = q.id and x.message_id < v_before and x.xid is not null
-            and (v_also is null or exists (select from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id))
+            and (v_also is null or (select y.pos from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id
+                                    order by y.word, y.queue_id, y.message_id limit 1) is not null)
           order by x.message_id desc limit p_max)
         union all
         (select x.* from posthaste.words x
           where x.slot = v_epoch & 15 and x.word = v_word and x.queue_id = q.id and x.message_id < v_before and x.xid is null
-            and (v_also is null or exists (select from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id))
+            and (v_also is null or (select y.pos from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id
+                                    order by y.word, y.queue_id, y.message_id limit 1) is not null)
           order by x.message_id desc limit 10000)) w);
     v_heads := v_heads || array(
       select e.head from unnest(v_words) w cross join lateral (

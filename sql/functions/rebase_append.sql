@@ -30,6 +30,7 @@ begin
   for v_block in select distinct w.pos >> 20 from pg_temp.rebase_work w order by 1 loop
     -- One slot's part of the ring: as a constant, for the planner.
     execute format($q$
+      with again as (
       insert into posthaste.entries_other (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
       select w.n, case when e.ord is not null then $1 end, coalesce(e.message_id, e.pos), e.created_at, case when w.again then $2 else least(coalesce(e.due_at, $2), posthaste.last_time() - interval '1 second') end,
@@ -38,7 +39,13 @@ begin
              case when w.again then posthaste.story_add(e.story, w.lost) else e.story end, e.payload
         from pg_temp.rebase_work w join posthaste.entries e on e.pos = w.pos and ((e.pos >> 22) & 15) = %s
        where not w.parks and w.pos >= $3 and w.pos < $4 and e.pos >= $3 and e.pos < $4
-       order by w.n$q$, (v_block >> 2) & 15)
+       order by w.n
+      returning pos, message_id, queue_id, lane, reference, terms), named as (
+      insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
+      select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
+        from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
+      )
+      select from again$q$, (v_block >> 2) & 15)
       using v_first, v_now, v_block << 20, (v_block + 1) << 20;
     get diagnostics v_rows = row_count;
     v_done := v_done + v_rows;

@@ -47,6 +47,11 @@ begin
       select g.message_id, g.created_at, v_now, g.queue_id, g.lane, g.subscription, least(g.attempt + 1, 32767), g.content_type, g.key, g.kind, g.reference,
              g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload
         from gone g where g.ord is null order by g.message_id, g.subscription
+      returning pos, message_id, queue_id, lane, reference, terms
+    ), named as (
+      insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
+      select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
+        from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
     ), noted as (
       insert into posthaste.action_records (by, action, message_id, queue_id, details)
       select coalesce(replay.by, session_user), 'replay', g.message_id, g.queue_id, jsonb_build_object('subscription', g.subscription)

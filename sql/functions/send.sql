@@ -53,12 +53,13 @@ begin
     end if;
     select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
       from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
-    if octet_length(v_body) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) then
+    if octet_length(v_body) <= v_most and not (v_ordered and (v_key is null or v_due is not null))
+       and not (v_reference is not null and (v_keyed or v_due is not null)) then
       v_plain := posthaste.ring(v_queue) is not null; -- an expression, too
       if v_keyed or v_due is not null then
-        insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, reference, payload)
+        insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, payload)
         values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
-                case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_reference, v_body)
+                case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
         returning pos into v_id;
       elsif v_reference is null then
         insert into posthaste.entries_plain (queue_id, lane, key, kind, payload)

@@ -29,17 +29,16 @@ begin
   if p_delay > 0 and p_delay < 1e9 then
     v_due := clock_timestamp() + make_interval(secs => p_delay);
   end if;
-  if octet_length(p_payload) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) and p_send_at is null and p_terms is null
-     and (coalesce(p_reference, '') = '' or v_keyed or v_due is not null)
+  if octet_length(p_payload) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) and p_send_at is null and p_terms is null and coalesce(p_reference, '') = ''
      and coalesce(p_priority, 0) = 0 and p_dedupe_key is null and (p_delay is null or v_due is not null)
      and (p_headers is null or octet_length(p_headers::text) <= 16384 and posthaste.plain_headers(p_headers))
-     and greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_reference), octet_length(p_content_type), octet_length(p_trace), 0) <= 255 then
+     and greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_content_type), octet_length(p_trace), 0) <= 255 then
     v_rung := coalesce(p_wake, false) and posthaste.ring(v_queue) is not null;
     if v_keyed or v_due is not null then
-      insert into posthaste.entries_other (ord, due_at, queue_id, lane, content_type, key, kind, reference, headers, trace, payload)
+      insert into posthaste.entries_other (ord, due_at, queue_id, lane, content_type, key, kind, headers, trace, payload)
       values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
               case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end,
-              nullif(p_content_type, 'application/json'), v_key, nullif(p_kind, ''), nullif(p_reference, ''), nullif(p_headers, '{}'), p_trace, p_payload)
+              nullif(p_content_type, 'application/json'), v_key, nullif(p_kind, ''), nullif(p_headers, '{}'), p_trace, p_payload)
       returning pos into v_id;
     else
       insert into posthaste.entries_plain (queue_id, lane, key, kind, trace, more, payload)

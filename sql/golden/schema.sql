@@ -244,7 +244,33 @@ table dedupe_keys
   constraint dedupe_keys_pkey PRIMARY KEY (queue_id, key)
   index INDEX dedupe_keys_until ON posthaste.dedupe_keys USING btree (until)
   index UNIQUE INDEX dedupe_keys_pkey ON posthaste.dedupe_keys USING btree (queue_id, key)
-partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
+view entries
+  xid xid8
+  pos bigint
+  ord xid8
+  message_id bigint
+  created_at timestamp with time zone
+  due_at timestamp with time zone
+  queue_id integer
+  lane smallint
+  for_subscription smallint
+  attempt smallint
+  failures smallint
+  losses smallint
+  losses_alone smallint
+  content_type text
+  key text
+  kind text
+  reference text
+  headers jsonb
+  terms text[]
+  trace text
+  story jsonb
+  payload bytea
+  plain boolean
+  at_row tid
+  head head
+partitioned table entries_other partition by LIST ((((pos >> 22) & (15)::bigint)))
   xid xid8 not null default pg_current_xact_id()
   pos bigint not null default nextval('positions'::regclass)
   ord xid8
@@ -267,16 +293,13 @@ partitioned table entries partition by LIST ((((pos >> 22) & (15)::bigint)))
   trace text
   story jsonb
   payload bytea not null storage e
-  index INDEX entries_due ON ONLY posthaste.entries USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL)
-  index INDEX entries_due_xid ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL)
-  index INDEX entries_fresh ON ONLY posthaste.entries USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL))
-  index INDEX entries_message ON ONLY posthaste.entries USING btree (message_id) WHERE (message_id IS NOT NULL)
-  index INDEX entries_ordered ON ONLY posthaste.entries USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL))
-  index INDEX entries_ordered_late ON ONLY posthaste.entries USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL) AND (ord <> xid))
-  index INDEX entries_pos ON ONLY posthaste.entries USING brin (pos) WITH (pages_per_range='32')
-  index INDEX entries_reference ON ONLY posthaste.entries USING btree (queue_id, reference, pos) WHERE (reference IS NOT NULL)
-  index INDEX entries_terms ON ONLY posthaste.entries USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL)
-leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
+  index INDEX entries_other_due ON ONLY posthaste.entries_other USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL)
+  index INDEX entries_other_due_xid ON ONLY posthaste.entries_other USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL)
+  index INDEX entries_other_late ON ONLY posthaste.entries_other USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL) AND (ord <> xid))
+  index INDEX entries_other_message ON ONLY posthaste.entries_other USING btree (message_id) WHERE (message_id IS NOT NULL)
+  index INDEX entries_other_ordered ON ONLY posthaste.entries_other USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL))
+  index INDEX entries_other_pos ON ONLY posthaste.entries_other USING brin (pos) WITH (pages_per_range='32')
+leaf entries_other_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
   xid xid8 not null default pg_current_xact_id() -- 16
   pos bigint not null default nextval('positions'::regclass) -- 16
   ord xid8 -- 16
@@ -299,15 +322,38 @@ leaf entries_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off)
   trace text -- 16
   story jsonb -- 16
   payload bytea not null storage e -- 16
-  index INDEX entries_N_message_id_idx ON posthaste.entries_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
-  index INDEX entries_N_pos_idx ON posthaste.entries_N USING brin (pos) WITH (pages_per_range='32') -- 16
-  index INDEX entries_N_queue_id_lane_due_at_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL) -- 16
-  index INDEX entries_N_queue_id_lane_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL)) -- 16
-  index INDEX entries_N_queue_id_lane_xid_ord_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL) AND (ord <> xid)) -- 16
-  index INDEX entries_N_queue_id_lane_xid_pos_idx ON posthaste.entries_N USING btree (queue_id, lane, xid, pos) WHERE ((due_at IS NULL) AND (ord IS NULL)) -- 16
-  index INDEX entries_N_queue_id_lane_xid_pos_idx1 ON posthaste.entries_N USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL) -- 16
-  index INDEX entries_N_queue_id_reference_pos_idx ON posthaste.entries_N USING btree (queue_id, reference, pos) WHERE (reference IS NOT NULL) -- 16
-  index INDEX entries_N_terms_idx ON posthaste.entries_N USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL) -- 16
+  index INDEX entries_other_N_message_id_idx ON posthaste.entries_other_N USING btree (message_id) WHERE (message_id IS NOT NULL) -- 16
+  index INDEX entries_other_N_pos_idx ON posthaste.entries_other_N USING brin (pos) WITH (pages_per_range='32') -- 16
+  index INDEX entries_other_N_queue_id_lane_due_at_pos_idx ON posthaste.entries_other_N USING btree (queue_id, lane, due_at, pos) WHERE (due_at IS NOT NULL) -- 16
+  index INDEX entries_other_N_queue_id_lane_ord_pos_idx ON posthaste.entries_other_N USING btree (queue_id, lane, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL)) -- 16
+  index INDEX entries_other_N_queue_id_lane_xid_ord_pos_idx ON posthaste.entries_other_N USING btree (queue_id, lane, xid, ord, pos) WHERE ((ord IS NOT NULL) AND (due_at IS NULL) AND (ord <> xid)) -- 16
+  index INDEX entries_other_N_queue_id_lane_xid_pos_idx ON posthaste.entries_other_N USING btree (queue_id, lane, xid, pos) WHERE (due_at IS NOT NULL) -- 16
+partitioned table entries_plain partition by LIST ((((pos >> 22) & (15)::bigint)))
+  xid xid8 not null default pg_current_xact_id()
+  pos bigint not null default nextval('positions'::regclass)
+  created_at timestamp with time zone not null default statement_timestamp()
+  queue_id integer not null
+  lane smallint not null default 0
+  key text
+  kind text
+  trace text
+  more jsonb
+  payload bytea not null storage e
+  index INDEX entries_plain_log ON ONLY posthaste.entries_plain USING btree (queue_id, lane, xid, pos) WHERE (lane >= 0)
+  index INDEX entries_plain_pos ON ONLY posthaste.entries_plain USING brin (pos) WITH (pages_per_range='32')
+leaf entries_plain_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
+  xid xid8 not null default pg_current_xact_id() -- 16
+  pos bigint not null default nextval('positions'::regclass) -- 16
+  created_at timestamp with time zone not null default statement_timestamp() -- 16
+  queue_id integer not null -- 16
+  lane smallint not null default 0 -- 16
+  key text -- 16
+  kind text -- 16
+  trace text -- 16
+  more jsonb -- 16
+  payload bytea not null storage e -- 16
+  index INDEX entries_plain_N_pos_idx ON posthaste.entries_plain_N USING brin (pos) WITH (pages_per_range='32') -- 16
+  index INDEX entries_plain_N_queue_id_lane_xid_pos_idx ON posthaste.entries_plain_N USING btree (queue_id, lane, xid, pos) WHERE (lane >= 0) -- 16
 table erased
   message_id bigint not null
   pos bigint not null
@@ -562,7 +608,6 @@ partitioned table outcomes partition by LIST (slot)
   terms text[]
   constraint outcomes_pkey PRIMARY KEY (slot, claim, place)
   index INDEX outcomes_message ON ONLY posthaste.outcomes USING btree (message_id)
-  index INDEX outcomes_terms ON ONLY posthaste.outcomes USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL)
   index INDEX outcomes_xid ON ONLY posthaste.outcomes USING btree (xid)
   index UNIQUE INDEX outcomes_pkey ON ONLY posthaste.outcomes USING btree (slot, claim, place)
 leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
@@ -584,7 +629,6 @@ leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off
   terms text[] -- 16
   constraint outcomes_N_pkey PRIMARY KEY (slot, claim, place) -- 16
   index INDEX outcomes_N_message_id_idx ON posthaste.outcomes_N USING btree (message_id) -- 16
-  index INDEX outcomes_N_terms_idx ON posthaste.outcomes_N USING gin (terms) WITH (gin_pending_list_limit='256') WHERE (terms IS NOT NULL) -- 16
   index INDEX outcomes_N_xid_idx ON posthaste.outcomes_N USING btree (xid) -- 16
   index UNIQUE INDEX outcomes_N_pkey ON posthaste.outcomes_N USING btree (slot, claim, place) -- 16
 table parked
@@ -866,6 +910,24 @@ view tokens
   expires_at timestamp with time zone
   expired boolean
   last_used_at timestamp with time zone
+partitioned table words partition by LIST (slot)
+  slot bigint not null
+  message_id bigint not null
+  pos bigint not null
+  xid xid8
+  queue_id integer not null
+  lane smallint not null
+  word text not null
+  index INDEX words_word ON ONLY posthaste.words USING btree (word, queue_id, message_id)
+leaf words_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
+  slot bigint not null -- 16
+  message_id bigint not null -- 16
+  pos bigint not null -- 16
+  xid xid8 -- 16
+  queue_id integer not null -- 16
+  lane smallint not null -- 16
+  word text not null -- 16
+  index INDEX words_N_word_queue_id_message_id_idx ON posthaste.words_N USING btree (word, queue_id, message_id) -- 16
 view workers
   id bigint
   name text
@@ -880,7 +942,7 @@ function ack(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns T
 function admit() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function adopt() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function all_cursors(p_track integer, l live) returns TABLE(queue_id integer, subscription integer, lane integer, subscriber bigint, keyed boolean, filter jsonb, part integer, s0 pg_snapshot, s1 pg_snapshot, t1 timestamp with time zone, last_xid xid8, last_pos bigint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function all_headers(headers jsonb, trace text) returns jsonb language sql immutable parallel safe cost 100
+function all_headers(headers jsonb, trace text) returns jsonb language sql stable parallel safe cost 100
 function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function await_key(p_key bigint, p_shared boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
@@ -918,6 +980,7 @@ function dead_heads(p_ids bigint[]) returns SETOF head language sql stable cost 
 function dead_matches(d dead_letter_entries, f dead_filter) returns boolean language sql immutable parallel safe cost 100
 function dead_newest(p_queues integer[], p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function dead_termed(p_term text) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_indexscan=off, jit=off
+function dedupe(p_queues integer[], p_dedupe_keys text[], p_dedupe_windows double precision[], p_now timestamp with time zone, OUT ids bigint[], OUT fresh integer[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function deliveries_of(c claims) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language sql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function delivery_queues(delivery_ids bigint[]) returns text[] language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -970,7 +1033,6 @@ function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snap
 function give_up(claim bigint, by text DEFAULT SESSION_USER, unnamed_too boolean DEFAULT false, OUT dead integer, OUT unnamed integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function has_line(p_subscriber bigint, p_lane integer, p_turns bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
-function head_of(e entries) returns head language sql immutable parallel safe cost 100
 function history_ids(p_queues integer[], p_reference text, p_key text, p_term text, p_before bigint, p_max integer) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function history_of(p_ids bigint[]) returns SETOF history language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function history_part(p_expires timestamp with time zone, p_retention interval) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -980,7 +1042,6 @@ function idempotency_begin(p_scope text, p_key text, p_request bytea) returns bi
 function idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function in_slots(slot bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint) returns boolean language sql immutable parallel safe cost 100
 function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
-function insert_once(p_queues integer[], p_lanes smallint[], p_ords xid8[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_dedupe_keys text[], p_dedupe_windows double precision[]) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function is_for(s subscriptions, p_for integer, p_xid xid8, p_due timestamp with time zone, p_kind text, p_headers jsonb) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function is_original() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function keep_history(p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -1024,9 +1085,10 @@ function message(id bigint) returns TABLE(message_id bigint, queue text, subscri
 function message_rows(p_heads head[], p_ids bigint[], p_told boolean DEFAULT true) returns TABLE(message_id bigint, queue_id integer, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone, kept boolean, payload_pos bigint, payload bytea) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_state(p_id bigint, p_subscription integer, p_at tid, p_told boolean, OUT state text, OUT due_at timestamp with time zone, OUT attempts jsonb) returns record language plpgsql stable security definer cost 100000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_states(p_heads head[], p_told boolean DEFAULT true) returns TABLE(h head, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, attempts jsonb) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function more_of(content_type text, reference text, headers jsonb, terms jsonb) returns jsonb language sql stable parallel safe cost 100
 function move_mark(p_worker bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function must_flush() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function named_heads(p_queues integer[], p_reference text, p_term text, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function named_heads(p_queues integer[], p_reference text, p_term text, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off, max_parallel_workers_per_gather=0
 function newest_heads(p_queue integer, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
 function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with time zone) returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1079,7 +1141,6 @@ function rebase_ring(p_start bigint) returns void language plpgsql volatile cost
 function rebase_sent_here() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
-function reference_heads(p_queues integer[], p_reference text, p_term text, p_slot bigint, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function refuse_copy() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function release(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1131,6 +1192,7 @@ function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immu
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function taken_back(p_queues integer[], p_ids bigint[]) returns SETOF bigint language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=on, jit=off
+function texts_of(p_texts jsonb) returns text[] language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function tick(OUT sent integer, OUT missed bigint, OUT next_tick double precision) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_in() returns double precision language sql stable security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_schedule(s schedule_settings, p_now timestamp with time zone, OUT sent integer, OUT missed bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1154,6 +1216,7 @@ function warm_up() returns void language plpgsql volatile security definer cost 
 function window_ranges(s0 pg_snapshot, s1 pg_snapshot, OUT lo bigint[], OUT hi bigint[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function withdraw(h head, p_subscription integer, p_outcome text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function without_places(c claims) returns claims language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function words_of(p_reference text, p_terms text[]) returns text[] language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function worker_heartbeat(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function worker_overdue(w registrations) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1210,6 +1273,7 @@ grant EXECUTE on function dead_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function dead_matches(dead_letter_entries,dead_filter) to posthaste_admin
 grant EXECUTE on function dead_newest(integer[],bigint,integer) to posthaste_admin
 grant EXECUTE on function dead_termed(text) to posthaste_admin
+grant EXECUTE on function dedupe(integer[],text[],double precision[],timestamp with time zone) to posthaste_admin
 grant EXECUTE on function deliveries_at(claims,integer[]) to posthaste_admin
 grant EXECUTE on function deliveries_of(claims) to posthaste_admin
 grant EXECUTE on function delivery_queues(bigint[]) to posthaste_admin
@@ -1264,7 +1328,6 @@ grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xi
 grant EXECUTE on function give_up(bigint,text,boolean) to posthaste_admin
 grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function has_line(bigint,integer,bigint[]) to posthaste_admin
-grant EXECUTE on function head_of(entries) to posthaste_admin
 grant EXECUTE on function history_ids(integer[],text,text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function history_of(bigint[]) to posthaste_admin
 grant EXECUTE on function history_part(timestamp with time zone,interval) to posthaste_admin
@@ -1276,7 +1339,6 @@ grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precis
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_sender
 grant EXECUTE on function in_slots(bigint,bigint,bigint,bigint,bigint,bigint,bigint) to posthaste_admin
 grant EXECUTE on function insert_entries(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
-grant EXECUTE on function insert_once(integer[],smallint[],xid8[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],text[],double precision[]) to posthaste_admin
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
 grant EXECUTE on function is_original() to posthaste_admin
 grant EXECUTE on function keep_history(integer) to posthaste_admin
@@ -1323,6 +1385,7 @@ grant EXECUTE on function message(bigint) to posthaste_receiver
 grant EXECUTE on function message_rows(head[],bigint[],boolean) to posthaste_admin
 grant EXECUTE on function message_state(bigint,integer,tid,boolean) to posthaste_admin
 grant EXECUTE on function message_states(head[],boolean) to posthaste_admin
+grant EXECUTE on function more_of(text,text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function move_mark(bigint) to posthaste_admin
 grant EXECUTE on function must_flush() to posthaste_admin
 grant EXECUTE on function named_heads(integer[],text,text,bigint,integer) to posthaste_admin
@@ -1380,7 +1443,6 @@ grant EXECUTE on function rebase_sent_here() to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_receiver
 grant EXECUTE on function reclaim() to posthaste_admin
-grant EXECUTE on function reference_heads(integer[],text,text,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function refuse_at_most_once(integer) to posthaste_admin
 grant EXECUTE on function refuse_copy() to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_admin
@@ -1441,6 +1503,7 @@ grant EXECUTE on function subscription_filter(jsonb) to posthaste_admin
 grant EXECUTE on function summarize() to posthaste_admin
 grant EXECUTE on function taken(claims,xid8,bigint,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function taken_back(integer[],bigint[]) to posthaste_admin
+grant EXECUTE on function texts_of(jsonb) to posthaste_admin
 grant EXECUTE on function tick() to posthaste_admin
 grant EXECUTE on function tick() to posthaste_receiver
 grant EXECUTE on function tick_in() to posthaste_admin
@@ -1467,6 +1530,7 @@ grant EXECUTE on function warm_up() to posthaste_receiver
 grant EXECUTE on function window_ranges(pg_snapshot,pg_snapshot) to posthaste_admin
 grant EXECUTE on function withdraw(head,integer,text) to posthaste_admin
 grant EXECUTE on function without_places(claims) to posthaste_admin
+grant EXECUTE on function words_of(text,text[]) to posthaste_admin
 grant EXECUTE on function worker_heartbeat(bigint) to posthaste_admin
 grant EXECUTE on function worker_heartbeat(bigint) to posthaste_receiver
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_admin
@@ -1498,7 +1562,10 @@ grant SELECT on table dead_letter_entries to posthaste_admin
 grant SELECT on table dead_letters to posthaste_admin
 grant SELECT on table dedupe_keys to posthaste_admin
 grant SELECT on table entries to posthaste_admin
-grant SELECT on table entries_N to posthaste_admin -- 16
+grant SELECT on table entries_other to posthaste_admin
+grant SELECT on table entries_other_N to posthaste_admin -- 16
+grant SELECT on table entries_plain to posthaste_admin
+grant SELECT on table entries_plain_N to posthaste_admin -- 16
 grant SELECT on table erased to posthaste_admin
 grant SELECT on table held_claims to posthaste_admin
 grant SELECT on table history to posthaste_admin
@@ -1537,4 +1604,6 @@ grant SELECT on table slots to posthaste_admin
 grant SELECT on table stragglers to posthaste_admin
 grant SELECT on table subscriptions to posthaste_admin
 grant SELECT on table tokens to posthaste_admin
+grant SELECT on table words to posthaste_admin
+grant SELECT on table words_N to posthaste_admin -- 16
 grant SELECT on table workers to posthaste_admin

@@ -279,7 +279,9 @@ begin
   end loop;
 end $$;
 
-create index entries_plain_log on posthaste.entries_plain (queue_id, lane, xid, pos);
+-- The condition is always true. It keeps the planner from walking through the whole index
+-- for an entry that is looked up by pos alone: see the view posthaste.entries.
+create index entries_plain_log on posthaste.entries_plain (queue_id, lane, xid, pos) where lane >= 0;
 create index entries_plain_pos on posthaste.entries_plain using brin (pos) with (pages_per_range = 32);
 create index entries_other_pos on posthaste.entries_other using brin (pos) with (pages_per_range = 32);
 create index entries_other_message on posthaste.entries_other (message_id) where message_id is not null;

@@ -1,13 +1,14 @@
--- posthaste.entries: all entries of the ring, from their two tables. plain says which: it
--- is a constant in each, so that the planner leaves the other out. at_row is where the row
--- lies in its table; head is what posthaste.head says of it.
+-- posthaste.entries: all entries of the ring, from their two tables. Who asks for plain ones
+-- reads entries_plain alone, for the planner knows that the other has none, and may use its
+-- index of the log, which is not for others. at_row is where the row lies in its table; head
+-- is what posthaste.head says of it.
 create or replace view posthaste.entries as
 select p.xid, p.pos, null::xid8 as ord, null::bigint as message_id, p.created_at, null::timestamptz as due_at, p.queue_id, p.lane,
        null::smallint as for_subscription, 1::smallint as attempt, 0::smallint as failures, 0::smallint as losses, 0::smallint as losses_alone,
        (p.more ->> 'content_type') collate "C" as content_type, p.key, p.kind, (p.more ->> 'reference') collate "C" as reference, p.more -> 'headers' as headers,
-       posthaste.texts_of(p.more -> 'terms') collate "C" as terms, p.trace, null::jsonb as story, p.payload, true as plain, p.ctid as at_row,
+       (case when p.more is not null then posthaste.texts_of(p.more -> 'terms') end) collate "C" as terms, p.trace, null::jsonb as story, p.payload, p.lane >= 0 as plain, p.ctid as at_row,
        row(p.pos, p.pos, p.xid, p.queue_id, p.lane, p.created_at, null, null, 1, 0, 0, p.more ->> 'content_type', p.key, p.kind,
-           p.more ->> 'reference', posthaste.all_headers(p.more -> 'headers', p.trace), posthaste.texts_of(p.more -> 'terms'), null)::posthaste.head as head
+           p.more ->> 'reference', posthaste.all_headers(p.more -> 'headers', p.trace), (case when p.more is not null then posthaste.texts_of(p.more -> 'terms') end), null)::posthaste.head as head
   from posthaste.entries_plain p
 union all
 select o.xid, o.pos, o.ord, o.message_id, o.created_at, o.due_at, o.queue_id, o.lane,
