@@ -169,7 +169,7 @@ func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 		worker, number := s.register(), 0
 		// clock sets it, as far as the ledger can tell.
 		clock := func(by string) {
-			for table, columns := range map[string][]string{"keys": {"tokens_at", "wake_at"}, "claims": {"t0", "t1", "at"}, "entries": {"due_at"}} {
+			for table, columns := range map[string][]string{"keys": {"tokens_at", "wake_at"}, "claims": {"t0", "t1", "at"}, "entries_other": {"due_at"}} {
 				for _, column := range columns {
 					s.exec(`update posthaste.`+table+` set `+column+` = `+column+` - $1::text::interval where `+column+` is not null`, by)
 				}

@@ -237,6 +237,7 @@ func TestRuleListingsByFoundTerm(t *testing.T) {
 		}
 		const sql = `select posthaste.named_heads(array[1], null, 'ada', null, $1)`
 		few, many := s.reads(sql, 10), s.reads(sql, 1000)
+		t.Logf("ten cost %d pages, and 1,000 cost %d", few, many)
 		if n := len(list[int64](s, `select message_id from posthaste.list_messages(with_term => 'ada', max => 1000)`)); n != 1000 {
 			return fmt.Sprintf("%d are found", n)
 		}

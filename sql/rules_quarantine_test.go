@@ -16,13 +16,13 @@ func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 		s := begin(t, url)
 		s.exec(`create function public.unreadable() returns trigger language plpgsql as $$
 			begin if new.payload = 'bad' then raise exception using errcode = 'XX001', message = 'missing chunk number 0'; end if; return new; end $$`)
-		for _, table := range []string{"entries", "dead_letter_entries"} {
+		for _, table := range []string{"entries_plain", "entries_other", "dead_letter_entries"} {
 			s.exec(`create trigger unreadable before insert on posthaste.` + table + ` for each row execute function public.unreadable()`)
 		}
-		s.exec(`alter table posthaste.entries disable trigger unreadable`)
+		s.exec(`alter table posthaste.entries_plain disable trigger unreadable`)
 		bad := get[int64](s, `select posthaste.send_bytes('q', 'bad')`)
 		good := []int64{s.send(`{}`), s.send(`{}`)}
-		s.exec(`alter table posthaste.entries enable trigger unreadable`)
+		s.exec(`alter table posthaste.entries_plain enable trigger unreadable`)
 		s.receive()
 		s.endLeases()
 		tries := func(n int) {

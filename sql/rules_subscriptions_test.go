@@ -531,7 +531,7 @@ func TestRuleSubscribingWaitsForUpkeepWithNothing(t *testing.T) {
 		other.exec(`select posthaste.send('q', '1')`)
 		made := late.start(`select 1::bigint from posthaste.subscribe('q', 'late')`)
 		late.blocked(s)
-		reclaims := upkeep.start(`do $$begin lock table posthaste.entries in access exclusive mode; end$$`)
+		reclaims := upkeep.start(`do $$begin lock table posthaste.entries_plain in access exclusive mode; end$$`)
 		upkeep.blocked(s)
 		withdrawn := other.start(`select 1::bigint from posthaste.cancel($1)`, m)
 		if a := <-withdrawn; a.err != nil {

@@ -2,8 +2,8 @@
 -- reference or a term or both, below an id: their entries that are left, first
 -- and later ones.
 -- Slot by slot from the newest, until enough messages are found of which no
--- older slot can hold a newer one. It reads what it returns, and at most 10,000 retries
--- and scheduled messages a slot and queue.
+-- older slot can hold a newer one. It reads what it returns, and the words of at most
+-- 10,000 retries, scheduled messages and found terms a slot and queue.
 -- Reads: slots, positions, words, entries, dead_letter_entries, parked.
 create or replace function posthaste.named_heads(p_queues int[], p_reference text, p_term text, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
@@ -51,18 +51,19 @@ begin
      order by x.e desc
   loop
     v_words := array(
-      select w from unnest(p_queues) q (id) cross join lateral (
-        (select x.* from posthaste.words x
+      select row(w.slot, w.message_id, w.pos, w.xid, w.queue_id, w.lane, w.word)::posthaste.words from unnest(p_queues) q (id) cross join lateral (
+        (select x.*, 1 as rank from posthaste.words x
           where x.slot = v_epoch & 15 and x.word = v_word and x.queue_id = q.id and x.message_id < v_before and x.xid is not null
             and (v_also is null or (select y.pos from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id
-                                    order by y.word, y.queue_id, y.message_id limit 1) is not null)
+                                     order by y.word, y.queue_id, y.message_id limit 1) is not null)
           order by x.message_id desc limit p_max)
         union all
-        (select x.* from posthaste.words x
+        (select x.*, dense_rank() over (order by x.message_id desc) as rank from posthaste.words x
           where x.slot = v_epoch & 15 and x.word = v_word and x.queue_id = q.id and x.message_id < v_before and x.xid is null
             and (v_also is null or (select y.pos from posthaste.words y where y.word = v_also and y.queue_id = x.queue_id and y.message_id = x.message_id
-                                    order by y.word, y.queue_id, y.message_id limit 1) is not null)
-          order by x.message_id desc limit 10000)) w);
+                                     order by y.word, y.queue_id, y.message_id limit 1) is not null)
+          order by x.message_id desc limit 10000)) w
+       where w.rank <= p_max);
     v_heads := v_heads || array(
       select e.head from unnest(v_words) w cross join lateral (
         select e.head from posthaste.entries e
