@@ -266,6 +266,9 @@ type ClaimReply struct {
 	// AtLimit says that nothing was handed out for the queue's own limits are
 	// reached: what is sent until NextDue changes nothing.
 	AtLimit bool
+	// FreedBySettle says that a settle may free a place where AtLimit is set, and that the
+	// engine may take a while to tell of it: look again after a settle of your own.
+	FreedBySettle bool
 	// InOrder says that the queue is ordered: of messages with one key the next
 	// may start only when the one before it is done, in the order in which they
 	// were handed out, over all claims. Where one is not done, those of its key

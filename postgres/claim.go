@@ -224,7 +224,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		handed, reply.WantsIdle, reply.NextDue = readInt4(v[0]), readBool(v[1]), readDue(v[2])
 		timeout = time.Duration(readFloat8(v[3]) * float64(time.Second))
 		rules := readInt2(v[19])
-		reply.InOrder, reply.Limits, reply.AtLimit = rules&1 != 0, rules&2 != 0, rules&4 != 0
+		reply.InOrder, reply.Limits, reply.AtLimit, reply.FreedBySettle = rules&1 != 0, rules&2 != 0, rules&4 != 0, rules&8 != 0
 		if v[4] == nil {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 const (
@@ -211,7 +212,7 @@ func (e *Engine) doctorRepaired(ctx context.Context, queues []*queue) (found []p
 		n, at, _ := strings.Cut(said, " ")
 		last, ok := parseMicros(at)
 		if !ok {
-			return nil, unexpected("what was repaired in queue "+q.name, said)
+			return nil, unexpected("what was repaired in queue "+quote.Name(q.name), said)
 		}
 		if when := time.UnixMicro(last + epoch*1e6); time.Since(when) < repairedFor {
 			found = append(found, posthaste.Finding{Check: "stranded", Queue: q.name, Subscription: q.subscription,

@@ -3,12 +3,12 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 func (e *Engine) dropKeys() []string {
@@ -19,7 +19,7 @@ func (e *Engine) dropKeys() []string {
 func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 	reply, err := dropScript.run(ctx, e.client, e.dropKeys(), name, "")
 	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("queue '%s' does not exist", name)}
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist"}
 	}
 	if err == nil {
 		err = e.dropMarked(ctx, name, reply)
@@ -50,7 +50,7 @@ func (e *Engine) dropMarked(ctx context.Context, name string, created any) error
 func (e *Engine) finishDrop(ctx context.Context, name, is string) error {
 	fields := strings.SplitN(is, " ", 3)
 	if len(fields) != 3 {
-		return unexpected("what queue "+name+" is", is)
+		return unexpected("what queue "+quote.Name(name)+" is", is)
 	}
 	return readError(e.dropMarked(ctx, name, fields[1]))
 }
@@ -91,5 +91,5 @@ func (e *Engine) clear(ctx context.Context, name string, created any) (fields []
 			return fields, err
 		}
 	}
-	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "others subscribe to queue " + name + " while it is being dropped", Hint: "try again"}
+	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "others subscribe to queue " + quote.Name(name) + " while it is being dropped", Hint: "try again"}
 }

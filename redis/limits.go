@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // limits are a queue's as its scripts have them (scripts/limits.lua).
@@ -110,7 +111,7 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, wanted posthas
 		return err
 	}
 	if q.looks == 0 && (l.KeyConcurrency > 0 || l.KeyRate != nil) {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "limits", Message: "queue " + name + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "limits", Message: "queue " + quote.Name(name) + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
 	}
 	if _, _, err = e.together(ctx, limitScript, name, l.packed()); err != nil {
 		return writeError(err)
@@ -155,7 +156,7 @@ func (e *Engine) pauseKey(ctx context.Context, by, name, key, action, paused str
 		return err
 	}
 	if q.looks == 0 {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "key", Message: "queue " + name + " does not look at keys, so none can be paused",
+		return &posthaste.Error{Code: posthaste.Unsupported, Field: "key", Message: "queue " + quote.Name(name) + " does not look at keys, so none can be paused",
 			Hint: "pause the queue, or make one that is ordered, fair, or has a limit for each key"}
 	}
 	reply, _, err := e.together(ctx, keyScript, name, key, paused)

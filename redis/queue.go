@@ -15,6 +15,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // queue is a subscription of a queue: the one that it is born with, which stands for the
@@ -86,12 +87,12 @@ func looks(o posthaste.QueueOptions) int {
 func (e *Engine) newQueue(name, value string) (*queue, error) {
 	fields := strings.SplitN(value, " ", 3)
 	if len(fields) != 3 {
-		return nil, unexpected("what queue "+name+" is", value)
+		return nil, unexpected("what queue "+quote.Name(name)+" is", value)
 	}
 	q := &queue{name: name, subscription: posthaste.DefaultSubscription, numberArg: fields[0]}
 	var err error
 	if q.number, err = strconv.ParseInt(fields[0], 10, 64); err != nil || q.number < 1 || q.number > maxQueues {
-		return nil, unexpected("what queue "+name+" is", value)
+		return nil, unexpected("what queue "+quote.Name(name)+" is", value)
 	}
 	if q.created, err = strconv.ParseInt(fields[1], 10, 64); err == nil {
 		err = json.Unmarshal([]byte(fields[2]), &q.options)
@@ -191,7 +192,7 @@ func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
 			return nil, err
 		}
 		if q = all[name]; q == nil {
-			return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("queue '%s' does not exist", name),
+			return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist",
 				Hint: "make it first, or check its name"}
 		}
 	}
@@ -369,7 +370,7 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 					return nil
 				}
 			}
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists with other options", Hint: "drop it first, or ask for the options that it has"}
+			return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options", Hint: "drop it first, or ask for the options that it has"}
 		}
 		if reply, err = enrollScript.run(ctx, e.client, []string{e.keys.queues()}, name, options, maxQueues); err != nil {
 			return writeError(err)
@@ -377,7 +378,7 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	}
 	switch reply {
 	case "exists":
-		return &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: "queue " + name + " is being dropped and made by others", Hint: "try again"}
+		return &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: "queue " + quote.Name(name) + " is being dropped and made by others", Hint: "try again"}
 	case "full":
 		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues, and no more are possible", maxQueues), Hint: "drop some"}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cron"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // scheduled is a schedule as it is stored, in JSON behind the name of its queue.
@@ -183,11 +184,11 @@ func (e *Engine) changeSchedule(ctx context.Context, name string, is func(*sched
 }
 
 func noSchedule(name string) error {
-	return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("schedule '%s' does not exist", name), Hint: "list them, or check its name"}
+	return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "schedule " + quote.Name(name) + " does not exist", Hint: "list them, or check its name"}
 }
 
 func scheduleBusy(name string) error {
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "others change schedule " + name + " all the time", Hint: "try again"}
+	return &posthaste.Error{Code: posthaste.Unavailable, Message: "others change schedule " + quote.Name(name) + " all the time", Hint: "try again"}
 }
 
 // SchedulePut implements [posthaste.Scheduling].
@@ -204,7 +205,7 @@ func (e *Engine) SchedulePut(ctx context.Context, p posthaste.Schedule) (next ti
 		s.Created, s.Changed = now, now
 		var ok bool
 		if s.Next, ok = s.line.Next(s.zone, now.Truncate(time.Second)); !ok {
-			return next, &posthaste.Error{Code: posthaste.Invalid, Field: "spec", Message: fmt.Sprintf("the cron line '%s' never fires", s.Spec),
+			return next, &posthaste.Error{Code: posthaste.Invalid, Field: "spec", Message: "the cron line " + quote.Name(s.Spec) + " never fires",
 				Hint: "no month that it names has such a day"}
 		}
 		if err := e.sendable(s, q); err != nil {

@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 const (
@@ -192,7 +193,7 @@ func whereOf(s posthaste.State) (string, error) {
 	case posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDiscarded, posthaste.StateCancelled:
 		return "kp", nil
 	}
-	return "", &posthaste.Error{Code: posthaste.Invalid, Field: "state", Message: fmt.Sprintf("state '%s' is none", s),
+	return "", &posthaste.Error{Code: posthaste.Invalid, Field: "state", Message: "state " + quote.Name(string(s)) + " is none",
 		Hint: "scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled"}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // settlement is one as settle.lua is told it.
@@ -34,7 +35,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	}
 	for i := range ids {
 		if q := queues[number(ids[i])]; q != nil && q.once != "" {
-			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "queue " + q.name + " hands out at most once: that has settled it"}
+			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "queue " + quote.Name(q.name) + " hands out at most once: that has settled it"}
 		}
 	}
 	byQueue := map[*queue][]int{}

@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // A further subscription has keys of its own, named as those of its queue, and a number
@@ -183,7 +184,7 @@ func (e *Engine) find(ctx context.Context, ref posthaste.QueueRef) (*queue, erro
 	if q.unread != nil {
 		return nil, q.unread
 	}
-	return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: fmt.Sprintf("queue '%s' has no subscription '%s'", ref.Queue, ref.Subscription)}
+	return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: "queue " + quote.Name(ref.Queue) + " has no subscription " + quote.Name(ref.Subscription)}
 }
 
 // each runs a script for each subscription of a queue, the one that it is born with first,
@@ -244,11 +245,11 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription stri
 	if len(options) > 64<<10 {
 		return posthaste.Invalidf("filter", "the filter is longer than 64 KiB")
 	}
-	conflict := &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: fmt.Sprintf("queue %q has the subscription %q with other options", name, subscription),
+	conflict := &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "queue " + quote.Name(name) + " has the subscription " + quote.Name(subscription) + " with other options",
 		Hint: "unsubscribe first, or use another name"}
 	if subscription == posthaste.DefaultSubscription {
 		if _, err := e.find(ctx, posthaste.QueueRef{Queue: name}); posthaste.CodeOf(err) == posthaste.NotFound {
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "the subscription " + subscription + " of queue " + name + " has ended", Hint: "use another name"}
+			return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "the subscription " + quote.Name(subscription) + " of queue " + quote.Name(name) + " has ended", Hint: "use another name"}
 		} else if err != nil {
 			return err
 		}
@@ -335,7 +336,7 @@ func (e *Engine) subscribe(ctx context.Context, name, subscription, options, bef
 			return false, "", err
 		}
 	}
-	return false, "", &posthaste.Error{Code: posthaste.Unavailable, Message: "queue " + name + " is being changed by others", Hint: "try again"}
+	return false, "", &posthaste.Error{Code: posthaste.Unavailable, Message: "queue " + quote.Name(name) + " is being changed by others", Hint: "try again"}
 }
 
 // enroll gives a subscription a number in the registry, unless it has one, and returns
@@ -358,7 +359,7 @@ func (e *Engine) enroll(ctx context.Context, field string) (string, error) {
 			return str(reply) + " {}", nil
 		}
 	}
-	return "", &posthaste.Error{Code: posthaste.Unavailable, Message: "subscription " + field + " is being made and ended by others", Hint: "try again"}
+	return "", &posthaste.Error{Code: posthaste.Unavailable, Message: "subscription " + quote.Name(field) + " is being made and ended by others", Hint: "try again"}
 }
 
 // fill gives a subscription what was sent before it was made, if it is to get that and

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // token is one as it is stored.
@@ -81,7 +82,7 @@ func (e *Engine) TokenDrop(ctx context.Context, _, name string) error {
 	}
 	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, "drop", name)
 	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no token '%s'", name), Hint: "list them"}
+		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "there is no token " + quote.Name(name), Hint: "list them"}
 	}
 	return writeError(err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // QueueUnsubscribe implements [posthaste.Subscriptions]. It hands out nothing from its
@@ -68,7 +69,7 @@ func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err 
 		case "gone": // its queue was dropped
 			return false, nil
 		case "only":
-			return false, &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + s.name, Hint: "subscribe another one first, or drop the queue"}
+			return false, &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + quote.Name(s.name), Hint: "subscribe another one first, or drop the queue"}
 		case "none", "":
 			if s.born == nil {
 				return false, nil

@@ -248,7 +248,8 @@ func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 }
 
 // A place comes back with a settle, and so with the rescue of a lost worker or an
-// ended lease, and whoever was refused one is told.
+// ended lease, and whoever was refused one is told. Only those who were refused within the
+// last 50 ms are not: they look again by themselves.
 func TestRuleFreedPlacesAreTold(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"concurrency": 1}`)
@@ -290,10 +291,18 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 					return fmt.Sprintf("round %d: %d beside the one that may be", i, n)
 				}
 			}
+			s.exec(`update posthaste.limit_states set full_since = clock_timestamp() - interval '51 milliseconds' where full_since is not null`)
 			free(held[0])
 			if !told() {
 				return fmt.Sprintf("round %d: nobody was told of the free place", i)
 			}
+		}
+		s.sendMany(1, `{}`)
+		held := s.take(1)
+		s.exec(`update posthaste.limit_states set full_since = clock_timestamp() + interval '1 hour' where full_since is not null`)
+		s.ack(held...)
+		if told() {
+			return "all were told of a place though the last one was taken just now"
 		}
 		worker := s.register()
 		if n := len(s.claim(worker, 1, 5, false)); n != 1 {
@@ -302,6 +311,7 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 		if n := len(s.take(1)); n != 0 {
 			return fmt.Sprintf("%d beside a worker's", n)
 		}
+		s.exec(`update posthaste.limit_states set full_since = full_since - interval '51 milliseconds' where full_since is not null`)
 		s.exec(`update posthaste.registrations set heartbeat_at = '-infinity', lease = '0' where id = $1`, worker)
 		until(t, "the worker's are rescued", func() bool { return get[int](s, `select posthaste.rescue()`) == 1 })
 		if !told() {
@@ -312,6 +322,7 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 		}
 		return ""
 	},
+		without("the pace", patch{file: "wake_waiting.sql", old: " <= clock_timestamp() - interval '50 milliseconds' then", new: " is not null then"}),
 		without("telling", patch{file: "wake_waiting.sql", old: "perform pg_notify(", new: "perform concat("}),
 		without("knowing of the last place", patch{file: "claim_ruled.sql", old: "case when v_open.unsettled + handed >= q.concurrency then t end", new: "null"}),
 		without("the mark on claims", patch{file: "claim_ruled.sql", old: "when q.concurrency is not null then '{}'::bigint[] end", new: "when false then '{}'::bigint[] end"}))

@@ -301,8 +301,14 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 // more are no longer known meanwhile; should they be released before that, the
 // later settle is refused and tells.
 func (a *acknowledger) closed(batch []outcome, last bool) {
-	if len(batch) > 0 && !last {
+	if len(batch) == 0 {
+		return
+	}
+	if !last {
 		a.rt.held.settled(batch[0].seg, len(batch))
+	}
+	if sub := batch[0].seg.sub; sub.full.Load() && sub.full.Swap(false) {
+		a.rt.bell.Wake(sub.ref.Queue)
 	}
 }
 

@@ -59,6 +59,9 @@ type subscription struct {
 	starved atomic.Bool
 	// throttled says that the fetcher waits for outcomes to be settled.
 	throttled atomic.Bool
+	// full says that the fetcher sleeps, or is about to, because the queue's concurrency
+	// is used up. A settle of this worker may free a place, and wakes it.
+	full atomic.Bool
 	// completed counts the messages whose outcome the acknowledger has got.
 	completed atomic.Int64
 

@@ -207,6 +207,7 @@ type claimed struct {
 	nextDue   time.Duration
 	wantsIdle bool // a message waits to run alone
 	atLimit   bool // the queue's own limits are reached
+	full      bool // which a settle may end
 	alone     bool // this is one
 }
 
@@ -276,7 +277,8 @@ func (f *fetcher) tellLost(d *posthaste.RawDelivery) {
 
 // keep takes over what a claim handed out.
 func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) claimed {
-	found := claimed{asked: req.Max, handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle, atLimit: reply.AtLimit}
+	found := claimed{asked: req.Max, handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle, atLimit: reply.AtLimit,
+		full: reply.AtLimit && reply.FreedBySettle}
 	f.limited = reply.Limits
 	if found.handed == 0 {
 		f.rt.held.finish(req.Number, nil)
@@ -322,7 +324,10 @@ func (f *fetcher) sleep(ctx context.Context) (found claimed, err error) {
 	err = f.rt.bell.Sleep(ctx, f.sub.ref.Queue, func(context.Context) (posthaste.LookReply, error) {
 		var err error
 		looked = true
+		// Before the claim, or a settle that comes right after it would wake nobody.
+		f.sub.full.Store(f.limited)
 		found, err = f.gatedClaim(ctx, max(1, f.want()))
+		f.sub.full.CompareAndSwap(true, found.full)
 		reply := posthaste.LookReply{Found: found.handed > 0 || f.mayRunAlone(found), NextDue: found.nextDue, AtLimit: found.atLimit}
 		if wait := f.aloneIn(found); wait > 0 && (reply.NextDue < 0 || wait < reply.NextDue) {
 			reply.NextDue = wait

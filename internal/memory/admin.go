@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // QueueCreate implements [posthaste.Admin].
@@ -51,8 +52,10 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.queues[name] != nil {
-		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + name + " exists already"}
+	if q := e.queues[name]; q != nil && q.options == o {
+		return nil
+	} else if q != nil {
+		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options"}
 	}
 	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{},
 		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
@@ -176,7 +179,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 		}
 	}
 	if f.State != "" && !slices.Contains(posthaste.States(), f.State) {
-		return nil, 0, posthaste.Invalidf("state", "state '%s' is none", f.State)
+		return nil, 0, posthaste.Invalidf("state", "state %s is none", quote.Name(string(f.State)))
 	}
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
 		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&

@@ -15,6 +15,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // Engine implements [posthaste.Engine]. One mutex guards everything.
@@ -110,13 +111,13 @@ func (e *Engine) queue(name string) (*queue, error) {
 	if q := e.queues[name]; q != nil {
 		return q, nil
 	}
-	return nil, notFound("queue", "queue '%s' does not exist", name)
+	return nil, notFound("queue", "queue %s does not exist", quote.Name(name))
 }
 
 func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
 	q, err := e.queue(ref.Queue)
 	if err == nil && ref.Subscription != "" && ref.Subscription != posthaste.DefaultSubscription {
-		return nil, notFound("subscription", "queue '%s' has no subscription '%s'", ref.Queue, ref.Subscription)
+		return nil, notFound("subscription", "queue %s has no subscription %s", quote.Name(ref.Queue), quote.Name(ref.Subscription))
 	}
 	return q, err
 }

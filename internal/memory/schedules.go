@@ -9,6 +9,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cron"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 type schedule struct {
@@ -56,7 +57,7 @@ func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (time.Ti
 	}
 	next, ok := line.Next(zone, now.Truncate(time.Second))
 	if !ok {
-		return time.Time{}, posthaste.Invalidf("spec", "the cron line '%s' never fires", s.Spec)
+		return time.Time{}, posthaste.Invalidf("spec", "the cron line %s never fires", quote.Name(s.Spec))
 	}
 	put := &schedule{ScheduleInfo: posthaste.ScheduleInfo{Schedule: s, CreatedAt: now, ChangedAt: now}, line: line, zone: zone, nextAt: next}
 	if old := e.schedules[s.Name]; old != nil {
@@ -75,7 +76,7 @@ func (e *Engine) scheduled(name string) (*schedule, error) {
 	if s := e.schedules[name]; s != nil {
 		return s, nil
 	}
-	return nil, notFound("name", "schedule '%s' does not exist", name)
+	return nil, notFound("name", "schedule %s does not exist", quote.Name(name))
 }
 
 // ScheduleDrop implements [posthaste.Scheduling].

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // TokenAdd implements [posthaste.Tokens].
@@ -51,7 +52,7 @@ func (e *Engine) TokenDrop(ctx context.Context, by, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.token(name) == nil {
-		return notFound("name", "there is no token '%s'", name)
+		return notFound("name", "there is no token %s", quote.Name(name))
 	}
 	e.tokens = slices.DeleteFunc(e.tokens, func(t *posthaste.Token) bool { return t.Name == name })
 	return ctx.Err()

@@ -143,7 +143,7 @@ func (b *bell) rest(ctx context.Context, s *sleep, look func(context.Context) (p
 		looking += looked.Sub(at)
 		return last, err
 	})
-	if err != nil || looked.IsZero() || b.woken(s) {
+	if err != nil || looked.IsZero() {
 		return err
 	}
 	b.mu.Lock()
@@ -152,7 +152,11 @@ func (b *bell) rest(ctx context.Context, s *sleep, look func(context.Context) (p
 	} else {
 		delete(b.limited, s.queue)
 	}
+	woken := s.woken
 	b.mu.Unlock()
+	if woken {
+		return nil
+	}
 	now := time.Now()
 	due := !last.Found && last.NextDue >= 0 && now.Sub(looked) >= last.NextDue
 	if !due && !last.AtLimit {

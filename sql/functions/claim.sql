@@ -16,7 +16,8 @@
 -- rules is a sum: 1, messages of a key follow each other; 2, what is handed out
 -- counts against a limit, so that a worker should ask for no more than it can start
 -- at once; 4, nothing was handed out for the queue's own limits are reached, and
--- what is sent before next_due changes nothing. Of a
+-- what is sent before next_due changes nothing; 8, the queue has a concurrency, so
+-- that a settle may end that. Of a
 -- queue whose mode is at_most_once (which at_most_once tells) it returns all rows,
 -- and never again: the claim is settled as it is made, its rows cannot be read by
 -- the number, and a number that is used again is a new claim. A paused queue has
@@ -58,6 +59,7 @@ begin
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
   select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.lanes else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
          case when q.ordered then 1 else 0 end + case when q.limited or q.key_concurrency is not null or q.key_rate is not null then 2 else 0 end
+         + case when q.concurrency is not null then 8 else 0 end
     into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules
     from (select) one
     left join posthaste.registrations r on r.id = p_worker and r.lost_at is null and r.ended_at is null
