@@ -77,7 +77,7 @@ func (s *session) savepoints(send, options, level string) (fault string) {
 	} else if options == bare {
 		want = append(want, again)
 	}
-	s.exec(`update posthaste.entries set due_at = clock_timestamp() where due_at > clock_timestamp()`)
+	s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where due_at > clock_timestamp()`)
 	var came []int64
 	for n := 1; n > 0; {
 		taken := s.take(10)

@@ -50,11 +50,12 @@ type Options struct {
 	// Waiting is how many messages wait (backlog). Default 1,000,000; 1 to
 	// 10,000,000.
 	Waiting int
-	// Rate is how many messages are sent per second (latency, transactional). Above 0,
-	// at most 10,000. Default 50 for latency; transactional sends as fast as it can.
+	// Rate is how many messages are sent per second (latency, transactional, senders).
+	// Above 0, at most 10,000. Default 50 for latency; the others send as fast as they can.
 	Rate float64
-	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered).
-	// Default 1,000, with Keyed 100; 1 to 10,000.
+	// Batch is how many messages one Send carries (flow, pinned, backlog, ordered), or an
+	// array that is sent over HTTP (senders). Default 1,000, with Keyed and for senders
+	// 100; 1 to 10,000.
 	Batch int
 	// Senders is how many goroutines send batches (flow, pinned, backlog, ordered),
 	// each the next one when the last was committed. Default 8; 1 to 64.
@@ -77,9 +78,12 @@ type Options struct {
 	// Keyed takes a queue with limits, keys and three subscriptions (pinned): ordered, or
 	// with limits for each key, too (limits).
 	Keyed string
-	// Queues is how many queues the sends are spread over (transactional). Default 1; 1
-	// to 1,000.
+	// Queues is how many queues the sends are spread over (transactional, senders).
+	// Default 1; 1 to 1,000.
 	Queues int
+	// Workers is how many processes handle the messages (transactional, senders). Default
+	// 1; 1 to 8.
+	Workers int
 	// OpenSender holds the transaction of another sender to the same queue
 	// open for the whole run (latency).
 	OpenSender bool
@@ -136,6 +140,7 @@ var scenarios = []scenario{
 	{"single", "32 senders of one message each, while a worker handles them; against plain one-row commits, or pushes to a list of Redis", single, either, false},
 	{"latency", "from before the send call to the handler's start, sender and worker in processes of their own", latency, either, false},
 	{"transactional", "32 connections whose transactions insert a row and send a message, with a worker and without; against inserting the payload into a table", transactional, onlyPostgres, false},
+	{"senders", "32 senders by Engine.Send, by Client.Send and over HTTP, with a worker and without; against plain inserts, or pushes to a list of Redis", senders, either, false},
 	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", pinned, onlyPostgres, true},
 	{"backlog", "flow with many messages waiting; against the empty queue", backlog, onlyPostgres, false},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", ordered, either, false},
@@ -163,6 +168,11 @@ func CanRedis(scenario string) bool { return find(scenario).of != onlyPostgres }
 
 // CanPostgres says whether a scenario can be measured on PostgreSQL.
 func CanPostgres(scenario string) bool { return find(scenario).of != onlyRedis }
+
+// comparesSenders says whether a scenario is one of [sending].
+func comparesSenders(scenario string) bool {
+	return scenario == "transactional" || scenario == "senders"
+}
 
 // onRedis says what a scenario is measured on.
 func (o *Options) onRedis(scenario string) bool {
@@ -238,15 +248,18 @@ func (o *Options) setDefaults(scenario string) {
 	if o.Queues == 0 {
 		o.Queues = 1
 	}
+	if o.Workers == 0 {
+		o.Workers = 1
+	}
 	if o.Waiting == 0 {
 		o.Waiting = 1_000_000
 	}
-	if o.Rate == 0 && scenario != "transactional" {
+	if o.Rate == 0 && !comparesSenders(scenario) {
 		o.Rate = 50
 	}
 	if o.Batch == 0 {
 		o.Batch = 1000
-		if o.Keyed != "" {
+		if o.Keyed != "" || scenario == "senders" {
 			o.Batch = 100
 		}
 	}
@@ -297,7 +310,9 @@ func (o *Options) check(scenario string) error {
 	fault(o.Consumers < 0 || o.Consumers > 16, "consumers", "consumers must be 1 to 16, got %d", o.Consumers)
 	fault(o.Batch < 0 || o.Batch > 10_000, "batch", "batch must be 1 to 10000, got %d", o.Batch)
 	fault(o.Queues < 0 || o.Queues > maxQueues, "queues", "queues must be 1 to %d, got %d", maxQueues, o.Queues)
-	fault(o.Queues != 0 && scenario != "transactional", "queues", "only bench transactional takes a number of queues, not %s", scenario)
+	fault(o.Queues != 0 && !comparesSenders(scenario), "queues", "only bench transactional and senders take a number of queues, not %s", scenario)
+	fault(o.Workers < 0 || o.Workers > maxWorkers, "workers", "workers must be 1 to %d, got %d", maxWorkers, o.Workers)
+	fault(o.Workers != 0 && !comparesSenders(scenario), "workers", "only bench transactional and senders take a number of worker processes, not %s", scenario)
 	fault(o.Steady && scenario != "flow", "steady", "only bench flow has a steady form, not %s", scenario)
 	fault(o.Steady && o.Engine == onRedis, "steady", "only PostgreSQL has slots that turn over: steady excludes engine redis")
 	fault(o.Keyed != "" && o.Keyed != keyedLimits && o.Keyed != keyedOrdered, "keyed", "keyed must be %s or %s, got %q", keyedLimits, keyedOrdered, o.Keyed)

@@ -29,13 +29,15 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
 		{"flow", Options{RedisURL: "redis://x"}, posthaste.Invalid, []string{"measures on PostgreSQL"}},
 		{"flow", Options{Engine: "mysql"}, posthaste.Invalid, []string{"postgres or redis"}},
-		{"pinned", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench pinned is of PostgreSQL alone", "flow, single, latency, ordered, redis, idle"}},
+		{"pinned", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench pinned is of PostgreSQL alone", "flow, single, latency, senders, ordered, redis, idle"}},
 		{"redis", Options{Engine: "postgres"}, posthaste.Invalid, []string{"of Redis alone"}},
 		{"pinned", Options{Steady: true}, posthaste.Invalid, []string{"only bench flow has a steady form, not pinned"}},
 		{"flow", Options{Steady: true, Engine: "redis"}, posthaste.Invalid, []string{"only PostgreSQL has slots", "excludes engine redis"}},
 		{"pinned", Options{Keyed: "yes"}, posthaste.Invalid, []string{"keyed must be limits or ordered, got"}},
 		{"flow", Options{Keyed: "limits"}, posthaste.Invalid, []string{"only bench pinned has a keyed form, not flow"}},
-		{"single", Options{Queues: 20}, posthaste.Invalid, []string{"only bench transactional takes a number of queues, not single"}},
+		{"single", Options{Queues: 20}, posthaste.Invalid, []string{"only bench transactional and senders take a number of queues, not single"}},
+		{"senders", Options{Queues: 1001, Workers: 9}, posthaste.Invalid, []string{"queues must be 1 to 1000", "workers must be 1 to 8, got 9"}},
+		{"single", Options{Workers: 2}, posthaste.Invalid, []string{"only bench transactional and senders take a number of worker processes, not single"}},
 		{"transactional", Options{Queues: 1001}, posthaste.Invalid, []string{"queues must be 1 to 1000, got 1001"}},
 		{"transactional", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench transactional is of PostgreSQL alone"}},
 		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.Invalid, []string{"transaction"}},
@@ -234,14 +236,14 @@ func TestTable(t *testing.T) {
 
 func TestJSONHasItsFixedNames(t *testing.T) {
 	t.Parallel()
-	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{}, TransactionalResult: &TransactionalResult{}, SteadyResult: &SteadyResult{},
+	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{}, SendingResult: &SendingResult{}, SteadyResult: &SteadyResult{},
 		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}}
 	r.Machine.PostgresVersion = "18"
 	has := encode(t, &r)
 	// Two embedded structs with the same name would both lose it silently.
 	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
 		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
-		connections queues_sent_to asked_per_second ways truncations claims claims_after_truncation claims_after_other_upkeep subscriptions grown
+		connections queues_sent_to asked_per_second worker_processes most_notifications_per_second most_lock_wait_share ways truncations claims claims_after_truncation claims_after_other_upkeep subscriptions grown
 		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb variants
 		broker_ceiling_per_second confirm_p50_ms per_minute sixths_cpu_ratio
 		blmove_per_second brpop_per_second at_least_once_ratio at_most_once_ratio`) {

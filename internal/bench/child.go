@@ -21,9 +21,10 @@ const roleEnv = "POSTHASTE_BENCH_ROLE"
 
 // roles are what such a process can be.
 var roles = map[string]func(context.Context, *orders) error{
-	"sender": latencySender,
-	"worker": latencyWorker,
-	"idler":  idler,
+	"sender":  latencySender,
+	"worker":  latencyWorker,
+	"handler": handler,
+	"server":  httpServer,
 }
 
 func init() {
@@ -55,7 +56,13 @@ type report struct {
 	CPU     time.Duration   `json:"cpu,omitempty"`
 	RSSMB   float64         `json:"rss_mb,omitempty"`
 	Again   int64           `json:"again,omitempty"`
-	Error   string          `json:"error,omitempty"`
+	// Handled counts calls of handlers, and Done messages that were settled as done, the last
+	// of them at Last.
+	Handled int64         `json:"handled,omitempty"`
+	Done    int64         `json:"done,omitempty"`
+	Last    time.Duration `json:"last,omitempty"`
+	Address string        `json:"address,omitempty"` // where the HTTP server listens
+	Error   string        `json:"error,omitempty"`
 }
 
 // orders is the child's end of the conversation.
@@ -113,6 +120,7 @@ type child struct {
 	in    io.WriteCloser
 	out   *bufio.Reader
 	order *json.Encoder
+	ready report // what it said when it was ready
 }
 
 // startChild starts this program again and waits until it is ready.
@@ -140,11 +148,10 @@ func startChild(ctx context.Context, role string, first order) (*child, error) {
 	}
 	c.out, c.order = bufio.NewReader(out), json.NewEncoder(c.in)
 	err = c.order.Encode(first)
-	var r report
 	if err == nil {
-		r, err = c.hear()
+		c.ready, err = c.hear()
 	}
-	if err == nil && !r.Ready {
+	if err == nil && !c.ready.Ready {
 		err = errors.New("it did not say that it was ready")
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste/internal/cpumeter"
 	"github.com/posthaste-mq/posthaste/postgres"
@@ -17,22 +18,20 @@ const (
 	bellChannel = "posthaste"
 	// sampleEvery is the time between two looks at who waits for a lock.
 	sampleEvery = 5 * time.Millisecond
-	// settling is how long a slice runs before waits and notifications count.
-	settling = 200 * time.Millisecond
 )
 
-// contention counts notifications and samples who waits for their lock, on two
-// connections of its own.
+// contention counts notifications, on PostgreSQL also samples who waits for their lock.
 type contention struct {
-	listener, sampler *pgx.Conn
-	senders           string // application name of those that are looked at
+	listener, sampler *pgx.Conn       // on PostgreSQL
+	wakeUps           *goredis.PubSub // on Redis
+	senders           string          // application name of those that are looked at
 	notified          atomic.Int64
 	stop              context.CancelFunc
-	ended             chan error
+	ended             chan struct{}
 }
 
 func openContention(ctx context.Context, url, senders string) (c *contention, err error) {
-	c = &contention{senders: senders, ended: make(chan error, 1)}
+	c = &contention{senders: senders, ended: make(chan struct{})}
 	if c.sampler, err = postgres.Connect(ctx, url); err != nil {
 		return nil, err
 	}
@@ -43,24 +42,43 @@ func openContention(ctx context.Context, url, senders string) (c *contention, er
 	listening, stop := context.WithCancel(ctx)
 	c.stop = stop
 	if _, err := c.listener.Exec(ctx, "listen "+bellChannel); err != nil {
-		c.ended <- nil
+		close(c.ended)
 		c.close()
 		return nil, fmt.Errorf("notifications cannot be listened for: %w", err)
 	}
-	go func() {
-		for {
-			if _, err := c.listener.WaitForNotification(listening); err != nil {
-				c.ended <- context.Cause(listening)
-				return
-			}
-			c.notified.Add(1)
-		}
-	}()
+	go c.count(func() error { _, err := c.listener.WaitForNotification(listening); return err })
 	return c, nil
+}
+
+// openWakeUps counts what is published to wake up workers of the run.
+func openWakeUps(ctx context.Context, s *redisStore) (*contention, error) {
+	c := &contention{ended: make(chan struct{}), wakeUps: s.client.PSubscribe(ctx, "{"+s.prefix+"*")}
+	listening, stop := context.WithCancel(ctx)
+	c.stop = stop
+	if _, err := c.wakeUps.Receive(ctx); err != nil {
+		close(c.ended)
+		c.close()
+		return nil, fmt.Errorf("wake-ups cannot be listened for: %w", err)
+	}
+	go c.count(func() error { _, err := c.wakeUps.ReceiveMessage(listening); return err })
+	return c, nil
+}
+
+// count counts what next waits for, until it fails.
+func (c *contention) count(next func() error) {
+	defer close(c.ended)
+	for next() == nil {
+		c.notified.Add(1)
+	}
 }
 
 func (c *contention) close() {
 	c.stop()
+	if c.wakeUps != nil {
+		_ = c.wakeUps.Close()
+		<-c.ended
+		return
+	}
 	<-c.ended
 	_ = c.listener.Close(context.Background())
 	_ = c.sampler.Close(context.Background())
@@ -68,6 +86,9 @@ func (c *contention) close() {
 
 // used is the CPU time of both connections' sessions, which is not the senders'.
 func (c *contention) used() time.Duration {
+	if c.sampler == nil {
+		return 0 // Redis is one process
+	}
 	return cpumeter.Of(c.listener.PgConn().PID()) + cpumeter.Of(c.sampler.PgConn().PID())
 }
 
@@ -79,24 +100,18 @@ type contended struct {
 	failure         error
 }
 
-// watch looks until the function that it returns is called, which says what was seen
-// after the first part of the time that the slice is to take.
-func (c *contention) watch(ctx context.Context, during time.Duration) (end func() contended) {
+// watch looks until the function that it returns is called, which says what was seen.
+func (c *contention) watch(ctx context.Context) (end func() contended) {
 	ctx, stop := context.WithCancel(ctx)
 	seen := make(chan contended, 1)
-	go func() { seen <- c.look(ctx, min(settling, during/4)) }()
+	go func() { seen <- c.look(ctx) }()
 	return func() contended {
 		stop()
 		return <-seen
 	}
 }
 
-func (c *contention) look(ctx context.Context, settling time.Duration) (seen contended) {
-	select {
-	case <-time.After(settling):
-	case <-ctx.Done():
-		return seen
-	}
+func (c *contention) look(ctx context.Context) (seen contended) {
 	begun, before := time.Now(), c.notified.Load()
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
@@ -106,6 +121,9 @@ func (c *contention) look(ctx context.Context, settling time.Duration) (seen con
 		case <-ctx.Done():
 			seen.notified, seen.took = c.notified.Load()-before, time.Since(begun)
 			return seen
+		}
+		if c.sampler == nil {
+			continue
 		}
 		var active, waiting int64
 		// Not with the slice's context: pgx closes a connection whose query is cut off.

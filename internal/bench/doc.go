@@ -18,7 +18,7 @@
 // processes of their own that sender and worker run in. Statements are counted
 // by a proxy on the wire.
 //
-// Some scenarios start this program again, as sender or worker; the package
+// Some scenarios start this program again, as sender, worker or HTTP server; the package
 // recognises such a process in its init function by the environment variable
 // POSTHASTE_BENCH_ROLE, and so works in test binaries too.
 package bench

@@ -18,7 +18,7 @@ func embeddedSettings() map[string]string {
 		"max_wal_size":       "8GB",
 		"min_wal_size":       "8GB",
 		"checkpoint_timeout": "15min",
-		"max_connections":    "100",
+		"max_connections":    "200",
 	}
 }
 

@@ -3,8 +3,14 @@
 package bench
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,22 +38,140 @@ func shows(t *testing.T, r *Result, words ...string) {
 
 func TestBenchTransactional(t *testing.T) {
 	t.Parallel()
-	r := smoke(t, "transactional", Options{Queues: 3})
+	r := smoke(t, "transactional", Options{Queues: 3, Workers: 2})
 	onlyFsync(t, r)
 	trafficFigures(t, r)
 	aboveKnown(t, "ratio", r.Ratio)
-	if r.TransactionalResult == nil || r.Connections != singles || r.SentTo != 3 || len(r.Ways) != 8 {
-		t.Fatalf("%+v", r.TransactionalResult)
+	if r.SendingResult == nil || r.Connections != singles || r.SentTo != 3 || r.WorkerProcesses != 2 || len(r.Ways) != 8 {
+		t.Fatalf("%+v", r.SendingResult)
 	}
-	for _, w := range r.Ways {
+	for i, w := range r.Ways {
 		above(t, w.Way+", per second", w.PerSecond)
-		aboveKnown(t, w.Way+", of two rows", w.RatioToPayloads)
-		aboveKnown(t, w.Way+", of one", w.RatioToRow)
-		if runtime.GOOS == "linux" && w.ServerCPU == nil || len(w.Rounds) == 0 || (w.Worker == attended) != (w.Handled != nil && w.RatioToNobody != nil) {
-			t.Errorf("%+v", w)
+		if i != 1 {
+			aboveKnown(t, w.Way+", of two rows", w.RatioToPayloads)
+		}
+		if i != 0 {
+			aboveKnown(t, w.Way+", of one", w.RatioToRow)
+		}
+		attendedFigures(t, w)
+	}
+	shows(t, r, "row and send, postgres.In without a worker", "of two rows", "3 queues, as fast as goes; worker processes: 2")
+}
+
+// attendedFigures checks what a way has alone where workers handle its messages.
+func attendedFigures(t *testing.T, w SendingWay) {
+	t.Helper()
+	of := w.Worker == attended
+	if runtime.GOOS == "linux" && w.ServerCPU == nil || len(w.Rounds) == 0 || of != (w.Handled != nil) || of != (w.WorkerCPU != nil) || w.HTTP != (w.HTTPServerCPU != nil) {
+		t.Errorf("%+v", w)
+	}
+	if w.RatioToNobody != nil && !of {
+		t.Errorf("%s %s is compared with itself", w.Way, w.Worker)
+	}
+}
+
+func TestBenchSenders(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "senders", Options{Queues: 2, Batch: 10})
+	onlyFsync(t, r)
+	trafficFigures(t, r)
+	if len(r.Ways) != 9 || r.ArrayOf != 10 || r.WorkerProcesses != 1 {
+		t.Fatalf("%+v", r.SendingResult)
+	}
+	for i, w := range r.Ways {
+		above(t, w.Way+", per second", w.PerSecond)
+		attendedFigures(t, w)
+		if i > 0 {
+			aboveKnown(t, w.Way+", of plain", w.RatioToPlain)
+		}
+		if w.HTTP {
+			aboveKnown(t, w.Way+", of Engine.Send", w.RatioToEngine)
+		}
+		if array := strings.Contains(w.Way, "arrays"); array && w.Messages%10 != 0 {
+			t.Errorf("%d messages of arrays of 10", w.Messages)
 		}
 	}
-	shows(t, r, "row and send, postgres.In without a worker", "of two rows", "3 queues, as fast as goes")
+	if main := r.Ways[3]; main.Way != byHTTP || main.Worker != attended || *r.PerSecond != main.PerSecond {
+		t.Errorf("the result is that of %s %s", main.Way, main.Worker)
+	}
+	shows(t, r, "HTTP, arrays of 10 without a worker", "of plain", "HTTP server", "workers")
+}
+
+// What is sent over HTTP is one request as the API describes it.
+func TestPostRequest(t *testing.T) {
+	t.Parallel()
+	for messages, want := range map[int]int{1: 1, 3: 3} {
+		request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(postRequest("127.0.0.1:1", "orders", messages))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(body), `"payload":`+string(payload)); got != want || request.URL.Path != "/v1/queues/orders/messages" || json.Valid(body) == false || (body[0] == '[') != (messages > 1) {
+			t.Errorf("%d messages: %s %s", messages, request.URL, body)
+		}
+	}
+}
+
+// A server that refuses ends the run, and says why.
+func TestPostsSayWhatTheServerAnswered(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/queues/good/messages" {
+			http.Error(w, "unknown queue", http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	p, err := openPosts(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for range 2 { // on one connection
+		if err := p.post(postRequest(address, "good", 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.post(postRequest(address, "bad", 1)); err == nil || !strings.Contains(err.Error(), "unknown queue") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Medians are taken over the rounds, and of ratios over those of each round.
+func TestWaysAreSummedUp(t *testing.T) {
+	t.Parallel()
+	laps := func(rates ...float64) (laps []sendingLap) {
+		for _, r := range rates {
+			laps = append(laps, sendingLap{perSecond: r, handled: r / 2, server: known(10), workers: known(1), http: known(2), contended: contended{notified: 3, took: time.Second, active: 10, waiting: 1}})
+		}
+		return laps
+	}
+	plainly := &sendWay{laps: laps(100, 10, 1000)}
+	own := &sendWay{SendingWay: SendingWay{Worker: attended}, laps: laps(50, 5, 250), plain: plainly}
+	own.own = own
+	own.sumUp()
+	if own.PerSecond != 50 || *own.RatioToPlain != 0.5 || own.RatioToEngine != nil || own.RatioToRow != nil || *own.Handled != 25 || *own.WorkerCPU != 1 || own.HTTPServerCPU != nil {
+		t.Errorf("%+v", own.SendingWay)
+	}
+	if own.Notifications != 3 || *own.LockWaits != 0.1 || own.Sampled != 30 {
+		t.Errorf("%+v", own.SendingWay)
+	}
+	if array := (&sendWay{SendingWay: SendingWay{PerSecond: 20_000}, messages: 100}); own.dense() || array.dense() || !(&sendWay{SendingWay: SendingWay{PerSecond: 201}}).dense() {
+		t.Error("ways that are dense")
+	}
+	if plainly.sumUp(); plainly.Handled != nil || plainly.WorkerCPU != nil || plainly.RatioToPlain != nil {
+		t.Errorf("%+v", plainly.SendingWay)
+	}
+	var lap sendingLap
+	usage{server: 3 * time.Second, client: time.Second, workers: 2 * time.Second, known: true}.per(1_000_000, usage{server: time.Second, known: true}, &lap)
+	if *lap.server != 2 || *lap.client != 1 || *lap.workers != 2 || *lap.http != 0 {
+		t.Errorf("%+v", lap)
+	}
 }
 
 // At a low rate the worker sleeps between messages, and each of them wakes it.
@@ -59,7 +183,7 @@ func TestBenchTransactionalCountsNotifications(t *testing.T) {
 		r := smoke(t, "transactional", Options{Rate: 40, Duration: during})
 		onlyFsync(t, r)
 		for _, w := range r.Ways {
-			rang = rang || w.Worker == attended && w.Notifications > 0
+			rang = rang || w.Worker == attended && (w.Notifications > 0 || slices.Max(w.AtOnset) > 0)
 			sampled = sampled || w.Sampled > 0
 			if w.PerSecond > 60 {
 				t.Errorf("%s %s made %g/s, and 40 were asked for", w.Way, w.Worker, w.PerSecond)

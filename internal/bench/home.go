@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"log/slog"
+	"net/url"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cpumeter"
@@ -38,4 +40,19 @@ func (h home) open(ctx context.Context, log *slog.Logger) (posthaste.Engine, err
 		return redis.Open(ctx, h.URL, redis.WithPrefix(h.Prefix))
 	}
 	return postgres.Open(ctx, h.URL, postgres.Logger(log))
+}
+
+// withApplicationName is the same database, whose sessions bear a name.
+func withApplicationName(at, name string) (string, error) {
+	if !strings.HasPrefix(at, "postgres://") && !strings.HasPrefix(at, "postgresql://") {
+		return at + " application_name='" + name + "'", nil
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		return "", posthaste.Invalidf("database_url", "the database URL cannot be read")
+	}
+	q := u.Query()
+	q.Set("application_name", name)
+	u.RawQuery = q.Encode()
+	return u.String(), nil
 }

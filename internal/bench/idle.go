@@ -2,14 +2,11 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/worker"
 )
 
 const (
@@ -48,7 +45,7 @@ func idle(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer wire.close()
-	c, err := startChild(ctx, "idler", order{home: home{wire.url, at.Prefix}, Queues: queues})
+	c, err := startChild(ctx, "handler", order{home: home{wire.url, at.Prefix}, Queues: queues})
 	if err != nil {
 		return err
 	}
@@ -108,29 +105,4 @@ func (c *child) ask(o order) (report, error) {
 		return report{}, fmt.Errorf("the bench's %s does not listen: %w", c.role, err)
 	}
 	return c.hear()
-}
-
-// idler is a worker that has nothing to do and says what that costs.
-func idler(ctx context.Context, o *orders) error {
-	engine, err := o.first.open(ctx, slog.Default())
-	if err != nil {
-		return err
-	}
-	defer engine.Close()
-	w := worker.New(engine, worker.Config{Logger: quiet(slog.Default())})
-	for _, queue := range o.first.Queues {
-		worker.Handle(w, queue, func(context.Context, posthaste.Delivery[json.RawMessage]) error { return nil })
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	select {
-	case <-w.Started():
-	case err := <-ended:
-		return errors.Join(errors.New("the worker did not start"), err)
-	}
-	o.tell(report{Ready: true})
-	for range o.next {
-		o.tell(report{CPU: ownCPU(), RSSMB: residentMB()})
-	}
-	return <-ended
 }

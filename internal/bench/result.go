@@ -33,7 +33,7 @@ type Result struct {
 
 	*FlowResult
 	*SingleResult
-	*TransactionalResult
+	*SendingResult
 	*SteadyResult
 	*LatencyResult
 	*PinnedResult
@@ -82,45 +82,68 @@ type SingleResult struct {
 	PlainServerCPU   *float64  `json:"plain_server_cpu_us_per_message"`
 }
 
-// TransactionalResult is what scenario transactional has of its own. PerSecond, Ratio and
-// the CPU of the result are of the way by SQL with a worker, and the ratio is that to
-// transactions that insert the payload into a table.
-type TransactionalResult struct {
+// SendingResult is what scenarios transactional and senders have of their own. PerSecond
+// and the CPU of the result are of one way with a worker: by SQL, where the ratio is that
+// to transactions that insert the payload into a table, or by HTTP, where it is that to
+// Engine.Send.
+type SendingResult struct {
 	Connections int `json:"connections"`
 	SentTo      int `json:"queues_sent_to"`
+	// WorkerProcesses handle the messages.
+	WorkerProcesses int `json:"worker_processes"`
+	// ArrayOf is how many messages an array sent by HTTP holds.
+	ArrayOf int `json:"array_of,omitempty"`
 	// AskedPerSecond is the rate that was asked for; 0: as fast as goes.
-	AskedPerSecond float64            `json:"asked_per_second"`
-	Ways           []TransactionalWay `json:"ways"`
+	AskedPerSecond float64 `json:"asked_per_second"`
+	// MostNotifications is that of the way that has most, of those with more than 200 sends
+	// a second. MostLockWaits is that of any way.
+	MostNotifications float64      `json:"most_notifications_per_second"`
+	MostLockWaits     *float64     `json:"most_lock_wait_share"`
+	Ways              []SendingWay `json:"ways"`
 }
 
-// TransactionalWay is one kind of transaction. Figures are medians of the rounds, and
+// SendingWay is one kind of transaction or call. Figures are medians of the rounds, and
 // ratios those of the ratios in each round.
-type TransactionalWay struct {
+type SendingWay struct {
 	Way string `json:"way"`
-	// Worker says whether a worker handles the messages meanwhile; empty where none are sent.
-	Worker       string    `json:"worker,omitempty"`
-	PerSecond    float64   `json:"per_second"`
-	Rounds       []float64 `json:"rounds"`
-	Transactions int64     `json:"transactions"`
+	// Worker says whether workers handle the messages meanwhile; empty where none are sent.
+	Worker string `json:"worker,omitempty"`
+	// HTTP says that the messages go through an HTTP server.
+	HTTP      bool      `json:"http,omitempty"`
+	PerSecond float64   `json:"per_second"`
+	Rounds    []float64 `json:"rounds"`
+	// Messages is how many were sent; of ways without one, transactions.
+	Messages int64 `json:"messages"`
 	// RatioToRow compares with the business row alone, RatioToPayloads with the payload
 	// inserted into a second table.
-	RatioToRow      *float64 `json:"ratio_to_row_alone"`
-	RatioToPayloads *float64 `json:"ratio_to_two_rows"`
+	RatioToRow      *float64 `json:"ratio_to_row_alone,omitempty"`
+	RatioToPayloads *float64 `json:"ratio_to_two_rows,omitempty"`
+	// RatioToPlain compares with the payload inserted into a table, or pushed to a list of
+	// Redis, and RatioToEngine with Engine.Send, by messages.
+	RatioToPlain  *float64 `json:"ratio_to_plain,omitempty"`
+	RatioToEngine *float64 `json:"ratio_to_engine_send,omitempty"`
 	// RatioToNobody compares a way with a worker with the same way without one.
 	RatioToNobody *float64 `json:"ratio_to_no_worker,omitempty"`
-	// CPU is microseconds per transaction; with a worker, handling the message is part of it.
-	ServerCPU *float64 `json:"server_cpu_us"`
-	ClientCPU *float64 `json:"client_cpu_us"`
+	// CPU is microseconds per message: of PostgreSQL or Redis, where with a worker handling
+	// the message is part of it, of the senders' process, of the HTTP server's and of the
+	// workers'.
+	ServerCPU     *float64 `json:"server_cpu_us"`
+	ClientCPU     *float64 `json:"client_cpu_us"`
+	HTTPServerCPU *float64 `json:"http_server_cpu_us,omitempty"`
+	WorkerCPU     *float64 `json:"worker_cpu_us,omitempty"`
 	// ServerCPUAbove is what the server needs more than for the payload in a second table.
-	ServerCPUAbove *float64 `json:"server_cpu_us_above_two_rows"`
+	ServerCPUAbove *float64 `json:"server_cpu_us_above_two_rows,omitempty"`
 	// Handled is how many messages per second were sent and settled.
 	Handled *float64 `json:"handled_per_second,omitempty"`
-	// Notifications are those per second on the doorbell's channel. LockWaits is the share
-	// of senders that waited for the lock of notifications, of those at work whenever they
-	// were looked at, which Sampled counts.
+	// Notifications are those per second on the doorbell's channel, or on those of Redis.
+	// LockWaits is the share of senders that waited for the lock of PostgreSQL's
+	// notifications, of those at work whenever they were looked at, which Sampled counts.
 	Notifications float64  `json:"notifications_per_second"`
 	LockWaits     *float64 `json:"lock_wait_share"`
 	Sampled       int64    `json:"senders_sampled"`
+	// AtOnset is how many notifications there were at the beginning of each round, before it
+	// was measured.
+	AtOnset []int64 `json:"notifications_at_onset"`
 }
 
 // SteadyResult is what scenario flow has of its own with slots that turn over.

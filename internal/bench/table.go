@@ -179,7 +179,7 @@ func (r *Result) lines() (lines [][2]string) {
 		line("handled", "%s/s", grouped(s.HandledPerSecond))
 		line(r.on("plain commits", "plain pushes to a list"), "%s/s", grouped(s.PlainPerSecond))
 	}
-	r.transactionalLines(line)
+	r.sendingLines(line)
 	r.steadyLines(line)
 	if l := r.LatencyResult; l != nil {
 		line("p50, p95, p99", "%g, %g, %g ms", l.P50, l.P95, l.P99)
@@ -273,28 +273,6 @@ func (r *Result) redisLines(line func(name, format string, args ...any)) {
 	line("at most once, CPU", "server %s µs, client %s µs per message", maybe(v.AtMostOnceServerCPU), maybe(v.AtMostOnceClientCPU))
 	line("BLMOVE and LREM, CPU", "server %s µs, client %s µs per message", maybe(v.BLMoveServerCPU), maybe(v.BLMoveClientCPU))
 	line("BRPOP, CPU", "server %s µs, client %s µs per message", maybe(v.BRPopServerCPU), maybe(v.BRPopClientCPU))
-}
-
-// transactionalLines are those of scenario transactional.
-func (r *Result) transactionalLines(line func(name, format string, args ...any)) {
-	v := r.TransactionalResult
-	if v == nil {
-		return
-	}
-	asked := "as fast as goes"
-	if v.AskedPerSecond > 0 {
-		asked = fmt.Sprintf("%g/s asked for", v.AskedPerSecond)
-	}
-	line("by", "%d connections to %d queues, %s", v.Connections, v.SentTo, asked)
-	for _, w := range v.Ways {
-		name := strings.TrimSpace(w.Way + " " + w.Worker)
-		line(name, "%s/s: %s of two rows, %s of the row alone; server %s µs CPU (%s above two rows)",
-			grouped(w.PerSecond), maybe(w.RatioToPayloads), maybe(w.RatioToRow), maybe(w.ServerCPU), maybe(w.ServerCPUAbove))
-		if w.RatioToNobody != nil {
-			line("", "%s of the same without a worker", maybe(w.RatioToNobody))
-		}
-		line("", "%g notifications/s, %s of the senders at work waiting for their lock", w.Notifications, maybe(w.LockWaits))
-	}
 }
 
 // steadyLines are those of scenario flow with slots that turn over.

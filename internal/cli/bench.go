@@ -34,8 +34,8 @@ A result that must not be trusted says why, with exit code 1.`,
 		Example: "  posthaste bench flow\n  posthaste bench latency --duration 30s --json",
 		Args:    exactly(1, "a scenario: "+strings.Join(bench.Scenarios(), ", ")), ValidArgs: bench.Scenarios(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			positive := []string{"duration", "batch", "senders", "waiting", "handler", "consumers", "queues"}
-			if args[0] != "transactional" { // 0 there is as fast as goes
+			positive := []string{"duration", "batch", "senders", "waiting", "handler", "consumers", "queues", "workers"}
+			if args[0] != "transactional" && args[0] != "senders" { // 0 there is as fast as goes
 				positive = append(positive, "rate")
 			}
 			if err := explicitZero(cmd, positive...); err != nil {
@@ -74,15 +74,16 @@ func benchFlags(flags *pflag.FlagSet, o *bench.Options, databaseURL, redisURL, e
 	flags.SortFlags = false
 	flags.StringVar(databaseURL, "database-url", "", "the PostgreSQL to measure on, postgres://user:password@host:5432/database (or DATABASE_URL; default: an embedded one)")
 	flags.StringVar(redisURL, "redis-url", "", "the Redis to measure on, redis://user:password@host:6379/0 (or REDIS_URL; default: the redis-server installed here, started for the run)")
-	flags.StringVar(engine, "engine", "", "flow, single, latency, ordered, idle: postgres or redis (default postgres, or what a URL typed here is of)")
+	flags.StringVar(engine, "engine", "", "flow, single, latency, senders, ordered, idle: postgres or redis (default postgres, or what a URL typed here is of)")
 	flags.Var(duration{&o.Duration}, "duration", "how long all phases take together, 1s to 1h (default "+bench.DefaultDuration.String()+", with --steady "+bench.SteadyDuration.String()+")")
-	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50); transactional: transactions per second of all connections (default 0: as fast as goes)")
-	flags.IntVar(&o.Queues, "queues", 0, "transactional: how many queues the messages are spread over, 1 to 1000 (default 1)")
+	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50); transactional, senders: messages per second of all senders (default 0: as fast as goes)")
+	flags.IntVar(&o.Queues, "queues", 0, "transactional, senders: how many queues the messages are spread over, 1 to 1000 (default 1)")
+	flags.IntVar(&o.Workers, "workers", 0, "transactional, senders: how many processes handle the messages, 1 to 8 (default 1)")
 	flags.BoolVar(&o.Steady, "steady", false, "flow: how long claims take while slots of the ring turn over, above all after each truncation")
 	flags.StringVar(&o.Keyed, "keyed", "", "pinned: a queue with keys, limits and three subscriptions; limits (for each key, too; --keyed alone means this) or ordered")
 	flags.Lookup("keyed").NoOptDefVal = "limits"
 	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: beside another sender's transaction that stays open")
-	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered: messages in one send (default 1000, with --keyed 100)")
+	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered: messages in one send (default 1000, with --keyed 100); senders: messages in an array sent over HTTP (default 100)")
 	flags.IntVar(&o.Senders, "senders", 0, "flow, pinned, backlog, ordered: goroutines that send (default 8)")
 	flags.IntVar(&o.Waiting, "waiting", 0, "backlog: how many messages wait (default 1000000)")
 	flags.StringVar(&o.PostgresBin, "postgres-bin", "", "a directory with initdb and postgres to use instead of fetching them")

@@ -69,7 +69,7 @@ var rooms = []room{
 		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/sidekiq", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
-	{name: "internal/bench", may: []string{".", "postgres", "redis", "worker", "sink/*", "source", "source/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/cpumeter", "internal/devpg", "internal/devbroker", "internal/kafka"}},
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "server", "worker", "sink/*", "source", "source/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/cpumeter", "internal/devpg", "internal/devbroker", "internal/kafka"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "redis", "worker", "email", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/cpumeter", stdOnly: true},

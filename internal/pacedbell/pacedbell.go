@@ -98,10 +98,10 @@ func (p *Pacer) polling() bool {
 	return p.tempo.polling
 }
 
-func (p *Pacer) woke(slept time.Duration) {
+func (p *Pacer) woke(slept, looking time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tempo.woke(time.Now(), slept)
+	p.tempo.woke(time.Now(), slept, looking)
 }
 
 func (p *Pacer) found(took time.Duration) {

@@ -33,6 +33,12 @@ type store struct {
 	probing error
 	// lookFirst makes doorbells look before they arm, which loses what is sent in between.
 	lookFirst bool
+	// lookTakes makes looks claim, so that of several processes one finds a message.
+	lookTakes bool
+	// slow is how many times as long everything takes; 0 means 1.
+	slow int
+	// ringTakes is how long it takes until a ring wakes. Until then other sends ring, too.
+	ringTakes time.Duration
 }
 
 func inBubble(t *testing.T, test func(s *store)) {
@@ -58,8 +64,10 @@ func (s *store) send(queue string) {
 	}
 }
 
+func (s *store) spend(d time.Duration) { time.Sleep(d * time.Duration(max(s.slow, 1))) }
+
 func (s *store) take(queue string) (n int) {
-	time.Sleep(lookTakes)
+	s.spend(lookTakes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
@@ -68,7 +76,7 @@ func (s *store) take(queue string) (n int) {
 }
 
 func (s *store) look(queue string) posthaste.LookReply {
-	time.Sleep(lookTakes)
+	s.spend(lookTakes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
@@ -76,7 +84,7 @@ func (s *store) look(queue string) posthaste.LookReply {
 }
 
 func (s *store) probe(_ context.Context, refs []posthaste.QueueRef) ([]bool, error) {
-	time.Sleep(probeTakes)
+	s.spend(probeTakes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.probes++
@@ -130,7 +138,7 @@ func (r *ringing) arm(queue string) {
 	if before != nil {
 		before(queue)
 	}
-	time.Sleep(armTakes)
+	r.s.spend(armTakes)
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.s.arms++
@@ -167,6 +175,7 @@ func (r *ringing) Sleep(ctx context.Context, queue string, look func(context.Con
 	}
 	select {
 	case <-rung:
+		r.s.spend(r.s.ringTakes)
 	case <-due:
 	case <-r.closed:
 	case <-ctx.Done():
@@ -214,16 +223,26 @@ func (s *store) process(pacer *Pacer, queues ...string) *process {
 func (p *process) work(queue string) {
 	for p.ctx.Err() == nil {
 		p.pacer.Served(posthaste.QueueRef{Queue: queue})
-		if n := p.take(queue); n > 0 {
-			p.mu.Lock()
-			p.taken += n
-			p.mu.Unlock()
-		}
-		err := p.bell.Sleep(p.ctx, queue, func(context.Context) (posthaste.LookReply, error) { return p.look(queue), nil })
+		p.claim(queue)
+		err := p.bell.Sleep(p.ctx, queue, func(context.Context) (posthaste.LookReply, error) {
+			if p.lookTakes {
+				return posthaste.LookReply{Found: p.claim(queue) > 0, NextDue: -1}, nil
+			}
+			return p.look(queue), nil
+		})
 		if err != nil && p.ctx.Err() == nil {
 			p.Error(err)
 		}
 	}
+}
+
+func (p *process) claim(queue string) (n int) {
+	if n = p.take(queue); n > 0 {
+		p.mu.Lock()
+		p.taken += n
+		p.mu.Unlock()
+	}
+	return n
 }
 
 // total is how many messages were taken.
@@ -437,4 +456,29 @@ func TestEachProcessHasItsOwnPace(t *testing.T) {
 			t.Errorf("%d of 2 messages were taken", calm.total()-before)
 		}
 	})
+}
+
+// Of several processes that share the messages of dense traffic, each finds something in
+// few of its looks. They must not change between polling and ringing all the time.
+func TestDenseTrafficOfSeveralProcesses(t *testing.T) {
+	t.Parallel()
+	const seconds, tries = 60, 8
+	all := 0
+	for range tries { // chance decides when a process falls asleep
+		inBubble(t, func(s *store) {
+			s.lookTakes, s.ringTakes, s.slow = true, time.Millisecond, 5
+			for range 4 {
+				defer s.process(New(s.probe), "q0").stop()
+			}
+			s.load(6*time.Second, 300, []string{"q0"})
+			s.counts()
+			s.load(seconds*time.Second, 300, []string{"q0"})
+			rings, _, _, _ := s.counts()
+			all += rings
+		})
+	}
+	t.Logf("%d rings in %d s", all, seconds*tries)
+	if all >= 2*seconds*tries { // three a second where polling lasts for 2 s at most
+		t.Errorf("%d rings in %d s", all, seconds*tries)
+	}
 }

@@ -160,7 +160,7 @@ func TestProbeFails(t *testing.T) {
 // dense makes a pacer poll.
 func dense(p *Pacer) {
 	for !p.polling() {
-		p.woke(0)
+		p.woke(0, 0)
 	}
 }
 

@@ -11,11 +11,12 @@ const (
 	// calmGap is the gap between two finds above which sends count as calm. It is twice
 	// denseGap, so that a steady load does not alternate.
 	calmGap = 2 * denseGap
-	// A process polls until gaps were longer than calmGap, in sum, by firstStay. That
-	// doubles up to longestStay if it polls again within longestStay. Without that, a
-	// process whose messages another one takes, or whose senders stall now and then, would
-	// ring most of the time.
-	firstStay, longestStay = 200 * time.Millisecond, 2 * time.Second
+	// A process polls until gaps were longer than calmGap, in sum, by firstStay. If it
+	// polls again within falseCalm, it was not calm: its senders stall now and then, or
+	// other processes take most of the messages. Then that grows by stayGrowth each time, up
+	// to longestStay. Without that, such a process would ring most of the time.
+	firstStay, longestStay = 200 * time.Millisecond, 16 * time.Second
+	falseCalm, stayGrowth  = 2 * time.Second, 8
 	// A pause after a find is as long as the look took, within these bounds. While nothing
 	// is found pauses grow to emptyPause.
 	shortestPause, longestPause = time.Millisecond, 5 * time.Millisecond
@@ -42,18 +43,23 @@ type tempo struct {
 }
 
 // woke notes that a message ended a sleep of that length. It does not include the time
-// for looks, which are slow on a busy machine whatever the traffic.
-func (t *tempo) woke(now time.Time, slept time.Duration) {
+// for looks, which are slow on a busy machine whatever the traffic. But if a look took
+// longer than denseGap and a message came before the process slept for as long, the look
+// counts: whoever sends during such looks rings, and those rings make them slower still.
+func (t *tempo) woke(now time.Time, slept, looking time.Duration) {
 	gap := min(now.Sub(t.woken), slept)
 	t.woken = now
 	if t.polling {
 		return // it fell asleep before that
 	}
+	if gap < denseGap {
+		t.short += max(0, looking-denseGap)
+	}
 	if t.short = max(0, t.short+denseGap-gap); t.short < denseEnough {
 		return
 	}
-	if now.Sub(t.left) < longestStay {
-		t.stay = min(2*t.stay, longestStay)
+	if now.Sub(t.left) < falseCalm {
+		t.stay = min(stayGrowth*t.stay, longestStay)
 	} else {
 		t.stay = firstStay
 	}

@@ -29,8 +29,19 @@ var benches = []struct {
 	{"pinned --keyed=ordered --duration 60s", 3, []bound{{field: "sixths_cpu_ratio", most: 1.3}}},
 	{"backlog --duration 30s", 2, []bound{{field: "ratio", least: 0.9}}},
 	{"backlog --waiting 10000000 --duration 5m", 9, []bound{{field: "ratio", least: 0.9}}},
-	// Way 7 is Engine.Send without a worker, against a transaction of two plain rows.
-	{"transactional --duration 60s", 2, []bound{{field: "ways.7.ratio_to_two_rows", least: 0.5}}},
+	// Ways 2, 3 and 4 of transactional send by SQL, by postgres.In and by Engine.Send alone
+	// with a worker, 5, 6 and 7 without one.
+	{"transactional --duration 60s", 2, []bound{{field: "ways.2.ratio_to_two_rows", least: 0.41}, {field: "ways.3.ratio_to_two_rows", least: 0.41},
+		{field: "ways.5.ratio_to_two_rows", least: 0.47}, {field: "ways.6.ratio_to_two_rows", least: 0.45}, {field: "ways.7.ratio_to_two_rows", least: 0.5}, fewNotifications}},
+	{"transactional --queues 20 --duration 60s", 2, []bound{{field: "ways.3.ratio_to_two_rows", least: 0.33}, {field: "ways.6.ratio_to_two_rows", least: 0.4}, fewNotifications}},
+	// Way 1 of senders is Engine.Send, way 3 single messages over HTTP and way 4 arrays, all
+	// with a worker.
+	{"senders --duration 60s", 2, []bound{{field: "ways.3.ratio_to_engine_send", least: 0.6}, {field: "ways.3.http_server_cpu_us", most: 120},
+		{field: "ways.4.http_server_cpu_us", most: 20}, fewNotifications}},
+	{"senders --workers 4 --duration 60s", 2, []bound{fewNotifications}},
+	{"senders --workers 4 --queues 20 --duration 60s", 2, []bound{fewNotifications}},
+	{"senders --engine redis --duration 60s", 2, []bound{{field: "ways.1.ratio_to_plain", least: 0.15}, {field: "ways.3.http_server_cpu_us", most: 120}, fewNotifications}},
+	{"senders --engine redis --workers 4 --duration 60s", 2, []bound{fewNotifications}},
 	{"latency --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"latency --open-sender --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"ordered", 1, []bound{{field: "ratio", least: 0.5}}},
@@ -47,6 +58,10 @@ var benches = []struct {
 	{"redis", 1, []bound{{field: "at_least_once_ratio", least: 3}, {field: "at_most_once_ratio", least: 3}}},
 	{"latency --engine redis --duration 8s", 1, []bound{{field: "p50_ms", most: 1}, {field: "p99_ms", most: 5}}},
 }
+
+// fewNotifications is what dense traffic must keep, over all queues of a database and all
+// processes.
+var fewNotifications = bound{field: "most_notifications_per_second", most: 20}
 
 func ratios() []step {
 	var steps []step

@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	httpapi "github.com/posthaste-mq/posthaste/server"
+	"github.com/posthaste-mq/posthaste/worker"
+)
+
+// httpGrace is what requests have left when the HTTP server ends.
+const httpGrace = 5 * time.Second
+
+// httpServer is what "posthaste serve" runs: the HTTP API and upkeep. It says what CPU
+// time it has used whenever it is asked.
+func httpServer(ctx context.Context, o *orders) error {
+	log := quiet(slog.Default())
+	engine, err := o.first.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	api, err := httpapi.New(httpapi.Config{Engine: engine, Client: posthaste.NewClient(engine), Logger: log})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("the HTTP server cannot listen: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- api.Serve(ctx, listener, httpGrace) }()
+	upkept := make(chan struct{})
+	go func() {
+		defer close(upkept)
+		worker.Upkeep(ctx, engine, log)
+	}()
+	o.tell(report{Ready: true, Address: listener.Addr().String()})
+	for range o.next {
+		o.tell(report{CPU: ownCPU()})
+	}
+	<-upkept
+	return <-ended
+}
+
+// startHTTP starts the HTTP server and opens each sender's connection to it.
+func (s *sending) startHTTP(ctx context.Context) (err error) {
+	if s.server, err = startChild(ctx, "server", order{home: s.at}); err != nil {
+		return err
+	}
+	for range singles {
+		p, err := openPosts(ctx, s.server.ready.Address)
+		if err != nil {
+			return err
+		}
+		s.posts = append(s.posts, p)
+	}
+	return nil
+}
+
+// posting sends so many messages with each request: one as an object, more as an array.
+func (s *sending) posting(name, kind string, messages int) *sendWay {
+	requests := map[string][]byte{}
+	for _, queue := range s.queues[kind] {
+		requests[queue] = postRequest(s.server.ready.Address, queue, messages)
+	}
+	return &sendWay{SendingWay: SendingWay{Way: name, Worker: kind, HTTP: true}, messages: int64(messages),
+		once: func(_ context.Context, i int) error { return s.posts[i].post(requests[s.queue(kind)]) }}
+}
+
+// postRequest is a whole request that sends so many messages to a queue.
+func postRequest(address, queue string, messages int) []byte {
+	type message struct {
+		Payload json.RawMessage `json:"payload"`
+	}
+	var body any = message{payload}
+	if messages > 1 {
+		many := make([]message, messages)
+		for i := range many {
+			many[i].Payload = payload
+		}
+		body = many
+	}
+	encoded, _ := json.Marshal(body) // of what is valid
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "POST /v1/queues/%s/messages HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", queue, address, len(encoded))
+	b.Write(encoded)
+	return b.Bytes()
+}
+
+// posts is a connection to an HTTP server that is kept for one request after the other.
+// Requests are made beforehand, since the client's own work is not what is measured.
+type posts struct {
+	conn  net.Conn
+	reads *bufio.Reader
+	stop  func() bool
+}
+
+// openPosts connects. The connection is closed when ctx ends.
+func openPosts(ctx context.Context, address string) (*posts, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("the HTTP server cannot be reached: %w", err)
+	}
+	return &posts{conn, bufio.NewReader(conn), context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
+}
+
+// post makes a request and reads the answer, which must be 201.
+func (p *posts) post(request []byte) error {
+	if _, err := p.conn.Write(request); err != nil {
+		return err
+	}
+	answer, err := http.ReadResponse(p.reads, nil)
+	if err != nil {
+		return err
+	}
+	said, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusCreated {
+		return fmt.Errorf("the server answered %s: %s", answer.Status, said)
+	}
+	return nil
+}
+
+func (p *posts) close() {
+	p.stop()
+	_ = p.conn.Close()
+}

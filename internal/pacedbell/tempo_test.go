@@ -1,0 +1,60 @@
+package pacedbell
+
+import (
+	"testing"
+	"time"
+)
+
+// awake lets messages end sleeps of that length, after looks that took so long, until the
+// process polls. It returns how many did, and when the last one was.
+func (t *tempo) awake(now time.Time, slept, looking time.Duration) (wakes int, at time.Time) {
+	for ; !t.polling && wakes < 100; wakes++ {
+		now = now.Add(slept + looking)
+		t.woke(now, slept, looking)
+	}
+	return wakes, now
+}
+
+// On a busy machine a look can take longer than the gap between two sends. All who send
+// during the look ring, so few such looks have to do.
+func TestSlowLooksOfDenseTraffic(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		slept, looking time.Duration
+		want           int
+	}{
+		{time.Millisecond, time.Millisecond, 4},
+		{0, denseGap, 3}, // as fast as on any machine
+		{0, 10 * time.Millisecond, 2},
+		{0, 40 * time.Millisecond, 1},
+		{20 * time.Millisecond, 40 * time.Millisecond, 100}, // calm, and the machine is busy
+	} {
+		if got, _ := new(tempo).awake(time.Now(), c.slept, c.looking); got != c.want {
+			t.Errorf("sleeps of %s after looks of %s: polls after %d, want %d", c.slept, c.looking, got, c.want)
+		}
+	}
+}
+
+// A process that falls asleep in dense traffic polls for longer each time, since each time
+// some senders ring.
+func TestFalseCalm(t *testing.T) {
+	t.Parallel()
+	var p tempo
+	now := time.Now()
+	for i, want := range []time.Duration{firstStay, stayGrowth * firstStay, stayGrowth * stayGrowth * firstStay, longestStay, longestStay} {
+		if _, now = p.awake(now, time.Millisecond, time.Millisecond); p.stay != want {
+			t.Errorf("time %d: polls until gaps were too long by %s, want %s", i+1, p.stay, want)
+		}
+		began := now
+		for p.polling { // finds nothing, since others take the messages
+			now = now.Add(emptyPause)
+			p.round(now, emptyPause)
+		}
+		if polled := now.Sub(began); polled < want || polled > want+emptyPause {
+			t.Errorf("time %d: polled for %s, want %s", i+1, polled, want)
+		}
+	}
+	if _, _ = p.awake(now.Add(falseCalm), time.Millisecond, time.Millisecond); p.stay != firstStay {
+		t.Errorf("after a calm that lasted it polls until gaps were too long by %s", p.stay)
+	}
+}
