@@ -13,9 +13,8 @@
 create or replace function posthaste.send(queue text, payload jsonb, options jsonb default '{}')
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_text constant text := payload::text;
-  v_body constant bytea := convert_to(v_text, 'UTF8');
-  v_plain boolean := options is null or options = '{}';
+  v_body constant bytea := convert_to(payload::text, 'UTF8');
+  v_plain boolean := true;
   v_key text;
   v_kind text;
   v_reference text;
@@ -29,19 +28,24 @@ declare
   o record;
 begin
   if octet_length(v_body) >= 250 then
-    perform posthaste.check_json(payload, v_text);
+    perform posthaste.check_json(payload, payload::text);
   end if;
-  if not v_plain and jsonb_typeof(options) = 'object' and options - '{key,kind,reference,delay}'::text[] = '{}' and not jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")') then
-    v_key := nullif(options ->> 'key', '');
-    v_kind := nullif(options ->> 'kind', '');
-    v_reference := nullif(options ->> 'reference', '');
-    v_plain := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) <= 255;
-    if options ? 'delay' then
-      if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
-        -- By seconds: a day is no longer where the session's time zone changes its clocks.
-        v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8);
-      else
-        v_plain := false;
+  if options <> '{}' then
+    -- By itself: in each transaction an expression is made ready when it is first evaluated,
+    -- with all functions in it.
+    v_plain := jsonb_typeof(options) = 'object' and options - '{key,kind,reference,delay}'::text[] = '{}' and not jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")');
+    if v_plain then
+      v_key := nullif(options ->> 'key', '');
+      v_kind := nullif(options ->> 'kind', '');
+      v_reference := nullif(options ->> 'reference', '');
+      v_plain := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) <= 255;
+      if options ? 'delay' then
+        if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
+          -- By seconds: a day is no longer where the session's time zone changes its clocks.
+          v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8);
+        else
+          v_plain := false;
+        end if;
       end if;
     end if;
   end if;
@@ -53,27 +57,26 @@ begin
     end if;
     select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
       from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
-    if octet_length(v_body) <= v_most and not (v_ordered and (v_key is null or v_due is not null))
-       and not (v_reference is not null and (v_keyed or v_due is not null)) then
-      v_plain := posthaste.ring(v_queue) is not null; -- an expression, too
-      if v_keyed or v_due is not null then
-        insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, payload)
-        values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
-                case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
-        returning pos into v_id;
-      elsif v_reference is null then
-        insert into posthaste.entries_plain (queue_id, lane, key, kind, payload)
-        values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
-        returning pos into v_id;
-      else
-        with put as (
-          insert into posthaste.entries_plain (queue_id, lane, key, kind, more, payload)
-          values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, posthaste.more_of(null, v_reference, null, null), v_body)
-          returning pos, xid, lane)
-        insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
-        select p.pos >> 22 & 15, p.pos, p.pos, p.xid, v_queue, p.lane, 'r' || v_reference from put p
-        returning pos into v_id;
-      end if;
+    -- To ring is the last of each condition. What it returns says nothing.
+    if octet_length(v_body) <= v_most and not v_keyed and v_due is null and v_reference is null and (posthaste.ring(v_queue) is null) is not null then
+      insert into posthaste.entries_plain (queue_id, lane, key, kind, payload)
+      values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
+      returning pos into v_id;
+      return v_id;
+    elsif octet_length(v_body) <= v_most and v_reference is null and not (v_ordered and (v_key is null or v_due is not null)) and (posthaste.ring(v_queue) is null) is not null then
+      insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, payload)
+      values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
+              case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
+      returning pos into v_id;
+      return v_id;
+    elsif octet_length(v_body) <= v_most and not v_keyed and v_due is null and (posthaste.ring(v_queue) is null) is not null then
+      with put as (
+        insert into posthaste.entries_plain (queue_id, lane, key, kind, more, payload)
+        values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, posthaste.more_of(null, v_reference, null, null), v_body)
+        returning pos, xid, lane)
+      insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
+      select p.pos >> 22 & 15, p.pos, p.pos, p.xid, v_queue, p.lane, 'r' || v_reference from put p
+      returning pos into v_id;
       return v_id;
     end if;
   end if;

@@ -1,6 +1,6 @@
--- posthaste.send_row: sends one message, for clients. What most messages are is done in few statements, for starting each costs
--- more than it does; the rest, and saying what is wrong, is left to
--- posthaste.insert_entries.
+-- posthaste.send_row: sends one message, for clients. What most messages are is done in
+-- few statements and short expressions, for making each ready costs more than it does; the
+-- rest, and saying what is wrong, is left to posthaste.insert_entries.
 -- Arguments: one message as in posthaste.send_rows. JSON payloads are checked by
 -- the client.
 -- Returns: the id. Errors: as send. Locks: the queue's key, shared.
@@ -11,8 +11,11 @@ create or replace function posthaste.send_row(p_queue text, p_payload bytea, p_c
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_key constant text := nullif(p_key, '');
+  v_kind constant text := nullif(p_kind, '');
+  v_type constant text := nullif(p_content_type, 'application/json');
+  v_plain boolean := true;
   v_due timestamptz;
-  v_rung boolean;
+  v_more jsonb;
   v_queue int;
   v_width int;
   v_most int;
@@ -26,24 +29,29 @@ begin
   end if;
   select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
     from posthaste.queue_settings x where x.name = p_queue and x.dropped_at is null;
-  if p_delay > 0 and p_delay < 1e9 then
-    v_due := clock_timestamp() + make_interval(secs => p_delay);
+  if p_delay is not null then
+    v_plain := p_delay > 0 and p_delay < 1e9;
+    v_due := clock_timestamp() + make_interval(secs => case when v_plain then p_delay end);
   end if;
-  if octet_length(p_payload) <= v_most and not (v_ordered and (v_key is null or v_due is not null)) and p_send_at is null and p_terms is null and coalesce(p_reference, '') = ''
-     and coalesce(p_priority, 0) = 0 and p_dedupe_key is null and (p_delay is null or v_due is not null)
-     and (p_headers is null or octet_length(p_headers::text) <= 16384 and posthaste.plain_headers(p_headers))
-     and greatest(octet_length(p_key), octet_length(p_kind), octet_length(p_content_type), octet_length(p_trace), 0) <= 255 then
-    v_rung := coalesce(p_wake, false) and posthaste.ring(v_queue) is not null;
-    if v_keyed or v_due is not null then
+  if v_type is not null or p_headers is not null then
+    v_plain := v_plain and octet_length(v_type) <= 255 is not false
+      and (p_headers is null or octet_length(p_headers::text) <= 16384 and posthaste.plain_headers(p_headers));
+    v_more := posthaste.more_of(v_type, null, nullif(p_headers, '{}'), null);
+  end if;
+  if num_nonnulls(p_send_at, p_terms, p_reference, p_priority, p_dedupe_key) > 0 then
+    v_plain := v_plain and num_nonnulls(p_send_at, p_terms, nullif(p_reference, ''), nullif(p_priority, 0), p_dedupe_key) = 0;
+  end if;
+  if v_plain and octet_length(p_payload) <= v_most and octet_length(concat(v_key, v_kind, p_trace)) <= 255 and not (v_ordered and (v_key is null or v_due is not null))
+     and (p_wake is not true or (posthaste.ring(v_queue) is null) is not null) then
+    if not v_keyed and v_due is null then
+      insert into posthaste.entries_plain (queue_id, lane, key, kind, trace, more, payload)
+      values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, p_trace, v_more, p_payload)
+      returning pos into v_id;
+    else
       insert into posthaste.entries_other (ord, due_at, queue_id, lane, content_type, key, kind, headers, trace, payload)
       values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
               case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end,
-              nullif(p_content_type, 'application/json'), v_key, nullif(p_kind, ''), nullif(p_headers, '{}'), p_trace, p_payload)
-      returning pos into v_id;
-    else
-      insert into posthaste.entries_plain (queue_id, lane, key, kind, trace, more, payload)
-      values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, nullif(p_kind, ''), p_trace,
-              posthaste.more_of(nullif(p_content_type, 'application/json'), null, nullif(p_headers, '{}'), null), p_payload)
+              v_type, v_key, v_kind, nullif(p_headers, '{}'), p_trace, p_payload)
       returning pos into v_id;
     end if;
     return v_id;
