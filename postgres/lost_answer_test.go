@@ -119,7 +119,7 @@ func TestTerminatedAtTheCommit(t *testing.T) {
 	defer conn.Close(ctx)
 	for _, statement := range []string{
 		`create function public.ends() returns trigger language plpgsql as 'begin perform pg_terminate_backend(pg_backend_pid()); return null; end'`,
-		`create constraint trigger ends after insert on posthaste.entries deferrable initially deferred for each row execute function public.ends()`,
+		`create constraint trigger ends after insert on posthaste.entries_plain deferrable initially deferred for each row execute function public.ends()`,
 	} {
 		if _, err := conn.Exec(ctx, statement); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTerminatedAtTheCommit(t *testing.T) {
 			t.Fatalf("%d messages: it goes on and on", n+1)
 		}
 	}
-	if _, err := conn.Exec(ctx, `drop trigger ends on posthaste.entries`); err != nil {
+	if _, err := conn.Exec(ctx, `drop trigger ends on posthaste.entries_plain`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Send(ctx, posthaste.Message{Queue: "q"}); err != nil {

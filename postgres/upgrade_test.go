@@ -28,7 +28,7 @@ func nextRelease(t *testing.T) fs.FS {
 	later := fstest.MapFS{"migrations/9999_later.sql": {Data: []byte(`-- compatible
 alter table posthaste.queue_settings add column later int;
 alter table posthaste.subscriptions add column later int default 1;
-alter table posthaste.entries add column later int;
+alter table posthaste.entries_plain add column later int;
 alter table posthaste.claims add column later int;
 alter table posthaste.settlements add column later int;
 alter table posthaste.outcomes add column later int;
