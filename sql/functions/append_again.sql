@@ -1,6 +1,6 @@
 -- posthaste.append_again: appends a withdrawn entry anew with another due time,
 -- for one subscription or (null) for all whom the old one was for.
--- Called under the locks of the readers concerned. Inserts: entries, cancelled.
+-- Called under the locks of the readers concerned. Inserts: entries_other, words, cancelled.
 create or replace function posthaste.append_again(h posthaste.head, p_due timestamptz, p_for int)
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$

@@ -6,7 +6,7 @@
 -- cursors and 10,000 entries; the table carried says how far it came in a lane,
 -- so that the next one does not walk over that again.
 -- Arguments: slot. Returns: how much was carried, cursors and entries.
--- Locks: readers, without waiting. Inserts: claims, entries, cancelled.
+-- Locks: readers, without waiting. Inserts: claims, entries_other, words, cancelled.
 -- Updates: carried, counters.
 create or replace function posthaste.carry_slot(p_slot int)
 returns int language plpgsql volatile

@@ -11,7 +11,7 @@
 -- max_attempts. A released one keeps its attempt.
 -- In a keyed queue what is not finished is parked, and its key with it, and comes
 -- back by a claim.
--- Inserts: outcomes, entries, dead_letter_entries, parked. Reads: claims, entries, queue_settings.
+-- Inserts: outcomes, entries_other, words, dead_letter_entries, parked. Reads: claims, entries, queue_settings.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
   p_waits double precision[], p_receipts jsonb[], p_durations real[], p_terms jsonb[] default null)
 returns table (place int, outcome text, due_at timestamptz)

@@ -14,7 +14,7 @@
 -- nothing while that waits for its time; no more than its free places and tokens.
 -- Called under the lane's lock, which is why only claims let go: a settle cannot
 -- know what is being parked at the same time.
--- Deletes: parked. Updates: keys. Inserts: entries, claims, leases.
+-- Deletes: parked. Updates: keys. Inserts: entries_other, words, claims, leases.
 create or replace function posthaste.let_go(q posthaste.queue_settings, p_reader bigint, p_seq bigint, inout keys text[], inout busy bigint[], inout turn bigint,
   p_limit int, p_before boolean, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, t timestamptz, l posthaste.live,
   out made posthaste.claims, out wants_idle boolean)

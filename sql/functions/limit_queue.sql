@@ -6,7 +6,7 @@
 -- Errors: PH404; PH400 with the option's name; PH501 if the queue would begin or
 -- cease to look at keys, by which its messages are stored; PH503, naming who is
 -- changing the queue; PH400 unless READ COMMITTED. Locks: the queue's settings. Updates:
--- queue_settings. Inserts: action_records, entries (events).
+-- queue_settings. Inserts: action_records, entries_other (events).
 create or replace function posthaste.limit_queue(name text, limits jsonb, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

@@ -5,7 +5,7 @@
 -- Returns: keys to be looked at soon again, and how many of each were parked: they only
 -- had their share, or, where
 -- messages need not wait for one another, stand behind one that waits for its time.
--- Called under the lane's lock. Inserts: parked, entries (events). Updates: keys.
+-- Called under the lane's lock. Inserts: parked, entries_other (events). Updates: keys.
 create or replace function posthaste.park(q posthaste.queue_settings, c posthaste.claims, l posthaste.live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamptz,
   out again text[], out counts bigint[])
 language plpgsql volatile

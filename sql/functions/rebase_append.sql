@@ -4,7 +4,7 @@
 -- keyed queues all have the lowest place in the order, and so are ordered by their
 -- ids: a sender that waits for the lock may have a place below this transaction's id.
 -- Returns: the first of the new positions.
--- Called by posthaste.rebase under its locks. Inserts: entries, parked, cancelled.
+-- Called by posthaste.rebase under its locks. Inserts: entries_other, words, parked, cancelled.
 -- Updates: positions.
 create or replace function posthaste.rebase_append()
 returns bigint language plpgsql volatile set search_path = pg_catalog, pg_temp set jit = off set enable_nestloop = off as $$

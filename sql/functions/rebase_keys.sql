@@ -3,7 +3,7 @@
 -- now on, and lets the next claims look at their keys. That keys are paused, stopped
 -- or short of tokens stays so.
 -- Called by posthaste.rebase under its locks. Updates: parked, keys,
--- dead_letter_entries. Inserts: entries (events).
+-- dead_letter_entries. Inserts: entries_other (events).
 create or replace function posthaste.rebase_keys()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set jit = off as $$
 declare

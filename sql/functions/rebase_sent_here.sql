@@ -3,7 +3,7 @@
 -- The restore made a slot's indexes after it had put in the rows: what has a higher
 -- xmin was written afterwards, and then its stored id is higher, too, and no higher
 -- than xmin, which may be a savepoint's.
--- Called by posthaste.rebase under its locks. Updates: entries.
+-- Called by posthaste.rebase under its locks. Updates: entries_plain, entries_other.
 create or replace function posthaste.rebase_sent_here()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare

@@ -8,7 +8,7 @@
 -- several subscriptions is replayed for each that is meant. What was erased has
 -- nothing left to send and stays.
 -- Errors: PH400, PH404, by ids also if none of them is a dead letter (any more). Locks: the queues' keys, shared; the dead letters.
--- Deletes: dead_letter_entries. Inserts: entries, action_records.
+-- Deletes: dead_letter_entries. Inserts: entries_other, words, parked, action_records.
 create or replace function posthaste.replay(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
   before bigint default null, max int default 1000)
 returns setof bigint language plpgsql volatile security definer

@@ -4,7 +4,7 @@
 -- Arguments: its id; the time, at once if it has passed; by: who asked.
 -- Returns: per subscription whether it was in time, and the state.
 -- Errors: PH404, PH400, PH503. Locks: the readers of its queue and lane.
--- Inserts: cancelled, claims, entries, action_records.
+-- Inserts: cancelled, claims, entries_other, words, action_records.
 create or replace function posthaste.reschedule(message_id bigint, send_at timestamptz, by text default session_user)
 returns table (subscription text, rescheduled boolean, state text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$

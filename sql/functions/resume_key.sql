@@ -2,7 +2,7 @@
 -- woken.
 -- Arguments: the queue's name; the key; by: who asked, for the record.
 -- Returns: whether it changed anything. Errors: as pause_key.
--- Locks: as key_readers. Updates: keys. Inserts: entries (events), action_records.
+-- Locks: as key_readers. Updates: keys. Inserts: entries_other (events), action_records.
 create or replace function posthaste.resume_key(queue text, key text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

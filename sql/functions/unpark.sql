@@ -6,8 +6,8 @@
 -- brought up to date nobody would count.
 -- Returns: how many were parked. Of ids, their keys are looked at by the next claim;
 -- where all are taken back nothing is left to look for.
--- Called under the lanes' locks. Deletes: parked, keys. Inserts: cancelled, entries
--- (events); history, where the queue has a retention. Updates: keys.
+-- Called under the lanes' locks. Deletes: parked, keys. Inserts: cancelled,
+-- entries_other (events); history, where the queue has a retention. Updates: keys.
 create or replace function posthaste.unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot default null)
 returns bigint language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan

@@ -4,7 +4,7 @@
 -- would be read at once. There posthaste.claim_keyed looks for the keys whose time
 -- came, and the event is for when the clock has caught up.
 -- Arguments: subscriber, lane, key; when it has its token; the time of tokens and the
--- reader's. Inserts: entries (events).
+-- reader's. Inserts: entries_other (events).
 create or replace function posthaste.wake_key(p_subscriber bigint, p_lane int, p_key text, p_at timestamptz, p_now timestamptz, t timestamptz)
 returns void language sql volatile set search_path = pg_catalog, pg_temp as $$
   select posthaste.lane_event(p_subscriber, p_lane, jsonb_build_array(jsonb_build_object('key', p_key)),

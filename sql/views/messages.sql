@@ -1,6 +1,7 @@
 -- posthaste.messages: every message whose first entry is in the log, those that are
 -- parked, and those of the history; one row for each subscription, in no order. Ask for a few: by
--- message_id, by queue and reference, by terms @> array['…'], or with limit alone.
+-- message_id, or with limit alone. A condition on reference or terms reads the whole log;
+-- posthaste.list_messages finds them by posthaste.words.
 -- state, due_at and attempts are worked out per row that is shown, so a condition
 -- on state reads all of it: posthaste.list_messages pages through that, newest
 -- first. Of what was erased, the content is left out.
