@@ -51,8 +51,10 @@ begin
   l := posthaste.live_slots();
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, v_s);
   -- After a long time without upkeep, in parts of about 16,384 messages: each lane is counted
-  -- by itself, and by parts they find the pages that they share in the cache.
-  v_parts := least((v_last - k.last_value) / 16384, 1024);
+  -- by itself, and by parts they find the pages that they share in the cache. What the
+  -- sequence jumped over is no messages; and each part costs a look at each lane.
+  v_parts := case when (v_last >> 22) - (k.last_value >> 22) < 16 then v_last - k.last_value else v_last & 4194303 end / 16384;
+  v_parts := least(v_parts, 1024, 16384 / greatest((select sum(q.lanes) from posthaste.queue_settings q where q.dropped_at is null), 1));
   if v_parts > 1 then
     v_step := greatest((select sum(r.hi - r.lo) / v_parts from unnest(v_lo, v_hi) r (lo, hi)), 1);
     select array_agg(x.lo), array_agg(least(x.lo + v_step, r.hi)) into v_lo, v_hi

@@ -43,7 +43,7 @@ begin
       left join posthaste.cancelled k on k.pos = x.pos and k.subscriber = x.queue_id::bigint << 10 | s.number
      -- What was sent before the subscription began is not its message, nor what its filter leaves out.
      where d.message_id is not null or posthaste.is_for(s, x.for_subscription, x.xid, x.due_at, x.kind, x.headers)
-     order by x.message_id desc, s.number, x.pos desc
+     order by x.message_id desc, s.number, x.pos desc, x.for_subscription -- a dead letter's head, which has the terms that were found, before that of the first entry
   loop
     v_claim := null;
     v_head := v.head;

@@ -23,6 +23,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   v_same boolean;
   v_start bigint;
+  v_timeout constant text := current_setting('lock_timeout');
 begin
   perform posthaste.read_committed('rebase');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
@@ -42,7 +43,18 @@ begin
     end if;
   else
     raise notice 'waiting for transactions that use the ring';
-    lock table posthaste.leases, posthaste.claims, posthaste.settlements, posthaste.entries_plain, posthaste.entries_other, posthaste.words, posthaste.outcomes in access exclusive mode;
+    -- All at once or none: senders come to these tables in any order. Who waits for one of
+    -- them would become part of a deadlock, and gives way before anybody looks for one.
+    perform set_config('lock_timeout', '300ms', true);
+    loop
+      begin
+        lock table posthaste.leases, posthaste.claims, posthaste.settlements, posthaste.words, posthaste.entries_plain, posthaste.entries_other, posthaste.outcomes in access exclusive mode;
+        exit;
+      exception when lock_not_available then
+        perform pg_sleep(0.05);
+      end;
+    end loop;
+    perform set_config('lock_timeout', v_timeout, true);
     if not v_same then
       perform posthaste.rebase_sent_here();
     end if;

@@ -55,7 +55,8 @@ begin
     return 'moved';
   end if;
   if (v_last & 4194303) + 1 >= c.slot_rows
-     or pg_table_size(format('posthaste.entries_plain_%s', v_epoch & 15)::regclass) + pg_table_size(format('posthaste.entries_other_%s', v_epoch & 15)::regclass) >= c.slot_bytes then
+     or pg_table_size(format('posthaste.entries_plain_%s', v_epoch & 15)::regclass) + pg_table_size(format('posthaste.entries_other_%s', v_epoch & 15)::regclass)
+        + pg_table_size(format('posthaste.words_%s', v_epoch & 15)::regclass) >= c.slot_bytes then
     select * into m from posthaste.slots where not live order by (slot - v_epoch - 1) & 15 limit 1;
     if m.slot is not null then
       update posthaste.slots set live = true, left_before = null, epoch = posthaste.slot_start(v_last, m.slot) >> 22,

@@ -607,7 +607,6 @@ partitioned table outcomes partition by LIST (slot)
   receipt jsonb
   terms text[]
   constraint outcomes_pkey PRIMARY KEY (slot, claim, place)
-  index INDEX outcomes_message ON ONLY posthaste.outcomes USING btree (message_id)
   index INDEX outcomes_xid ON ONLY posthaste.outcomes USING btree (xid)
   index UNIQUE INDEX outcomes_pkey ON ONLY posthaste.outcomes USING btree (slot, claim, place)
 leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
@@ -628,7 +627,6 @@ leaf outcomes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off
   receipt jsonb -- 16
   terms text[] -- 16
   constraint outcomes_N_pkey PRIMARY KEY (slot, claim, place) -- 16
-  index INDEX outcomes_N_message_id_idx ON posthaste.outcomes_N USING btree (message_id) -- 16
   index INDEX outcomes_N_xid_idx ON posthaste.outcomes_N USING btree (xid) -- 16
   index UNIQUE INDEX outcomes_N_pkey ON posthaste.outcomes_N USING btree (slot, claim, place) -- 16
 table parked

@@ -300,7 +300,6 @@ create index claims_reader on posthaste.claims (reader, seq);
 create index claims_holder on posthaste.claims (holder, number) where holder is not null;
 create index settlements_xid on posthaste.settlements (xid);
 create index outcomes_xid on posthaste.outcomes (xid);
-create index outcomes_message on posthaste.outcomes (message_id);
 create index leases_xid on posthaste.leases (subscriber, xid);
 create index leases_until on posthaste.leases (subscriber, until);
 create index leases_claim on posthaste.leases (claim);

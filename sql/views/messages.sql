@@ -1,10 +1,10 @@
 -- posthaste.messages: every message whose first entry is in the log, those that are
--- parked, and those of the history; one row for each subscription, in no order. Ask for a few: by
--- message_id, or with limit alone. A condition on reference or terms reads the whole log;
--- posthaste.list_messages finds them by posthaste.words.
--- state, due_at and attempts are worked out per row that is shown, so a condition
--- on state reads all of it: posthaste.list_messages pages through that, newest
--- first. Of what was erased, the content is left out.
+-- parked, and those of the history; one row for each subscription, in no order. Ask for a
+-- few: by message_id, or with limit alone. A condition on reference, terms or key reads the
+-- whole log: posthaste.list_messages finds those by an index. state, due_at and attempts
+-- are worked out per row that is shown, so a condition on state reads all of it:
+-- posthaste.list_messages pages through that, newest first. Of what was erased, the content
+-- is left out.
 create or replace view posthaste.messages as
 select m.message_id, q.name as queue, s.name as subscription,
        (posthaste.message_state(m.message_id, s.number, m.at, false)).state, (posthaste.message_state(m.message_id, s.number, m.at, false)).due_at,
