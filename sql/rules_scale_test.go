@@ -428,34 +428,3 @@ func TestRuleReceiveWaitsWithoutALaneInHand(t *testing.T) {
 		without("the rule", patch{file: "receive.sql", old: "exit when v_held;", new: "exit when false;"}),
 		without("waiting", patch{file: "receive.sql", old: "exit when v_held;", new: "exit;"}))
 }
-
-// A look at many queues calls the exact look only where the newest cursors cannot tell.
-// What a cursor's snapshot has seen does not count, although a transaction that began
-// earlier is still open.
-func TestRuleLooksTellBySnapshots(t *testing.T) {
-	rule(t, func(t *testing.T, url string) string {
-		s, open := begin(t, url), begin(t, url)
-		s.exec(`select posthaste.create_queue('q')`)
-		worker := s.register()
-		open.exec(`begin`)
-		open.exec(`select pg_current_xact_id()`)
-		s.exec(`select posthaste.send('q', '1')`)
-		s.exec(`select from posthaste.claim($1, 1, 'q', 'default', 10)`, worker)
-		ready := func() bool {
-			return get[bool](s, `select ready from posthaste.worker_look(null, '{q}', '{default}')`)
-		}
-		if ready() {
-			return "a queue is ready of which all was handed out"
-		}
-		open.exec(`select posthaste.send('q', '2')`)
-		if ready() {
-			return "a queue is ready for what is not committed"
-		}
-		open.exec(`commit`)
-		if !ready() {
-			return "a queue is not ready although an older transaction has committed"
-		}
-		return ""
-	},
-		without("the snapshot", patch{file: "worker_look.sql", old: "where not pg_visible_in_snapshot(u.xid, y.s) or u.k = 64 limit 1", new: "where u.xid >= pg_snapshot_xmax(y.s) limit 1"}))
-}

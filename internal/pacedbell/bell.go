@@ -91,9 +91,8 @@ func (b *bell) poll(ctx context.Context, s *sleep, look func(context.Context) (p
 	q := &poll{queue: s.queue, turn: make(chan turn, 1), due: time.Now().Add(lookAnyway)}
 	defer b.pacer.leave(q)
 	for b.pacer.join(q) {
-		var next turn
 		select {
-		case next = <-q.turn:
+		case next := <-q.turn:
 			if next == sleepNow {
 				return false, nil
 			}
@@ -111,12 +110,10 @@ func (b *bell) poll(ctx context.Context, s *sleep, look func(context.Context) (p
 		case err != nil:
 			return true, err
 		case reply.Found:
-			b.pacer.found(s.queue, now.Sub(began))
+			b.pacer.found(now.Sub(began))
 			return true, nil
 		case reply.AtLimit:
 			return false, nil
-		case next == lookReady:
-			b.pacer.missed(s.queue)
 		}
 		q.due = now.Add(lookAgain)
 		if reply.NextDue >= 0 {

@@ -54,8 +54,6 @@ type Pacer struct {
 	late    int                // late probes under way
 	// served is when each subscription of a queue was claimed from last.
 	served map[string]map[string]time.Time
-	// rests has the queues whose messages other processes take.
-	rests map[string]rest
 }
 
 // poll is one Sleep that polls.
@@ -69,14 +67,13 @@ type poll struct {
 type turn int
 
 const (
-	lookNow   turn = iota
-	lookReady      // the probe saw something
+	lookNow turn = iota
 	sleepNow
 )
 
 // New returns the pace of a process that has not slept yet.
 func New(probe Probe) *Pacer {
-	return &Pacer{probe: probe, polls: map[*poll]struct{}{}, served: map[string]map[string]time.Time{}, rests: map[string]rest{}}
+	return &Pacer{probe: probe, polls: map[*poll]struct{}{}, served: map[string]map[string]time.Time{}}
 }
 
 // Served notes that this process claims from a subscription. Rounds of looks ask for the
@@ -107,31 +104,13 @@ func (p *Pacer) woke(slept, looking time.Duration) {
 	p.tempo.woke(time.Now(), slept, looking)
 }
 
-func (p *Pacer) found(queue string, took time.Duration) {
+func (p *Pacer) found(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tempo.found()
 	if len(p.polls) == 0 { // else the probe sets the pace
 		p.tempo.lookTook(took)
 	}
-	if r := p.rests[queue].found(time.Now()); r == (rest{}) {
-		delete(p.rests, queue)
-	} else {
-		p.rests[queue] = r
-	}
-}
-
-// missed notes that a claim found nothing where a probe had seen something.
-func (p *Pacer) missed(queue string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tempo.found()
-	p.rests[queue] = p.rests[queue].missed(time.Now())
-}
-
-// resting reports whether a queue is left alone at present. p.mu is held.
-func (p *Pacer) resting(q *poll, now time.Time) bool {
-	return now.Before(p.rests[q.queue].until) && now.Before(q.due)
 }
 
 // join has the next round look for q. It returns false if the process does not poll.
@@ -192,9 +171,7 @@ func (p *Pacer) round(waited time.Duration) {
 		switch {
 		case !p.tempo.polling:
 			next = sleepNow
-		case ready[q.queue]:
-			next = lookReady
-		case now.Before(q.due) && (!alone || p.resting(q, now)):
+		case !alone && !ready[q.queue] && now.Before(q.due):
 			continue
 		}
 		delete(p.polls, q)
@@ -209,7 +186,7 @@ func (p *Pacer) ask() (ready map[string]bool, err error) {
 	var refs []posthaste.QueueRef
 	now := time.Now()
 	for q := range p.polls {
-		if _, asked := ready[q.queue]; asked || p.resting(q, now) {
+		if _, asked := ready[q.queue]; asked {
 			continue
 		}
 		ready[q.queue] = false
@@ -232,7 +209,7 @@ func (p *Pacer) ask() (ready map[string]bool, err error) {
 	for i, may := range answers {
 		if may {
 			ready[refs[i].Queue] = true
-			p.tempo.probeTook(time.Since(now))
+			p.tempo.lookTook(time.Since(now))
 		}
 	}
 	if errors.Is(err, errLate) {

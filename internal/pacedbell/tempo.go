@@ -21,11 +21,6 @@ const (
 	// is found pauses grow to emptyPause.
 	shortestPause, longestPause = time.Millisecond, 5 * time.Millisecond
 	emptyPause                  = 10 * time.Millisecond
-	// Several processes see the same message at the same time, and all but one claim in
-	// vain. After such a claim a process leaves the queue alone for shortestRest, twice as
-	// long each time up to longestRest, and half as long after each find. So one process
-	// comes to serve the queue, and others notice soon if it does not.
-	shortestRest, longestRest = 5 * time.Millisecond, 40 * time.Millisecond
 	// From the fifth find in a row on a pause is denseTimes as long, so that one look
 	// finds many messages, which costs less. Every streakEnd finds short pauses show
 	// whether messages still come that often: with long ones each look finds something.
@@ -91,8 +86,8 @@ func (t *tempo) end(now time.Time) {
 	t.polling, t.left, t.short = false, now, denseEnough-denseGap/2
 }
 
-// found notes that the present round found something, or would have if another process
-// had not been faster. Each round counts once, however many messages and queues there were.
+// found notes that the present round found something. Each round counts once, however
+// many messages and queues there were.
 func (t *tempo) found() {
 	if !t.counted {
 		t.counted = true
@@ -106,31 +101,4 @@ func (t *tempo) lookTook(took time.Duration) {
 		took *= denseTimes
 	}
 	t.pause = min(max(took, shortestPause), longestPause)
-}
-
-// probeTook sets the pause after a probe that saw something. A probe says only where to
-// claim, so that less time is spent on probes than on looks that claim.
-func (t *tempo) probeTook(took time.Duration) { t.lookTook(denseTimes * took) }
-
-// rest is how long a queue is left alone after claims in vain.
-type rest struct {
-	length time.Duration
-	until  time.Time
-}
-
-// missed notes a claim that found nothing where a probe had seen something.
-func (r rest) missed(now time.Time) rest {
-	r.length = min(max(2*r.length, shortestRest), longestRest)
-	r.until = now.Add(r.length)
-	return r
-}
-
-// found notes a claim that found something. It returns the zero value if the queue is not
-// left alone any longer. Until then it stays with the process that serves it.
-func (r rest) found(now time.Time) rest {
-	if r.length /= 2; r.length < shortestRest {
-		return rest{}
-	}
-	r.until = now.Add(r.length)
-	return r
 }

@@ -1,7 +1,6 @@
 -- posthaste.worker_look: looks at a worker's queues, and moves the mark of its
 -- oldest open claim.
--- Arguments: worker, or null to look for nobody in particular, without maintain and
--- rescue; arrays of queues and subscriptions to look at.
+-- Arguments: worker; arrays of queues and subscriptions to look at.
 -- Returns: per queue, in order: ready, next_due (seconds); and in each row
 -- maintain (messages flowed since the last round of maintenance) and rescue
 -- (a worker is overdue or gone, or a lease has ended). One row at least. A queue
@@ -27,30 +26,30 @@ declare
   v_work int := 0;
   v_seen int := 0;
 begin
-  if p_worker is not null then
-    maintain := (select p.last_value from posthaste.positions p) <> (select k.last_value from posthaste.counted k);
-    rescue := exists (select from posthaste.registrations w where (w.lost_at is not null or w.ended_at is not null) and not w.cleared
-                         or posthaste.worker_overdue(w));
-  end if;
-  if p_worker is not null and v_count > 0 then
+  maintain := (select p.last_value from posthaste.positions p) <> (select k.last_value from posthaste.counted k);
+  rescue := exists (select from posthaste.registrations w where (w.lost_at is not null or w.ended_at is not null) and not w.cleared
+                       or posthaste.worker_overdue(w));
+  if v_count > 0 then
     v_first := coalesce((select w.looked from posthaste.registrations w where w.id = p_worker), 0) % v_count;
   end if;
   for v in
-    select o.n, o.id, o.lanes, o.number, o.paused, x.idle, x.due_at, x.fresh,
-           p_worker is not null and o.number is not null and exists (select from posthaste.lease_cursors z where z.subscriber = (o.id::bigint << 10 | o.number)) as received
+    select o.n, o.id, o.lanes, o.number, o.paused, x.idle, x.due_at,
+           o.number is not null and exists (select from posthaste.lease_cursors z where z.subscriber = (o.id::bigint << 10 | o.number)) as received
       -- Cut off here and not by leaving the loop, which reads ahead.
-      from (select 1 + (v_first + i) % v_count as n, q.id, q.lanes, q.keyed, q.paused_at is not null as paused, s.number, s.since, s.filter is null as all,
+      from (select 1 + (v_first + i) % v_count as n, q.id, q.lanes, q.keyed, q.paused_at is not null as paused, s.number, s.since,
                    sum(1 + coalesce(q.lanes, 0)) over (order by i rows between unbounded preceding and current row) - coalesce(q.lanes, 0) as work
               from generate_series(0, v_count - 1) i
               left join posthaste.queue_settings q on q.name = p_queues[1 + (v_first + i) % v_count] and q.dropped_at is null
               left join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
                                                  and s.name = coalesce(nullif(p_subscriptions[1 + (v_first + i) % v_count], ''), 'default')) o
       -- Idle: both cursors stand at the end of their windows, and nothing became
-      -- visible or fell due since, as in posthaste.due_idle. Fresh: something became
-      -- visible that can be handed out.
+      -- visible or fell due since, as in posthaste.due_idle.
       left join lateral (
-        select bool_or(n.fresh and not o.keyed and coalesce(f.part <> 3, o.all)) as fresh,
-               bool_and(coalesce(f.ended, true) and y.s is not null and n.fresh is null
+        select bool_and(coalesce(f.ended, true) and y.s is not null
+                        and coalesce((select e.pos from posthaste.entries e
+                              where e.queue_id = o.id and e.lane = g and e.plain and e.xid >= pg_snapshot_xmin(y.s)
+                                and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+                              order by e.xid, e.pos limit 1), 0) = 0
                         and (not o.keyed
                              or not exists (select from posthaste.keys z where z.subscriber = o.id::bigint << 10 | o.number and z.lane = g and z.waits)
                                 and not posthaste.has_line(o.id::bigint << 10 | o.number, g, b.turns)
@@ -68,7 +67,7 @@ begin
                min(d.due_at) as due_at
           from generate_series(0, o.lanes - 1) g
           left join lateral (
-            select k.id, k.ended, k.part, k.s1 from posthaste.claims k
+            select k.id, k.ended, k.s1 from posthaste.claims k
              where k.reader = posthaste.reader_key(o.id, o.number, g, 0) and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
              order by k.reader desc, k.seq desc limit 1) f on true
           left join lateral (
@@ -77,15 +76,6 @@ begin
              order by k.reader desc, k.seq desc limit 1) b on true
          cross join lateral (select case when f.id is null then o.since else f.s1 end as s) y
          cross join lateral (select case when b.id is null then o.since else b.s1 end as s) z
-          -- The first that the cursor's snapshot did not see, among those that it may not
-          -- have seen. Of many that it saw, the last one stands for those that follow.
-          left join lateral (
-            select not pg_visible_in_snapshot(u.xid, y.s) as fresh
-              from (select e.xid, row_number() over () as k from posthaste.entries e
-                     where e.queue_id = o.id and e.lane = g and e.plain and e.xid >= pg_snapshot_xmin(y.s)
-                       and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-                     order by e.xid, e.pos limit 64) u
-             where not pg_visible_in_snapshot(u.xid, y.s) or u.k = 64 limit 1) n on true
           left join lateral (
             select e.due_at from posthaste.entries e
              where e.queue_id = o.id and e.lane = g and e.due_at is not null and e.due_at > coalesce(b.t1, '-infinity')
@@ -104,8 +94,6 @@ begin
       if v.idle or v.paused then
         v_ready[v.n] := false;
         v_next[v.n] := case when v.due_at is not null and not v.paused then greatest(0, extract(epoch from v.due_at - clock_timestamp())) end;
-      elsif v.fresh then
-        v_ready[v.n] := true;
       else
         v_work := v_work + 16 * v.lanes;
         v_look := posthaste.look(v.id, v.number, v.lanes);
