@@ -404,12 +404,12 @@ func feedBack(t *testing.T, conn *pgconn.PgConn, xmin uint32) {
 func TestDoctorFindsTooFewLocks(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
-	if n := get[int](s, `select count(*) from posthaste.doctor_locks()`); n != 0 {
+	if n := get[int](s, `select count(*) from posthaste.doctor_server() where "check" = 'locks'`); n != 0 {
 		t.Fatalf("%d findings without any worker", n)
 	}
 	s.exec(`insert into posthaste.registrations (name, version, lease) select 'w', 'v', '1 hour'
 		from generate_series(1, current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int) / 600 + 1)`)
-	if hint := get[string](s, `select hint from posthaste.doctor_locks()`); !strings.Contains(hint, "max_locks_per_transaction to ") {
+	if hint := get[string](s, `select hint from posthaste.doctor_server() where "check" = 'locks'`); !strings.Contains(hint, "max_locks_per_transaction to ") {
 		t.Errorf("the doctor hints %q", hint)
 	}
 }

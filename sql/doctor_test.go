@@ -79,7 +79,7 @@ func TestDoctor(t *testing.T) {
 	expect("a copy", "identity fault")
 
 	// One more check is one more function.
-	s.exec(`create function posthaste.doctor_weather() returns table (level text, message text, hint text, queue text, subscription text)
-		language sql as $$ select 'warning', 'it rains', 'take a coat', null, null $$`)
+	s.exec(`create function posthaste.doctor_weather() returns table ("check" text, level text, message text, hint text, queue text, subscription text)
+		language sql as $$ select 'weather', 'warning', 'it rains', 'take a coat', null, null $$`)
 	expect("a check of somebody else's", "identity fault", "weather warning")
 }

@@ -81,7 +81,7 @@ func (p *planner) keepUp() {
 	for slot := range 3 {
 		p.exec(`select posthaste.carry_slot($1), posthaste.slot_unread($1), posthaste.slot_held($1), posthaste.keep_history($1)`, slot)
 	}
-	for _, what := range []string{"gone", "cancelled", "keys", "history", "erased", "limits", "ahead", "buckets"} {
+	for _, what := range []string{"rows", "cancelled", "history", "buckets"} {
 		p.exec(fmt.Sprintf(`select posthaste.forget_%s()`, what))
 	}
 	for range 20 {

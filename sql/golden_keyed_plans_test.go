@@ -36,7 +36,7 @@ var hotKeyed = []hotStatement{
 	{"read_ahead: a slice", "with known as materialized"},
 	{"park_ahead", "with come as materialized ( select e.* from unnest(p_ords, p_poss)"},
 	{"claim_ruled: where the limits stand", "select * from posthaste.limit_states z where"},
-	{"wake_waiting: limits", "select z.full_since from posthaste.limit_states z"},
+	{"settle_claim: limits", "select z.full_since from posthaste.limit_states z"},
 }
 
 // ruledQueues are the queues that useKeyed uses, with their options.

@@ -28,8 +28,8 @@ var interfaceOf = map[string]string{
 	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "limit_queue": "admin", "pause_key": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
 	"not_here": "sender", "message_state": "admin", "oldest_waiting": "admin", // views ask them
 	"cancel": "admin", "reschedule": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
-	"check_identity": "admin", "handed_out": "admin", // inner ones that nobody else may call
-	"schedule_put": "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
+	"check_identity": "admin", // an inner one that nobody else may call
+	"schedule_put":   "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
 	"tick": "receiver", "tick_in": "receiver", "rescue_in": "receiver",
 	"token_add": "admin", "token_drop": "admin", "token_hashes": "admin", "delivery_queues": "admin",
 	"doctor": "admin", "rebase": "admin", "erase": "admin", "give_up": "admin", "oldest_slot": "admin", "vitals": "admin",

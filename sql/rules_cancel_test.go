@@ -483,7 +483,7 @@ func TestRuleWhatIsCommittedMeanwhileIsNotCancelled(t *testing.T) {
 		sender, canceller, receiver := connect(t, url), connect(t, url), connect(t, url)
 		// Where it takes the first of its locks, if it does, it waits for this test.
 		const gate = 4711
-		s.exec(fmt.Sprintf(`create or replace function posthaste.lock_withdrawn(p_queue int, p_shared boolean)
+		s.exec(fmt.Sprintf(`create or replace function posthaste.lock_queue(p_queue int, p_what text, p_shared boolean default false)
 			returns void language sql volatile as 'select pg_catalog.pg_advisory_xact_lock(%d)'`, gate))
 		s.exec(`select pg_advisory_lock($1)`, gate)
 		sender.exec(`begin`)

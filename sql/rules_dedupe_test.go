@@ -134,7 +134,7 @@ func TestRuleDedupeKeysAreForgotten(t *testing.T) {
 			return fmt.Sprintf("its window lasts a day, and it was sent again as %d", again)
 		}
 		return ""
-	}, without("asking for the window", patch{file: "forget_keys.sql", old: "where d.until <= v_now order", new: "order"}))
+	}, without("asking for the window", patch{file: "forget_rows.sql", old: "where d.until <= v_now order", new: "order"}))
 }
 
 // Who comes with a key that is just being used waits for that request, and gets
@@ -178,5 +178,5 @@ func TestRuleRequestIsDoneOnce(t *testing.T) {
 		return ""
 	}, without("the lock", patch{file: "idempotency_begin.sql", old: "perform pg_advisory_xact_lock(posthaste.lock_key(20, hashtextextended(p_scope || ' ' || p_key, 0)));", new: "null;"}),
 		without("the digest", patch{file: "idempotency_begin.sql", old: "if k.request <> p_request then", new: "if false then"}),
-		without("forgetting", patch{file: "forget_keys.sql", old: "i.until <= v_now", new: "false"}))
+		without("forgetting", patch{file: "forget_rows.sql", old: "i.until <= v_now", new: "false"}))
 }

@@ -102,7 +102,7 @@ func TestRuleErasingGrowsWithMessages(t *testing.T) {
 		s := begin(t, url)
 		const most = 6000
 		s.exec(`select from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'terms', '["a@example.com"]'::jsonb)) from generate_series(1, $1)))`, most)
-		s.exec(`select from posthaste.settle_singles(array(select delivery_id from generate_series(1, $1 / 1000) g cross join lateral posthaste.receive('q', 1000, '1 hour') where g > 0), 'dead', null, 'no', null, false)`, most)
+		s.exec(`select from posthaste.settle_singles(array(select delivery_id from generate_series(1, $1 / 1000) g cross join lateral posthaste.receive('q', 1000, '1 hour') where g > 0), 'dead', null, 'no', null, null)`, most)
 		s.exec(`set work_mem = '64kB'`) // or more messages are needed to show it
 		return s.grows("erasing", `select count(*) from posthaste.erase('a@example.com', max => %d)`, most/15, 15, 2)
 	}, without("looking up queues once", patch{file: "erase.sql", old: "max(x.queue_id)", new: "(select h.queue_id from unnest(v_heads) h where h.message_id = x.id limit 1)"}))

@@ -383,7 +383,7 @@ func TestRuleErase(t *testing.T) {
 		}
 		// As after a whole turn of the ring.
 		s.exec(`update posthaste.slots set cleared_to = (select last_value from posthaste.positions)`)
-		s.exec(`select posthaste.forget_erased()`)
+		s.exec(`select posthaste.forget_rows()`)
 		if n := get[int](s, `select count(*)::int from posthaste.erased`); n != 0 {
 			return fmt.Sprintf("%d marks are left of what the ring does not have", n)
 		}

@@ -322,8 +322,8 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 		}
 		return ""
 	},
-		without("the pace", patch{file: "wake_waiting.sql", old: " <= clock_timestamp() - interval '50 milliseconds' then", new: " is not null then"}),
-		without("telling", patch{file: "wake_waiting.sql", old: "perform pg_notify(", new: "perform concat("}),
+		without("the pace", patch{file: "settle_claim.sql", old: " <= clock_timestamp() - interval '50 milliseconds' then", new: " is not null then"}),
+		without("telling", patch{file: "settle_claim.sql", old: "perform pg_notify(", new: "perform concat("}),
 		without("knowing of the last place", patch{file: "claim_ruled.sql", old: "case when v_open.unsettled + handed >= q.concurrency then t end", new: "null"}),
 		without("the mark on claims", patch{file: "claim_ruled.sql", old: "when q.concurrency is not null then '{}'::bigint[] end", new: "when false then '{}'::bigint[] end"}))
 }

@@ -36,7 +36,7 @@ func TestRuleWhatIsReplayedMeanwhileIsNotCancelled(t *testing.T) {
 		canceller := connect(t, url)
 		m := s.send(`{}`)
 		s.exec(`select posthaste.fail(delivery_id, 'boom', '{"permanent": true}') from posthaste.receive('q', 1, '1 hour')`)
-		open := gated(s, "other_heads", "bigint", "posthaste.head[]", "return")
+		open := gated(s, "other_heads", "bigint[]", "posthaste.head[]", "return")
 		cancelled := canceller.start(`select cancelled::int::bigint from posthaste.cancel($1)`, m)
 		canceller.blocked(s)
 		s.exec(`select posthaste.replay(array[$1::bigint])`, m)
@@ -51,10 +51,10 @@ func TestRuleWhatIsReplayedMeanwhileIsNotCancelled(t *testing.T) {
         from posthaste.message_states(
                array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-               || posthaste.other_heads(p_id), false) m
+               || posthaste.other_heads(array[p_id]), false) m
 `, new: `    v_heads := array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-               || posthaste.other_heads(p_id);
+               || posthaste.other_heads(array[p_id]);
     return query
       select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane
         from posthaste.message_states(v_heads, false) m
@@ -111,11 +111,9 @@ func TestRuleWhatIsRetriedMeanwhileIsNotErased(t *testing.T) {
 	}, without("one look", patch{file: "erase.sql", old: `  v_pending := array(select distinct m.message_id
                        from posthaste.message_rows(
                               array(select x from unnest(v_heads) x where (x.message_id in (select i from unnest(v_ids) i)) is true)
-                              || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
-                              || array(select h from posthaste.parked_heads(v_ids) h), v_ids, false) m
+                              || posthaste.other_heads(v_ids), v_ids, false) m
 `, new: `  v_heads := array(select x from unnest(v_heads) x where (x.message_id in (select i from unnest(v_ids) i)) is true)
-             || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
-             || array(select h from posthaste.parked_heads(v_ids) h);
+             || posthaste.other_heads(v_ids);
   v_pending := array(select distinct m.message_id from posthaste.message_rows(v_heads, v_ids, false) m
 `}))
 }

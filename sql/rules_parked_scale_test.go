@@ -55,7 +55,7 @@ func TestClaimBesideManyParked(t *testing.T) {
 			return all[2]
 		}
 		others := 0
-		hot := get[int64](s, `select c.id * 4096 + p.place from posthaste.claims c cross join lateral posthaste.places_of(c.id) p where c.places > 0 order by p.place limit 1`)
+		hot := get[int64](s, `select c.id * 4096 + p.place from posthaste.claims c cross join lateral posthaste.deliveries_of(c) p where c.places > 0 order by p.place limit 1`)
 		goOn := func() {
 			s.exec(`select from posthaste.ack(array[$1::bigint], '{"strict": true}')`, hot)
 		}

@@ -57,6 +57,6 @@ func TestRuleOnlyTheCallIsSilent(t *testing.T) {
 			return "the second call notified nobody"
 		}
 		return ""
-	}, without("ending it", patch{file: "release.sql", old: "  perform set_config('posthaste.no_wake', '', true); -- of this call alone\n", new: ""},
-		patch{file: "release.sql", old: "then '' else 'yes' end", new: "then current_setting('posthaste.no_wake', true) else 'yes' end"}))
+	}, without("ending it", patch{file: "settle_singles.sql", old: "  perform set_config('posthaste.no_wake', '', true); -- of this call alone\n", new: ""},
+		patch{file: "settle_singles.sql", old: "then '' else 'yes' end", new: "then current_setting('posthaste.no_wake', true) else 'yes' end"}))
 }

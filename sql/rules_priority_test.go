@@ -180,7 +180,7 @@ func TestRulePrioritiesWaitForNobody(t *testing.T) {
 		return ""
 	},
 		without("passing over", patch{file: "part_lanes.sql",
-			old: "if pg_try_advisory_xact_lock(posthaste.lock_key(13, p_queue)) then", new: "perform posthaste.lock_settings(p_queue);\n    if true then"}),
+			old: "if pg_try_advisory_xact_lock(posthaste.lock_key(13, p_queue)) then", new: "perform posthaste.lock_queue(p_queue, 'settings');\n    if true then"}),
 		without("the older snapshot", patch{file: "part_lanes.sql", old: "when serialization_failure then", new: "when division_by_zero then"}))
 }
 
@@ -239,11 +239,11 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 		}
 		return ""
 	},
-		without("pausing's bound", patch{file: "pause_queue.sql", old: "  perform posthaste.lock_settings(v_id);\n", new: ""}),
-		without("resuming's bound", patch{file: "resume_queue.sql", old: "  perform posthaste.lock_settings(v_id);\n", new: ""},
+		without("pausing's bound", patch{file: "pause_queue.sql", old: "  perform posthaste.lock_queue(v_id, 'settings');\n", new: ""}),
+		without("resuming's bound", patch{file: "resume_queue.sql", old: "  perform posthaste.lock_queue(v_id, 'settings');\n", new: ""},
 			patch{file: "resume_queue.sql", old: "q.dropped_at is null and q.paused_at is not null", new: "q.dropped_at is null"}),
-		without("limiting's bound", patch{file: "limit_queue.sql", old: "  perform posthaste.lock_settings(v_id);\n", new: ""}),
-		without("purging's order", patch{file: "purge.sql", old: "  perform posthaste.lock_settings(v_queue);\n", new: ""}))
+		without("limiting's bound", patch{file: "limit_queue.sql", old: "  perform posthaste.lock_queue(v_id, 'settings');\n", new: ""}),
+		without("purging's order", patch{file: "purge.sql", old: "  perform posthaste.lock_queue(v_queue, 'settings');\n", new: ""}))
 }
 
 // Whoever sends by SQL is told that a priority is not kept.

@@ -32,7 +32,7 @@ func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 			}
 		}
 		tries(3)
-		if n := get[int](s, `select count(*) from posthaste.doctor_quarantined()`); n != 0 {
+		if n := get[int](s, `select count(*) from posthaste.doctor_ring() where "check" = 'quarantined'`); n != 0 {
 			return "the doctor despairs after three tries"
 		}
 		tries(9)
@@ -40,7 +40,7 @@ func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 			return fmt.Sprintf("the neighbours %v came again as %v", good, got)
 		}
 		claim := get[int64](s, `select coalesce(max(claim), 0) from posthaste.held_claims where tries > 10 and next_try > clock_timestamp() + interval '50 minutes'`)
-		if n := get[int](s, `select count(*) from posthaste.doctor_quarantined() where message ~ 'missing chunk number 0'`); n != 1 || claim == 0 {
+		if n := get[int](s, `select count(*) from posthaste.doctor_ring() where message ~ 'missing chunk number 0'`); n != 1 || claim == 0 {
 			return fmt.Sprintf("the doctor names %d claims, and %d is tried hourly", n, claim)
 		}
 		if code := s.code(`select from posthaste.give_up($1)`, claim+1); code != "PH409" {
@@ -53,7 +53,7 @@ func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 		if letters := list[int64](s, `select message_id from posthaste.list_dead_letters() where erased_at is not null`); dead != 1 || unnamed != 0 || !slices.Equal(letters, []int64{bad}) {
 			return fmt.Sprintf("%d became dead letters, %d are unnamed; dead are %v", dead, unnamed, letters)
 		}
-		if n := get[int](s, `select count(*) from posthaste.doctor_quarantined()`); n != 0 {
+		if n := get[int](s, `select count(*) from posthaste.doctor_ring() where "check" = 'quarantined'`); n != 0 {
 			return "the doctor names what was given up"
 		}
 		return ""
@@ -88,7 +88,7 @@ func TestRowsThatAreGoneAreGivenUp(t *testing.T) {
 	if n := get[int](s, `select unnamed from posthaste.give_up($1, unnamed_too => true)`, claim); n != 1 {
 		t.Errorf("%d could not be named, want 1", n)
 	}
-	if n := get[int](s, `select count(*) from posthaste.held_claims`) + get[int](s, `select count(*) from posthaste.doctor_quarantined()`); n != 0 {
+	if n := get[int](s, `select count(*) from posthaste.held_claims`) + get[int](s, `select count(*) from posthaste.doctor_ring() where "check" = 'quarantined'`); n != 0 {
 		t.Errorf("%d are left", n)
 	}
 }

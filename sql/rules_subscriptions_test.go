@@ -515,7 +515,7 @@ func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {
 			return fmt.Sprintf("received %v, want %d once", got, m)
 		}
 		return ""
-	}, without("its key", patch{file: "subscribe.sql", old: "  perform posthaste.lock_withdrawn(u.queue_id, false);\n", new: ""}))
+	}, without("its key", patch{file: "subscribe.sql", old: "  perform posthaste.lock_queue(u.queue_id, 'withdrawn');\n", new: ""}))
 }
 
 // Who subscribes waits for upkeep without holding up who withdraws: that transaction
@@ -547,6 +547,6 @@ func TestRuleSubscribingWaitsForUpkeepWithNothing(t *testing.T) {
 		}
 		return ""
 	}, without("the order",
-		patch{file: "subscribe.sql", old: "  perform posthaste.lock_withdrawn(u.queue_id, false);\n", new: ""},
-		patch{file: "subscribe.sql", old: "  perform posthaste.refuse_copy();\n", new: "  perform posthaste.refuse_copy();\n  perform posthaste.lock_withdrawn(u.queue_id, false);\n"}))
+		patch{file: "subscribe.sql", old: "  perform posthaste.lock_queue(u.queue_id, 'withdrawn');\n", new: ""},
+		patch{file: "subscribe.sql", old: "  perform posthaste.refuse_copy();\n", new: "  perform posthaste.refuse_copy();\n  perform posthaste.lock_queue(u.queue_id, 'withdrawn');\n"}))
 }

@@ -32,7 +32,7 @@ func TestRuleTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 				cases[i] = crontest.Random(r)
 				lines, zones, afters = append(lines, cases[i].Spec()), append(zones, cases[i].Zone), append(afters, cases[i].After)
 			}
-			got := list[*time.Time](s, `select posthaste.cron_next((posthaste.schedule_spec(x.line)).cron, x.zone, x.after)
+			got := list[*time.Time](s, `select posthaste.next_tick((posthaste.schedule_spec(x.line)).cron, null, x.zone, x.after)
 				from unnest($1::text[], $2::text[], $3::timestamptz[]) with ordinality x (line, zone, after, n) order by x.n`, lines, zones, afters)
 			for i := range cases {
 				if fault := cases[i].Fault(got[i]); fault != "" {
@@ -44,8 +44,8 @@ func TestRuleTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 	},
 		without("the first of two", patch{file: "wall_time.sql", old: "if v_earlier < t and", new: "if false and"}),
 		without("the skipped hour", patch{file: "wall_time.sql", old: "if v_over <> '0' then", new: "if false then"}),
-		without("the change ahead", patch{file: "cron_next.sql", old: "      if t < v_until then\n        return t;\n      end if;\n      v_from := v_until;\n", new: "      return t;\n"}),
-		without("time that passes", patch{file: "cron_next.sql", old: "if c.hours <> (1 << 24) - 1 then", new: "if true then"}),
+		without("the change ahead", patch{file: "next_tick.sql", old: "      if t < v_until then\n        return t;\n      end if;\n      v_from := v_until;\n", new: "      return t;\n"}),
+		without("time that passes", patch{file: "next_tick.sql", old: "if c.hours <> (1 << 24) - 1 then", new: "if true then"}),
 		without("either day", patch{file: "schedule_spec.sql", old: "f[3] not in ('*', '*/1') and", new: "false and"}))
 }
 

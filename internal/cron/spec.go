@@ -1,6 +1,6 @@
 // Package cron says when schedules tick, for stores that cannot say it themselves:
 // cron lines by the clocks of a time zone, and intervals. It is the twin of
-// posthaste.schedule_spec and posthaste.cron_next of the PostgreSQL engine, with which it
+// posthaste.schedule_spec and posthaste.next_tick of the PostgreSQL engine, with which it
 // must agree; package crontest holds what both are tested by.
 package cron
 

@@ -13,11 +13,8 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 #variable_conflict use_column
 begin
   perform posthaste.check_options(ack.options, array['strict', 'receipts', 'terms', 'wake'], '{}');
-  perform posthaste.check_array(ack.delivery_ids, 'delivery_ids');
   perform posthaste.check_json(ack.options -> 'receipts', (ack.options -> 'receipts')::text, 'receipts');
-  perform set_config('posthaste.no_wake', case when posthaste.option_boolean(ack.options, 'wake', true) then '' else 'yes' end, true);
   return query select s.delivery_id, s.settled
-    from posthaste.settle_singles(ack.delivery_ids, 'done', nullif(ack.options -> 'receipts', 'null'), null, null,
-           posthaste.option_boolean(ack.options, 'strict', false), nullif(ack.options -> 'terms', 'null')) s;
-  perform set_config('posthaste.no_wake', '', true); -- of this call alone
+    from posthaste.settle_singles(ack.delivery_ids, 'done', nullif(ack.options -> 'receipts', 'null'), null, ack.options,
+           nullif(ack.options -> 'terms', 'null')) s;
 end $$;

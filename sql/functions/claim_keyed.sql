@@ -90,9 +90,16 @@ begin
   -- As of the snapshot: of what is in flight no more, the events, which became
   -- visible at the same moment, are read below.
   o := posthaste.lane_open(coalesce(w.open, '{}'), p_holder, s);
-  if q.ordered and (o.other is not null or posthaste.lane_wished(v_subscriber, p_lane, p_holder)) then
-    other := coalesce(o.other, p_holder, 0);
-    return;
+  if q.ordered then
+    -- Or it is to be left to another worker that is alive and said so within the last 5 s.
+    if o.other is not null or exists (
+        select from posthaste.lane_wishes y
+         where y.subscriber = v_subscriber and y.lane = p_lane and y.worker <> coalesce(p_holder, 0)
+           and y.at > clock_timestamp() - interval '5 seconds'
+           and (y.worker = 0 or exists (select from posthaste.registrations r where r.id = y.worker and r.lost_at is null and r.ended_at is null))) then
+      other := coalesce(o.other, p_holder, 0);
+      return;
+    end if;
   end if;
   handed := 0;
   made := '{}';

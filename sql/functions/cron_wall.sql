@@ -1,5 +1,5 @@
 -- posthaste.cron_wall: the first time on the wall that a cron line names, from a
--- whole minute on. The calendar only; zones are posthaste.cron_next's.
+-- whole minute on. The calendar only; zones are posthaste.next_tick's.
 -- Returns: the time; null if there is none in nine years, in which every date
 -- there is comes once. Tables: none.
 create or replace function posthaste.cron_wall(c posthaste.cron, p_from timestamp)

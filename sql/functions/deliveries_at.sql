@@ -41,7 +41,7 @@ begin
     select x.* into u from posthaste.subscriptions x where x.queue_id = v_queue and x.number = v_subscription;
   end if;
   -- The same slices as in posthaste.fetch, by their keys.
-  if c.part = 0 then
+  if c.part in (0, 3) then
     select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(c.s0, c.s1) x;
     select array_agg(k.xid), array_agg(k.pos) into v_xids, v_poss from (
       select e.xid, e.pos
@@ -54,6 +54,8 @@ begin
             and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
             and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
             and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
+            and (c.part = 0 or posthaste.passes(u.filter, e.kind, e.headers)
+                               and (select x.pos from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber limit 1) is null)
           order by e.xid, e.pos) e
        where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
        limit c.places) k;
@@ -73,24 +75,6 @@ begin
             and (c.sifted is null or posthaste.is_for(u, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
             and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
             and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
-          order by e.xid, e.pos) e
-       where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
-       limit c.places) k;
-  elsif c.part = 3 then
-    select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(c.s0, c.s1) x;
-    select array_agg(k.xid), array_agg(k.pos) into v_xids, v_poss from (
-      select e.xid, e.pos
-        from unnest(v_lo, v_hi) r (lo, hi)
-       cross join lateral (
-         select e.xid, e.pos
-           from posthaste.entries e
-          where e.queue_id = v_queue and e.lane = v_lane and e.plain
-            and (e.xid, e.pos) >= (greatest(r.lo::text::xid8, c.first_xid), case when r.lo::text::xid8 > c.first_xid then 0 else c.first_pos end)
-            and e.xid < r.hi::text::xid8 and (e.xid, e.pos) <= (c.last_xid, c.last_pos)
-            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-            and pg_visible_in_snapshot(e.xid, c.s1) and not pg_visible_in_snapshot(e.xid, c.s0)
-            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)
-            and posthaste.passes(u.filter, e.kind, e.headers)
           order by e.xid, e.pos) e
        where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint
        limit c.places) k;

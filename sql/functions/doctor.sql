@@ -1,7 +1,7 @@
 -- posthaste.doctor: looks for what is wrong or soon will be, one row for each
--- finding. None at all says that nothing was found. Each check is a function
--- posthaste.doctor_… of its own that returns (level, message, hint, queue, subscription);
--- one more is only one more such function.
+-- finding. None at all says that nothing was found. Checks are functions
+-- posthaste.doctor_… without arguments that return the same columns; one more is only
+-- one more such function.
 -- Returns: the check's name; level: 'fault' (something does not work now) or
 -- 'warning'; what was found; what to do; the
 -- queue and the subscription, if it is about one.
@@ -16,6 +16,6 @@ begin
     select p.proname from pg_proc p
      where p.pronamespace = 'posthaste'::regnamespace and starts_with(p.proname, 'doctor_') order by p.proname
   loop
-    return query execute format('select %L::text, d.* from posthaste.%I() d', substr(v_check, 8), v_check);
+    return query execute format('select d.* from posthaste.%I() d', v_check);
   end loop;
 end $$;

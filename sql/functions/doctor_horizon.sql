@@ -7,10 +7,10 @@
 -- keep nothing here. Those of other users are seen by members of pg_read_all_stats.
 -- Reads: pg_stat_activity, pg_prepared_xacts, pg_replication_slots.
 create or replace function posthaste.doctor_horizon()
-returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
   return query
-    select 'warning', format('session %s (user %s, application %s%s) has had a transaction open for %s, and is %s', a.pid, coalesce(a.usename::text, 'none'),
+    select 'horizon', 'warning', format('session %s (user %s, application %s%s) has had a transaction open for %s, and is %s', a.pid, coalesce(a.usename::text, 'none'),
                              coalesce(nullif(a.application_name, ''), 'unknown'), case when a.datname <> current_database() then ', database ' || a.datname else '' end,
                              date_trunc('second', clock_timestamp() - a.xact_start), coalesce(a.state, 'active')),
            format('let it end, or end it: select pg_terminate_backend(%s)', a.pid), null::text, null::text
@@ -19,7 +19,7 @@ begin
        and a.pid <> pg_backend_pid() and a.xact_start < clock_timestamp() - posthaste.patience()
      order by a.xact_start limit 20;
   return query
-    select 'fault', format('transaction %L was prepared %s ago, by %s%s, and never ended', p.gid, date_trunc('second', clock_timestamp() - p.prepared), p.owner,
+    select 'horizon', 'fault', format('transaction %L was prepared %s ago, by %s%s, and never ended', p.gid, date_trunc('second', clock_timestamp() - p.prepared), p.owner,
                            case when p.database <> current_database() then ' in database ' || p.database else '' end),
            format('ask its coordinator, then commit prepared %L or rollback prepared %L%s', p.gid, p.gid,
                   case when p.database <> current_database() then ', in that database' else '' end), null::text, null::text
@@ -27,7 +27,7 @@ begin
      where p.prepared < clock_timestamp() - posthaste.patience()
      order by p.prepared limit 20;
   return query
-    select 'warning', format('replication slot %L is read by nobody, and keeps %s of the write-ahead log%s', r.slot_name,
+    select 'horizon', 'warning', format('replication slot %L is read by nobody, and keeps %s of the write-ahead log%s', r.slot_name,
                              pg_size_pretty(case when pg_is_in_recovery() then 0 else pg_wal_lsn_diff(pg_current_wal_lsn(), r.restart_lsn) end),
                              case when coalesce(r.xmin, r.catalog_xmin) is not null then ' and old rows' else '' end),
            format('start what reads it, or drop it: select pg_drop_replication_slot(%L)', r.slot_name), null::text, null::text
@@ -35,7 +35,7 @@ begin
      where not r.active and r.restart_lsn is not null
      order by r.slot_name limit 20;
   return query
-    select 'warning', format('replication slot %L is read by process %s, which lags: it keeps %s of the write-ahead log%s', r.slot_name, r.active_pid, pg_size_pretty(r.log),
+    select 'horizon', 'warning', format('replication slot %L is read by process %s, which lags: it keeps %s of the write-ahead log%s', r.slot_name, r.active_pid, pg_size_pretty(r.log),
                              case when r.rows > 1000000 then format(' and the old rows of %s transactions', r.rows) else '' end),
            'see in pg_stat_replication what holds its reader up (on a standby with hot_standby_feedback a long query), or stop it and drop the slot; max_slot_wal_keep_size bounds the log', null::text, null::text
       from (select x.slot_name, x.active_pid, greatest(age(x.xmin), age(x.catalog_xmin), 0) as rows,

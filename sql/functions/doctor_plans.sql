@@ -4,7 +4,7 @@
 -- the cause, none may read a whole slot or sort it.
 -- Reads: pg_index, pg_settings, positions.
 create or replace function posthaste.doctor_plans()
-returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile
+returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   v_slot bigint;
@@ -12,20 +12,20 @@ declare
   h record;
 begin
   return query
-    select 'fault', format('index %s cannot be used: statements read whole tables instead', i.indexrelid::regclass),
+    select 'plans', 'fault', format('index %s cannot be used: statements read whole tables instead', i.indexrelid::regclass),
            format('reindex index %s', i.indexrelid::regclass), null::text, null::text
       from pg_index i join pg_class c on c.oid = i.indexrelid
      where c.relnamespace = 'posthaste'::regnamespace and not (i.indisvalid and i.indisready)
-     order by 2;
+     order by 3;
   return query
-    select 'fault', format('table %s has no index like %s: statements read all of it instead', t.inhrelid::regclass, p.indexrelid::regclass),
+    select 'plans', 'fault', format('table %s has no index like %s: statements read all of it instead', t.inhrelid::regclass, p.indexrelid::regclass),
            format('create it as %s says', p.indexrelid::regclass), null::text, null::text
       from pg_index p join pg_class c on c.oid = p.indexrelid and c.relkind = 'I' and c.relnamespace = 'posthaste'::regnamespace
       join pg_inherits t on t.inhparent = p.indrelid
      where not exists (select from pg_inherits y join pg_index k on k.indexrelid = y.inhrelid where y.inhparent = p.indexrelid and k.indrelid = t.inhrelid)
-     order by 2 limit 100;
+     order by 3 limit 100;
   return query
-    select 'warning', format('%s is off: statements get other plans than they were made for', s.name), 'turn it on, for this database at least', null::text, null::text
+    select 'plans', 'warning', format('%s is off: statements get other plans than they were made for', s.name), 'turn it on, for this database at least', null::text, null::text
       from pg_settings s
      where s.name in ('enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_partition_pruning') and s.reset_val = 'off'
      order by s.name;
@@ -45,7 +45,7 @@ begin
   loop
     execute 'explain (format json) ' || h.sql into v_plan;
     return query
-      select 'warning', format('%s is planned with a %s on %s: it reads more than it needs', h.what, n ->> 'Node Type', coalesce(n ->> 'Relation Name', 'what it found')),
+      select 'plans', 'warning', format('%s is planned with a %s on %s: it reads more than it needs', h.what, n ->> 'Node Type', coalesce(n ->> 'Relation Name', 'what it found')),
              E'see that this table has the indexes that migrations made, and which settings of this database or user change plans (\\drds in psql)', null::text, null::text
         from jsonb_path_query(v_plan, '$.**{0 to 20} ? (@."Node Type" == "Seq Scan" || @."Node Type" == "Bitmap Heap Scan" || @."Node Type" == "Sort" || @."Node Type" == "Incremental Sort")') n
        limit 1;

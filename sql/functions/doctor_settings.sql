@@ -3,12 +3,12 @@
 -- ledger, or for all since this session began (alter role, alter database).
 -- Reads: pg_settings, pg_db_role_setting, pg_roles, pg_stat_activity.
 create or replace function posthaste.doctor_settings()
-returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_used int;
 begin
   return query
-    select x.level, format('%s is %s: %s', s.name, s.reset_val || coalesce(' ' || s.unit, ''), x.why), x.hint, null::text, null::text
+    select 'settings', x.level, format('%s is %s: %s', s.name, s.reset_val || coalesce(' ' || s.unit, ''), x.why), x.hint, null::text, null::text
       from pg_settings s
       join (values
         ('fsync', 'fault', 'what was committed can be lost, and the database be destroyed, when the machine goes down', 'turn it on'),
@@ -28,7 +28,7 @@ begin
                        else s.setting = 'off' end
      order by x.level, s.name;
   return query
-    select 'warning', format('%s is %s for %s: %s', z.name, z.value, coalesce('role ' || z.role, 'new sessions'), x.why), x.hint, null::text, null::text
+    select 'settings', 'warning', format('%s is %s for %s: %s', z.name, z.value, coalesce('role ' || z.role, 'new sessions'), x.why), x.hint, null::text, null::text
       from (select distinct on (d.setrole, split_part(c, '=', 1)) d.setrole, r.rolname as role, split_part(c, '=', 1) as name, lower(substr(c, strpos(c, '=') + 1)) as value
               from pg_db_role_setting d cross join unnest(d.setconfig) c left join pg_roles r on r.oid = d.setrole
              where (d.setdatabase = 0 or d.setdatabase = (select b.oid from pg_database b where b.datname = current_database()))
@@ -44,10 +44,10 @@ begin
                                                                  and (z.setrole = 0 or has_function_privilege(z.setrole, 'posthaste.receive(text, integer, interval, jsonb)', 'execute'))
                        when 'default_transaction_read_only' then z.value::boolean
                        else z.value in ('off', 'false', 'no', '0') end
-     order by 2 limit 20;
+     order by 3 limit 20;
   select count(*) into v_used from pg_stat_activity a where a.backend_type = 'client backend';
   if v_used > 0.9 * current_setting('max_connections')::int then
-    return query select 'warning', format('%s of %s connections are in use', v_used, current_setting('max_connections')),
+    return query select 'settings', 'warning', format('%s of %s connections are in use', v_used, current_setting('max_connections')),
       'raise max_connections, give processes smaller pools (pool_max_conns), or put a pooler before the database', null::text, null::text;
   end if;
 end $$;

@@ -6,7 +6,7 @@
 -- It looks at 10,000 keys of a subscription at most.
 -- Reads: keys, parked, and what lane_events reads.
 create or replace function posthaste.doctor_stranded()
-returns table (level text, message text, hint text, queue text, subscription text) language plpgsql volatile
+returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   v_live posthaste.live := posthaste.live_slots();
@@ -54,7 +54,7 @@ begin
        where z.subscriber = v_found.id::bigint << 10 | v_found.number and z.key = v_found.key
          and z.blocked and z.paused_at is null and z.stopped_by is null and z.turn is null and not z.waits and coalesce(z.wake_at < v_before, true)
          and greatest(p.not_before, p.parked_at) < v_before);
-    return query select 'fault', format('message %s of key %L has been ready for %s, and no claim will look at it', v_found.message_id, v_found.key, date_trunc('second', clock_timestamp() - v_found.since)),
+    return query select 'stranded', 'fault', format('message %s of key %L has been ready for %s, and no claim will look at it', v_found.message_id, v_found.key, date_trunc('second', clock_timestamp() - v_found.since)),
       case when v_found.key <> '' then 'pause its key and resume it, which has the next claim look at it, and report this: it must not happen'
            else 'report this: it must not happen' end,
       v_found.queue, v_found.subscription;

@@ -21,7 +21,7 @@ begin
   if v_id is null then
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.name);
   end if;
-  perform posthaste.lock_settings(v_id);
+  perform posthaste.lock_queue(v_id, 'settings');
   update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
   -- Before the rest: upkeep may have a schedule, and come to the rest with it.
   delete from posthaste.schedule_settings where queue_id = v_id;

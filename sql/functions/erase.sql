@@ -58,8 +58,7 @@ begin
   v_pending := array(select distinct m.message_id
                        from posthaste.message_rows(
                               array(select x from unnest(v_heads) x where (x.message_id in (select i from unnest(v_ids) i)) is true)
-                              || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
-                              || array(select h from posthaste.parked_heads(v_ids) h), v_ids, false) m
+                              || posthaste.other_heads(v_ids), v_ids, false) m
                        join posthaste.queue_settings q on q.id = m.queue_id
                       where m.state in ('scheduled', 'ready', 'running', 'retrying') and q.dropped_at is null);
   -- What one subscription is still to be given is left as it is for all.

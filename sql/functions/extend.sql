@@ -15,13 +15,9 @@ declare
   c posthaste.claims;
 begin
   perform posthaste.check_options(extend.options, array['strict'], '{}');
-  perform posthaste.check_array(extend.delivery_ids, 'delivery_ids');
   if extend.lease is null or extend.lease <= '0' or extend.lease > '12 hours' then
     raise exception using errcode = 'PH400', column = 'lease',
       message = format('lease must be above zero and at most 12 hours, and is %s', coalesce(extend.lease::text, 'null'));
-  end if;
-  if extend.delivery_ids is null or array_position(extend.delivery_ids, null) is not null then
-    raise exception using errcode = 'PH400', column = 'delivery_ids', message = 'delivery ids must not be null';
   end if;
   -- An older snapshot does not see who rescued it.
   perform posthaste.snapshot_now();

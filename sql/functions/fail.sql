@@ -12,7 +12,6 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   o jsonb := fail.options;
   v_permanent boolean;
-  v_wait float8;
 begin
   perform posthaste.check_options(o, array['permanent', 'retry_after', 'receipt', 'terms', 'strict', 'wake'], '{}');
   perform posthaste.check_json(o -> 'receipt', (o -> 'receipt')::text, 'receipt');
@@ -20,15 +19,12 @@ begin
     raise exception using errcode = 'PH400', column = 'error', message = 'error must say what went wrong';
   end if;
   v_permanent := posthaste.option_boolean(o, 'permanent', false);
-  v_wait := posthaste.option_wait(o, 'retry_after');
-  if v_permanent and v_wait is not null then
+  if v_permanent and o ->> 'retry_after' is not null then
     raise exception using errcode = 'PH400', column = 'retry_after', message = 'retry_after excludes permanent: what failed for good is not tried again';
   end if;
-  perform set_config('posthaste.no_wake', case when posthaste.option_boolean(o, 'wake', true) then '' else 'yes' end, true);
   return query select s.settled, s.outcome, s.due_at
     from posthaste.settle_singles(array[fail.delivery_id],
            case when v_permanent then 'dead' else 'retried' end,
            case when o ? 'receipt' then jsonb_build_array(o -> 'receipt') end, fail.error,
-           v_wait, posthaste.option_boolean(o, 'strict', false), case when o ? 'terms' then jsonb_build_array(o -> 'terms') end) s;
-  perform set_config('posthaste.no_wake', '', true); -- of this call alone
+           o, case when o ? 'terms' then jsonb_build_array(o -> 'terms') end) s;
 end $$;

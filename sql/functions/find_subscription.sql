@@ -14,8 +14,7 @@ begin
       on s.queue_id = q.id and s.name = coalesce(nullif(p_subscription, ''), 'default') and s.dropped_at is null
    where q.name = p_queue and q.dropped_at is null;
   if queue_id is null then
-    raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', p_queue),
-      hint = format('create it: select posthaste.create_queue(%L)', p_queue);
+    perform posthaste.find_queue(p_queue); -- says so
   elsif number is null then
     raise exception using errcode = 'PH404', column = 'subscription',
       message = format('queue %L has no subscription %L', p_queue, coalesce(nullif(p_subscription, ''), 'default')),

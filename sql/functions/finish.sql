@@ -5,7 +5,7 @@
 -- a receipt, 'retried', 'dead', 'lost', 'released'), error texts, waits in
 -- seconds (null: the queue's backoff, and none where released), receipts,
 -- durations in milliseconds, terms found for messages that were sent without any
--- (arrays of strings, null for none).
+-- (arrays of strings, null for none); those from the waits on may be left out.
 -- Returns: place, what it became, when the next attempt may start.
 -- A failed or lost message is dead once failures and losses while alone reach
 -- max_attempts. A released one keeps its attempt.
@@ -13,7 +13,7 @@
 -- back by a claim.
 -- Inserts: outcomes, entries_other, words, dead_letter_entries, parked. Reads: claims, entries, queue_settings.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
-  p_waits double precision[], p_receipts jsonb[], p_durations real[], p_terms jsonb[] default null)
+  p_waits double precision[] default '{}', p_receipts jsonb[] default '{}', p_durations real[] default '{}', p_terms jsonb[] default '{}')
 returns table (place int, outcome text, due_at timestamptz)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare

@@ -28,7 +28,7 @@ begin
   foreach v_place in array posthaste.overdue_places(c) loop
     continue when get_bit(posthaste.settle_claim(c, set_bit(v_none, v_place, 1), v_none, null), v_place) = 0;
     begin
-      perform posthaste.finish_all(c, array[v_place], 'dead', h.error);
+      perform posthaste.finish(c, array[v_place], array['dead'], array[h.error]);
       dead := dead + 1;
     exception when others then
       begin

@@ -23,13 +23,13 @@ begin
   perform posthaste.snapshot_now();
   v_heads := array(select e.head from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-          || posthaste.other_heads(p_id);
+          || posthaste.other_heads(array[p_id]);
   -- Where there is nothing yet nothing is held, and what is committed from here on
   -- must not be found below.
   if v_heads <> '{}' then
     -- A subscription made meanwhile would not know what is appended anew elsewhere,
     -- and would be handed both.
-    perform posthaste.lock_withdrawn((v_heads[1]).queue_id, true);
+    perform posthaste.lock_queue((v_heads[1]).queue_id, 'withdrawn', true);
     for v_reader in
       select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
        where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
@@ -44,7 +44,7 @@ begin
         from posthaste.message_states(
                array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
-               || posthaste.other_heads(p_id), false) m
+               || posthaste.other_heads(array[p_id]), false) m
         left join posthaste.parked p on p.message_id = p_id and p.subscriber = (m.h).queue_id::bigint << 10 | m.subscription
        order by m.subscription;
     if found then

@@ -23,7 +23,7 @@ begin
   end if;
   -- A subscription that is being made copies what is paused.
   perform posthaste.snapshot_now();
-  perform posthaste.lock_withdrawn(v_queue, true);
+  perform posthaste.lock_queue(v_queue, 'withdrawn', true);
   v_readers := array(select posthaste.reader_key(v_queue, u.number, posthaste.key_lane(p_key, q.width), 0)
                        from posthaste.subscriptions u where u.queue_id = v_queue and u.dropped_at is null order by u.number);
   foreach v_reader in array v_readers loop

@@ -1,8 +1,8 @@
 -- posthaste.later_newest: of the messages of given queues that have a later entry (a
 -- retry, a rescue, a replay), the newest below an id.
--- Returns: their heads. cut_at: it looked at 50,000 entries of all queues and no
+-- Returns: their ids, descending. cut_at: it looked at 50,000 entries of all queues and no
 -- further: nothing is known of what lies below; null otherwise. Reads: entries.
-create or replace function posthaste.later_newest(p_queues int[], p_before bigint, p_max int, out heads posthaste.head[], out cut_at bigint)
+create or replace function posthaste.later_newest(p_queues int[], p_before bigint, p_max int, out message_ids bigint[], out cut_at bigint)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -10,8 +10,8 @@ declare
   l posthaste.live := posthaste.live_slots();
   e record;
   v_walked int := 0;
-  v_ids bigint[] := '{}';
 begin
+  message_ids := '{}';
   for e in select x.message_id, x.queue_id from posthaste.entries x
             where x.message_id > 0 and x.message_id < coalesce(p_before, 9223372036854775807) -- 0 is that of events
               and posthaste.in_slots((x.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
@@ -21,10 +21,9 @@ begin
       cut_at := e.message_id + 1;
       exit;
     end if;
-    if e.queue_id = any (p_queues) and e.message_id is distinct from v_ids[cardinality(v_ids)] then
-      v_ids := v_ids || e.message_id::bigint;
-      exit when cardinality(v_ids) = p_max;
+    if e.queue_id = any (p_queues) and e.message_id is distinct from message_ids[cardinality(message_ids)] then
+      message_ids := message_ids || e.message_id::bigint;
+      exit when cardinality(message_ids) = p_max;
     end if;
   end loop;
-  heads := array(select h from posthaste.later_heads(v_ids) h);
 end $$;

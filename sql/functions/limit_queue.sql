@@ -18,7 +18,7 @@ begin
   perform posthaste.check_options(v_limits, array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
   -- Keys that wait by the old limits since an older snapshot would wait on.
   perform posthaste.read_committed('limit_queue');
-  perform posthaste.lock_settings(v_id);
+  perform posthaste.lock_queue(v_id, 'settings');
   select * into q from posthaste.queue_settings z where z.id = v_id for no key update;
   q := posthaste.queue_limits(v_limits, q);
   if (q.ordered or q.fair or q.key_concurrency is not null or q.key_rate is not null) <> q.keyed then

@@ -66,41 +66,35 @@ begin
     v_page := case when v_state is null and (v_key is null or v_reference is null and v_term is null) then v_left else 1000 end;
     -- v_bottom is how far down all that is there was seen; null is to the end.
     v_bottom := null;
+    v_heads := '{}';
+    v_more := '{}'; -- messages of which the ring may have forgotten all
     if v_reference is not null or v_term is not null then
       v_heads := array(select h from posthaste.named_heads(v_queues, v_reference, v_term, v_before, v_page) h);
-    elsif v_state = 'dead' then
-      v_heads := array(select h from posthaste.dead_newest(v_queues, v_before, v_page) h);
-    elsif v_key is not null then
-      v := posthaste.key_heads(v_queues, v_key, v_before, v_page);
-      v_heads := v.heads;
-      v_bottom := v.cut_at;
-      -- The dead letters of this key, which the ring may have forgotten.
-      select * into v from posthaste.dead_found(row(case when v_queue is not null then v_queues[1] end, null, null, v_key, null, null, null, null, null)::posthaste.dead_filter, null, v_before, v_page);
-      v_heads := v_heads || array(select h from posthaste.dead_heads(v.message_ids) h);
-      v_bottom := greatest(v_bottom, case when cardinality(v.message_ids) = v_page then v.message_ids[v_page] end);
-      -- So it may have those that are parked.
-      v := posthaste.parked_newest(v_queues, v_key, v_before, v_page);
-      v_heads := v_heads || array(select h from posthaste.parked_heads(v.message_ids) h);
-      v_bottom := greatest(v_bottom, v.cut_at, v.message_ids[v_page]);
-      v_cut := v_bottom is not null;
     else
-      if v_state = 'retrying' then
-        v := posthaste.later_newest(v_queues, v_before, v_page);
-        v_heads := v.heads;
-        v_bottom := v.cut_at;
-      else
-        v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
+      if v_state is distinct from 'dead' then
+        if v_key is not null then
+          v := posthaste.key_heads(v_queues, v_key, v_before, v_page);
+          v_heads := v.heads;
+          v_bottom := v.cut_at;
+        elsif v_state = 'retrying' then
+          v := posthaste.later_newest(v_queues, v_before, v_page);
+          v_more := v.message_ids;
+          v_bottom := v.cut_at;
+        else
+          v_heads := array(select h from posthaste.newest_heads(case when v_queue is not null then v_queues[1] end, v_before, v_page) h);
+        end if;
+        v := posthaste.parked_newest(v_queues, v_key, v_before, v_page);
+        v_more := v_more || v.message_ids;
+        v_bottom := greatest(v_bottom, v.cut_at, case when v_key is not null then v.message_ids[v_page] end);
       end if;
-      -- Of these, too, the ring may have forgotten all.
-      v := posthaste.parked_newest(v_queues, null, v_before, v_page);
-      v_heads := v_heads || array(select h from posthaste.parked_heads(v.message_ids) h);
-      v_bottom := greatest(v_bottom, v.cut_at);
+      if v_state is null or v_state = 'dead' or v_key is not null then
+        select * into v from posthaste.dead_found(row(case when v_queue is not null then v_queues[1] end, null, null, v_key, null, null, null, null, null)::posthaste.dead_filter, null, v_before, v_page);
+        v_more := v_more || v.message_ids;
+        v_bottom := greatest(v_bottom, v.cut_at, case when v_key is not null then v.message_ids[v_page] end);
+      end if;
       v_cut := v_bottom is not null;
-      if v_state is null then
-        v_heads := v_heads || array(select h from posthaste.dead_newest(v_queues, v_before, v_page) h);
-      end if;
     end if;
-    v_ids := array(select distinct x.message_id from unnest(v_heads) x order by 1 desc);
+    v_ids := array(select distinct x from unnest(v_more || array(select h.message_id from unnest(v_heads) h)) x order by x desc);
     if cardinality(v_ids) >= v_page then
       v_bottom := greatest(v_bottom, v_ids[v_page]);
     end if;
@@ -120,9 +114,7 @@ begin
       v_heads := array(select x from unnest(v_heads) x where x.key = v_key);
     end if;
     v_looked := v_looked + cardinality(v_ids) * v_copies;
-    v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids))
-               || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
-               || array(select h from posthaste.parked_heads(v_ids) h);
+    v_heads := array(select x from unnest(v_heads) x where x.message_id = any (v_ids)) || posthaste.other_heads(v_ids);
     return query
       with states as materialized (
         select m.* from posthaste.message_rows(v_heads, v_ids) m where (v_key is null or m.key = v_key) and m.message_id <> all (v_more)

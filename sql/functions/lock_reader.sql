@@ -12,10 +12,7 @@ begin
     return true;
   elsif not p_wait then
     return false;
-  elsif posthaste.await_key(v_key, false) then
-    return true;
   end if;
-  raise exception using errcode = 'PH503',
-    message = 'another transaction has been claiming from this queue for 5 s, or waits for this one: ' || posthaste.lock_holders(v_key),
-    hint = 'receive in a short transaction of its own, and end that one';
+  perform posthaste.await_key(v_key, false, 'claiming from this queue', 'receive in a short transaction of its own, and end that one');
+  return true;
 end $$;

@@ -53,13 +53,9 @@ begin
     return query select 'counted', null::text;
   end if;
   perform posthaste.summarize();
-  perform posthaste.forget_gone();
+  perform posthaste.forget_rows();
   perform posthaste.forget_cancelled();
-  perform posthaste.forget_keys();
   perform posthaste.forget_history();
-  perform posthaste.forget_erased();
-  perform posthaste.forget_limits();
-  perform posthaste.forget_ahead();
   begin
     r := posthaste.reclaim();
   exception when lock_not_available then

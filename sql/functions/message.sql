@@ -28,7 +28,7 @@ begin
   -- By BRIN; an index on pos would cost every send more than this is worth.
   v_heads := array(select e.head from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (v_id >> 22) & 15 and e.pos = v_id and e.message_id is null)
-          || posthaste.other_heads(v_id);
+          || posthaste.other_heads(array[v_id]);
   return query
     select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
            s.content_type, coalesce(s.payload, p.payload), s.created_at, s.attempts, s.erased_at

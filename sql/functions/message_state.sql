@@ -13,6 +13,6 @@ begin
     from posthaste.message_rows(
            array(select e.head from posthaste.entries e
                   where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.at_row = p_at and e.pos = p_id and e.message_id is null)
-           || array(select h from posthaste.later_heads(array[p_id]) h) || array(select h from posthaste.parked_heads(array[p_id]) h), array[p_id], p_told) m
+           || posthaste.other_heads(array[p_id]), array[p_id], p_told) m
    where m.subscription = p_subscription;
 end $$;

@@ -17,7 +17,7 @@ declare
   v_also text := case when p_reference is not null then 't' || p_term end;
   v_words posthaste.words[];
   v_ids bigint[];
-  v_heads posthaste.head[];
+  v_heads posthaste.head[] := '{}';
   v_lowest bigint;
   v_found int;
 begin
@@ -32,19 +32,20 @@ begin
                     where d.queue_id = any (p_queues) and d.message_id < v_before
                     order by d.message_id desc limit p_max);
   end if;
-  v_heads := array(select h from posthaste.dead_heads(v_ids) h);
   -- So do parked messages.
   if p_reference is not null then
-    v_ids := array(select p.message_id from posthaste.parked p
+    v_ids := v_ids || array(select p.message_id from posthaste.parked p
                     where p.reference = p_reference and p.subscriber >> 10 = any (p_queues) and p.message_id < v_before
                       and (p_term is null or p.terms @> array[p_term])
                     order by p.message_id desc limit p_max);
   else
-    v_ids := array(select p.message_id from (select * from posthaste.parked p where p.terms @> array[p_term] offset 0) p
+    v_ids := v_ids || array(select p.message_id from (select * from posthaste.parked p where p.terms @> array[p_term] offset 0) p
                     where p.subscriber >> 10 = any (p_queues) and p.message_id < v_before
                     order by p.message_id desc limit p_max);
   end if;
-  v_heads := v_heads || array(select h from posthaste.parked_heads(v_ids) h);
+  if v_ids <> '{}' then
+    v_heads := posthaste.other_heads(v_ids);
+  end if;
   for v_epoch in
     select x.e from (select s.epoch as e from posthaste.slots s where s.live
                      union select generate_series(greatest((select max(s.epoch) from posthaste.slots s where s.live) + 1, (v_last >> 22) - 15), v_last >> 22)) x

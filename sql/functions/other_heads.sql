@@ -1,7 +1,17 @@
--- posthaste.other_heads: what is left of a message beside its first entry: later
--- entries, dead letters and what is parked. Reads: entries, dead_letter_entries,
--- parked.
-create or replace function posthaste.other_heads(p_id bigint)
-returns posthaste.head[] language sql stable set search_path = pg_catalog, pg_temp as
-$$ select array(select h from posthaste.later_heads(array[p_id]) h) || array(select h from posthaste.dead_heads(array[p_id]) h)
-     || array(select h from posthaste.parked_heads(array[p_id]) h) $$;
+-- posthaste.other_heads: what is left of messages beside their first entries: later
+-- entries, and, of which the log may be reclaimed, dead letters and what is parked.
+-- Reads: entries, dead_letter_entries, parked.
+create or replace function posthaste.other_heads(p_ids bigint[])
+returns posthaste.head[] language plpgsql stable
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+begin
+  return array(select h from posthaste.later_heads(p_ids) h)
+    || array(
+      select row(d.message_id, d.pos, null, d.queue_id, d.lane, d.created_at, null, d.subscription, d.attempt, 0, 0,
+                 d.content_type, d.key, d.kind, d.reference, posthaste.all_headers(d.headers, d.trace), d.terms, d.story)::posthaste.head
+        from posthaste.dead_letter_entries d where d.message_id = any (p_ids))
+    || array(
+      select row(p.message_id, p.pos, null, p.subscriber >> 10, p.lane, p.created_at, null, p.subscriber & 1023, p.attempt, p.failures, p.losses,
+                 p.content_type, nullif(p.key, ''), p.kind, p.reference, posthaste.all_headers(p.headers, p.trace), p.terms, p.story)::posthaste.head
+        from posthaste.parked p where p.message_id = any (p_ids));
+end $$;

@@ -26,7 +26,7 @@ declare
 begin
   perform posthaste.refuse_copy();
   -- First: it may wait for a sender, and nobody may wait for that meanwhile.
-  perform posthaste.lock_settings(v_queue);
+  perform posthaste.lock_queue(v_queue, 'settings');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   perform posthaste.lock_lanes(v_queue);
   -- What is counted is what is seen, and nothing is handed out meanwhile.

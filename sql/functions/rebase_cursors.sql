@@ -44,8 +44,8 @@ begin
          last_value = (select p.last_value from posthaste.positions p), at = clock_timestamp();
   update posthaste.registrations set lost_at = clock_timestamp() where lost_at is null and ended_at is null;
   update posthaste.registrations set cleared = true where not cleared;
-  -- A worker of the original must not be taken for one of these.
-  perform posthaste.skip_workers();
+  -- A worker of the original must not be taken for one of these: as in posthaste.admit.
+  perform setval('posthaste.registrations_id_seq', g.last_value + 1000 + floor(random() * 1000000)::bigint) from posthaste.registrations_id_seq g;
   update posthaste.limit_states set open = '{}', full_since = null;
   delete from posthaste.stragglers;
   delete from posthaste.held_claims;

@@ -10,10 +10,5 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 #variable_conflict use_column
 begin
   perform posthaste.check_options(release.options, array['after', 'strict', 'wake'], '{}');
-  perform posthaste.check_array(release.delivery_ids, 'delivery_ids');
-  perform set_config('posthaste.no_wake', case when posthaste.option_boolean(release.options, 'wake', true) then '' else 'yes' end, true);
-  return query select s.delivery_id, s.settled
-    from posthaste.settle_singles(release.delivery_ids, 'released', null, null, posthaste.option_wait(release.options, 'after'),
-           posthaste.option_boolean(release.options, 'strict', false)) s;
-  perform set_config('posthaste.no_wake', '', true); -- of this call alone
+  return query select s.delivery_id, s.settled from posthaste.settle_singles(release.delivery_ids, 'released', null, null, release.options, null) s;
 end $$;

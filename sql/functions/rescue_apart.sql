@@ -34,7 +34,7 @@ begin
       v_fresh := posthaste.settle_claim(c, v_wanted, v_none, null);
       v_part := array(select o from unnest(p_places[v_lo:v_hi]) o where get_bit(v_fresh, o) = 1 order by o);
       if cardinality(v_part) > 0 then
-        perform posthaste.finish_all(c, v_part, 'lost', 'it was not settled in time');
+        perform posthaste.finish(c, v_part, array_fill('lost'::text, array[cardinality(v_part)]), array_fill('it was not settled in time'::text, array[cardinality(v_part)]));
         v_lost := v_lost + cardinality(v_part);
       end if;
     exception when others then

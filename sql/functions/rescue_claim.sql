@@ -67,8 +67,10 @@ begin
   perform set_config('lock_timeout', '100ms', true);
   v_lost := array(select o from unnest(v_lost) o order by o);
   if cardinality(v_lost) > 0 then
-    perform posthaste.finish_all(c, v_lost, 'lost', case when c.holder is null then 'its lease ended before it was settled'
-      else format('worker %s was lost while holding it', coalesce((select w.name from posthaste.registrations w where w.id = c.holder), c.holder::text)) end);
+    perform posthaste.finish(c, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]), array_fill(
+      case when c.holder is null then 'its lease ended before it was settled'
+           else format('worker %s was lost while holding it', coalesce((select w.name from posthaste.registrations w where w.id = c.holder), c.holder::text)) end,
+      array[cardinality(v_lost)]));
   elsif v_held then
     return -1;
   end if;

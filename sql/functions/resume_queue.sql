@@ -8,7 +8,7 @@ returns boolean language plpgsql volatile security definer set search_path = pg_
 declare
   v_id int := posthaste.find_queue(resume_queue.name);
 begin
-  perform posthaste.lock_settings(v_id);
+  perform posthaste.lock_queue(v_id, 'settings');
   update posthaste.queue_settings q set paused_at = null
    where q.id = v_id and q.dropped_at is null and q.paused_at is not null;
   if not found then

@@ -32,11 +32,7 @@ begin
   if s.catch_up not in ('each', 'once', 'skip') then
     raise exception using errcode = 'PH400', column = 'catch_up', message = format('option ''catch_up'' is each, once or skip, and not %L', s.catch_up);
   end if;
-  s.next_at := posthaste.next_tick(s.cron, s.every, s.time_zone, date_trunc('second', clock_timestamp()));
-  if s.next_at is null then
-    raise exception using errcode = 'PH400', column = 'spec', message = format('the cron line %L never fires', s.spec),
-      hint = 'no month that it names has such a day';
-  end if;
+  s.next_at := posthaste.schedule_next(s.spec, s.time_zone, date_trunc('second', clock_timestamp()));
   s.payload := schedule_put.payload;
   s.options := o - array['time_zone', 'catch_up'];
   select k into v_bad from jsonb_object_keys(s.options) k where k in ('delay', 'send_at', 'dedupe_key', 'wake') limit 1;

@@ -17,7 +17,7 @@ begin
   end if;
   if s.next_at <= clock_timestamp() then
     s.next_at := case
-      when s.every is null then posthaste.cron_next(s.cron, s.time_zone, clock_timestamp())
+      when s.every is null then posthaste.next_tick(s.cron, null, s.time_zone, clock_timestamp())
       else s.next_at + s.every * (1 + floor(extract(epoch from clock_timestamp() - s.next_at) / extract(epoch from s.every))::double precision) end;
   end if;
   update posthaste.schedule_settings x set paused_at = null, next_at = s.next_at where x.name = s.name;

@@ -53,7 +53,7 @@ begin
   -- Who withdraws messages appends them anew for the subscriptions that it sees, and
   -- who pauses a key does it for those. Never the other way round: whoever waits for
   -- this key may hold what reclaiming waits for, and reclaiming holds the other one.
-  perform posthaste.lock_withdrawn(u.queue_id, false);
+  perform posthaste.lock_queue(u.queue_id, 'withdrawn');
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(subscribe.queue)));
   u.queue_id := posthaste.find_queue(subscribe.queue);
   select * into k from posthaste.subscriptions s where s.queue_id = u.queue_id and s.name = u.name and s.dropped_at is null;

@@ -37,7 +37,6 @@ begin
   v_ids := array(select (x).message_id from unnest(v_first) x);
   return query
     select (m.h).message_id
-      from posthaste.message_states(v_first || array(select h from posthaste.later_heads(v_ids) h) || array(select h from posthaste.dead_heads(v_ids) h)
-             || array(select h from posthaste.parked_heads(v_ids) h), false) m
+      from posthaste.message_states(v_first || posthaste.other_heads(v_ids), false) m
      group by 1 having bool_and(m.state in ('cancelled', 'discarded'));
 end $$;

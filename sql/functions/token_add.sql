@@ -12,8 +12,9 @@ returns text language plpgsql volatile security definer set search_path = pg_cat
 declare
   o jsonb := coalesce(token_add.options, '{}');
   v_scopes text[] := array(select distinct x from unnest(token_add.scopes) x order by 1);
-  v_queues text[];
-  v_expires timestamptz;
+  q jsonb := nullif(o -> 'queues', 'null');
+  v_in interval;
+  v_at timestamptz;
   v_secret text;
 begin
   perform posthaste.check_name(token_add.name, 'token');
@@ -22,11 +23,31 @@ begin
     raise exception using errcode = 'PH400', column = 'scopes', message = 'scopes must be one or more of send, receive and admin';
   end if;
   perform posthaste.check_options(o, array['queues', 'expires_at', 'expires_in'], '{}');
-  v_queues := posthaste.token_queues(o);
-  if v_queues is not null and 'admin' = any (v_scopes) then
+  -- The queues need not exist yet.
+  if jsonb_typeof(q) <> 'array' then
+    raise exception using errcode = 'PH400', column = 'queues', message = 'option ''queues'' must be an array of names of queues';
+  elsif jsonb_array_length(q) not between 1 and 100
+     or exists (select from jsonb_array_elements(q) x where jsonb_typeof(x) <> 'string' or x #>> '{}' !~ '^[a-z0-9_.-]{1,63}$') then
+    raise exception using errcode = 'PH400', column = 'queues', message = 'option ''queues'' must be 1 to 100 names of queues',
+      hint = 'leave it out for all queues';
+  elsif q is not null and 'admin' = any (v_scopes) then
     raise exception using errcode = 'PH400', column = 'queues', message = 'a token with the scope admin cannot be limited to queues: it may do everything';
   end if;
-  v_expires := posthaste.token_end(o);
+  v_in := posthaste.option_interval(o, 'expires_in');
+  v_at := posthaste.option_time(o, 'expires_at');
+  if v_in is not null and v_at is not null then
+    raise exception using errcode = 'PH400', column = 'expires_in', message = 'expires_in excludes expires_at';
+  end if;
+  begin
+    v_at := coalesce(v_at, clock_timestamp() + v_in);
+  exception when data_exception then
+    raise exception using errcode = 'PH400', column = 'expires_in',
+      message = 'this is no time that a token can expire at', hint = 'for example expires_at ''2030-01-31T12:00:00Z'', or expires_in ''90 days''';
+  end;
+  if v_at <= clock_timestamp() or v_at >= posthaste.last_time() then
+    raise exception using errcode = 'PH400', column = case when v_in is null then 'expires_at' else 'expires_in' end,
+      message = 'a token must expire at a time that comes, before the last day of the year 9999';
+  end if;
   if (select count(*) from posthaste.issued_tokens t where t.dropped_at is null) >= 1000 then
     raise exception using errcode = 'PH503', column = 'name', message = 'there are 1000 tokens, which is the most there can be', hint = 'drop some';
   end if;
@@ -34,7 +55,8 @@ begin
   v_secret := 'ph_' || rtrim(translate(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
     'base64'), '+/', '-_'), '=');
   insert into posthaste.issued_tokens (name, hash, scopes, queues, created_by, expires_at)
-  values (token_add.name, sha256(convert_to(v_secret, 'UTF8')), v_scopes, v_queues, left(coalesce(token_add.by, session_user), 255), v_expires)
+  values (token_add.name, sha256(convert_to(v_secret, 'UTF8')), v_scopes,
+    case when q is not null then array(select distinct x from jsonb_array_elements_text(q) x order by 1) end, left(coalesce(token_add.by, session_user), 255), v_at)
   on conflict (name) where dropped_at is null do nothing;
   if not found then
     raise exception using errcode = 'PH409', column = 'name', message = format('there is a token %L already', token_add.name),

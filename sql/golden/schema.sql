@@ -943,10 +943,9 @@ function all_cursors(p_track integer, l live) returns TABLE(queue_id integer, su
 function all_headers(headers jsonb, trace text) returns jsonb language sql stable parallel safe cost 100
 function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function await_key(p_key bigint, p_shared boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
+function await_key(p_key bigint, p_shared boolean, p_doing text, p_hint text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
-function bits_of(p_places integer[]) returns bit varying language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function block_keys(p_subscriber bigint, p_lane integer, p_keys text[], p_ords xid8[], p_ids bigint[], p_waits boolean[] DEFAULT NULL::boolean[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function cancel(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, cancelled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -968,15 +967,12 @@ function count_kept(u subscriptions) returns bigint language plpgsql volatile co
 function count_up() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function create_queue(name text, options jsonb DEFAULT '{}'::jsonb) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function cron_field(p_text text, p_what text, p_low integer, p_high integer, p_names text[]) returns bigint language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
-function cron_next(c cron, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function cron_wall(c cron, p_from timestamp without time zone) returns timestamp without time zone language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cursor_of(p_reader bigint, l live) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
 function dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max integer, OUT f dead_filter, OUT ids bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function dead_filter(p_filter jsonb) returns dead_filter language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function dead_found(f dead_filter, p_ids bigint[], p_before bigint, p_max integer, OUT message_ids bigint[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
-function dead_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function dead_matches(d dead_letter_entries, f dead_filter) returns boolean language sql immutable parallel safe cost 100
-function dead_newest(p_queues integer[], p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function dead_termed(p_term text) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_indexscan=off, jit=off
 function dedupe(p_queues integer[], p_dedupe_keys text[], p_dedupe_windows double precision[], p_now timestamp with time zone, OUT ids bigint[], OUT fresh integer[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -984,20 +980,14 @@ function deliveries_of(c claims) returns TABLE(place integer, pos bigint, messag
 function delivery_queues(delivery_ids bigint[]) returns text[] language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function discard(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function doctor() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
-function doctor_behind() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_clock() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
-function doctor_heartbeats() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_horizon() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_identity() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_locks() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_plans() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function doctor_privileges() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_quarantined() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_ring() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_schedules() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_settings() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function doctor_stranded() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
-function doctor_workers() returns TABLE(level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_horizon() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_late() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_plans() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function doctor_ring() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_server() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
+function doctor_settings() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function doctor_stranded() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function doctor_workers() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doze_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function drop_queue(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function due_idle(p_queue integer, p_lane integer, w claims, t timestamp with time zone, l live, OUT idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
@@ -1010,26 +1000,19 @@ function fail(delivery_id bigint, error text, options jsonb DEFAULT '{}'::jsonb)
 function fetch(p_worker bigint, p_number bigint, p_claims claims[] DEFAULT NULL::claims[], p_live live DEFAULT NULL::live) returns TABLE(numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function few_heads(p_queue integer, p_lanes integer, p_slot bigint, p_before bigint, p_max integer, OUT many boolean, OUT heads head[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamp with time zone, l live, OUT fate text, OUT c claims) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function find_delivery(p_queue integer, p_lane integer, p_xid xid8, p_pos bigint, p_due_at timestamp with time zone, p_for_subscription integer, p_subscription integer, OUT fate text, OUT claim bigint, OUT place integer) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function find_queue(p_queue text) returns integer language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision, OUT width integer, OUT at_most_once boolean) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[], p_receipts jsonb[], p_durations real[], p_terms jsonb[] DEFAULT NULL::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function finish_all(c claims, p_places integer[], p_outcome text, p_error text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts jsonb[] DEFAULT '{}'::jsonb[], p_durations real[] DEFAULT '{}'::real[], p_terms jsonb[] DEFAULT '{}'::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
-function forget_ahead() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
-function forget_erased() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function forget_gone() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
-function forget_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
-function forget_limits() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function forget_rows() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function found_terms(p_terms text) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function free_number(p_queue integer) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function give_up(claim bigint, by text DEFAULT SESSION_USER, unnamed_too boolean DEFAULT false, OUT dead integer, OUT unnamed integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function handed_out(p_queue integer, p_subscription integer, p_lanes integer) returns bigint language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function has_line(p_subscriber bigint, p_lane integer, p_turns bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
 function history_ids(p_queues integer[], p_reference text, p_key text, p_term text, p_before bigint, p_max integer) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function history_of(p_ids bigint[]) returns SETOF history language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1055,11 +1038,10 @@ function lane_event(p_subscriber bigint, p_lane integer, p_objects jsonb, p_at t
 function lane_events(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, s pg_snapshot, t timestamp with time zone, l live, OUT events jsonb, OUT xids xid8[], OUT poss bigint[], OUT walked integer, OUT complete boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function lane_of_round(p_round integer, p_width integer, p_first integer, p_start bigint) returns integer language sql immutable parallel safe cost 100
 function lane_open(p_claims bigint[], p_holder bigint, p_seen pg_snapshot, OUT open bigint[], OUT other bigint, OUT unsettled bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
-function lane_wished(p_subscriber bigint, p_lane integer, p_holder bigint) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function last_time() returns timestamp with time zone language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
-function later_newest(p_queues integer[], p_before bigint, p_max integer, OUT heads head[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+function later_newest(p_queues integer[], p_before bigint, p_max integer, OUT message_ids bigint[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function left_out(p_queue integer, p_lane integer, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], INOUT turn bigint, p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1070,12 +1052,10 @@ function list_actions(in_queue text DEFAULT NULL::text, of_message bigint DEFAUL
 function list_dead_letters(filter jsonb DEFAULT '{}'::jsonb, ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100, with_key text DEFAULT NULL::text) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function live_slots() returns live language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function lock_holders(p_key bigint) returns text language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_key(family integer, id bigint) returns bigint language sql immutable parallel safe cost 100
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function lock_queue(p_queue integer, p_what text, p_shared boolean DEFAULT false) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function lock_settings(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function lock_withdrawn(p_queue integer, p_shared boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function mark_entered(p_epoch bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1088,7 +1068,7 @@ function move_mark(p_worker bigint) returns boolean language plpgsql volatile co
 function must_flush() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function named_heads(p_queues integer[], p_reference text, p_term text, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off, max_parallel_workers_per_gather=0
 function newest_heads(p_queue integer, p_before bigint, p_max integer) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
-function next_tick(p_cron cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function next_tick(c cron, p_every interval, p_zone text, p_after timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with time zone) returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function no_dead_letter(p_ids bigint[]) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function no_wake() returns boolean language sql stable cost 100
@@ -1105,14 +1085,12 @@ function option_interval(p_options jsonb, p_name text) returns interval language
 function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_time(p_options jsonb, p_name text) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function option_wait(p_options jsonb, p_name text) returns double precision language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function ord_now() returns xid8 language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ordered_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_ord xid8, p_pos bigint, p_max integer, l live, OUT ords xid8[], OUT poss bigint[], OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function other_heads(p_id bigint) returns head[] language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function other_heads(p_ids bigint[]) returns head[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function overdue_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function park(q queue_settings, c claims, l live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamp with time zone, OUT again text[], OUT counts bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function park_ahead(p_subscriber bigint, p_lane integer, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
-function parked_heads(p_ids bigint[]) returns SETOF head language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function parked_newest(p_queues integer[], p_key text, p_before bigint, p_max integer, OUT message_ids bigint[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off, max_parallel_workers_per_gather=0
 function part_lanes(p_queue integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wanted integer, p_look integer, p_all boolean, p_sifts boolean, p_filter jsonb, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, s pg_snapshot, t timestamp with time zone, l live, OUT made claims, OUT again text[], OUT counts bigint[], OUT drained boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_mergejoin=off, enable_nestloop=off
@@ -1120,7 +1098,6 @@ function passes(p_filter jsonb, p_kind text, p_headers jsonb) returns boolean la
 function patience() returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function pause_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function pause_queue(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function places_of(p_claim bigint) returns TABLE(pos bigint, place integer) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1170,14 +1147,13 @@ function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text
 function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
-function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_wait double precision, p_strict boolean, p_terms jsonb DEFAULT NULL::jsonb) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_options jsonb, p_terms jsonb) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function sift_from_here(p_reader bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function sift_keyed(c claims, p_filter jsonb, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function sift_on(p_reader bigint, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function sifted_slice(p_queue integer, p_lane integer, INOUT c claims, s pg_snapshot, p_max integer, l live, OUT walked integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function skip_ids() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function skip_slot(p_slot integer) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function skip_workers() returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_entered(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_held(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -1198,9 +1174,7 @@ function tick_send(s schedule_settings, p_queue text, p_tick timestamp with time
 function to_carry(p_queue integer, p_pos bigint, p_for integer) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off
 function token_add(name text, scopes text[], options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns text language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function token_drop(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function token_end(p_options jsonb) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function token_queues(p_options jsonb) returns text[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function truncate_slot(p_slot integer, p_readers bigint[], p_wait boolean DEFAULT true) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1208,7 +1182,6 @@ function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function vitals(OUT slots_free integer, OUT slots_wanted integer, OUT slot_age interval, OUT alive integer, OUT overdue integer, OUT heartbeat_age interval, OUT doorbells integer, OUT upkeep_age interval) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function wake_key(p_subscriber bigint, p_lane integer, p_key text, p_at timestamp with time zone, p_now timestamp with time zone, t timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
-function wake_waiting(c claims) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function wall_time(p_zone text, p_wall timestamp without time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function warm_up() returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, jit=off
 function window_ranges(s0 pg_snapshot, s1 pg_snapshot, OUT lo bigint[], OUT hi bigint[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1234,11 +1207,10 @@ grant EXECUTE on function all_headers(jsonb,text) to posthaste_admin
 grant EXECUTE on function append_again(head,timestamp with time zone,integer) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_receiver
-grant EXECUTE on function await_key(bigint,boolean) to posthaste_admin
+grant EXECUTE on function await_key(bigint,boolean,text,text) to posthaste_admin
 grant EXECUTE on function bare_story(jsonb) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_receiver
-grant EXECUTE on function bits_of(integer[]) to posthaste_admin
 grant EXECUTE on function block_keys(bigint,integer,text[],xid8[],bigint[],boolean[]) to posthaste_admin
 grant EXECUTE on function cancel(bigint,text) to posthaste_admin
 grant EXECUTE on function carry_slot(integer) to posthaste_admin
@@ -1261,15 +1233,12 @@ grant EXECUTE on function count_kept(subscriptions) to posthaste_admin
 grant EXECUTE on function count_up() to posthaste_admin
 grant EXECUTE on function create_queue(text,jsonb) to posthaste_admin
 grant EXECUTE on function cron_field(text,text,integer,integer,text[]) to posthaste_admin
-grant EXECUTE on function cron_next(cron,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function cron_wall(cron,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function cursor_of(bigint,live) to posthaste_admin
 grant EXECUTE on function dead_chosen(bigint[],jsonb,bigint,integer) to posthaste_admin
 grant EXECUTE on function dead_filter(jsonb) to posthaste_admin
 grant EXECUTE on function dead_found(dead_filter,bigint[],bigint,integer) to posthaste_admin
-grant EXECUTE on function dead_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function dead_matches(dead_letter_entries,dead_filter) to posthaste_admin
-grant EXECUTE on function dead_newest(integer[],bigint,integer) to posthaste_admin
 grant EXECUTE on function dead_termed(text) to posthaste_admin
 grant EXECUTE on function dedupe(integer[],text[],double precision[],timestamp with time zone) to posthaste_admin
 grant EXECUTE on function deliveries_at(claims,integer[]) to posthaste_admin
@@ -1277,17 +1246,11 @@ grant EXECUTE on function deliveries_of(claims) to posthaste_admin
 grant EXECUTE on function delivery_queues(bigint[]) to posthaste_admin
 grant EXECUTE on function discard(bigint[],text,jsonb,bigint,integer) to posthaste_admin
 grant EXECUTE on function doctor() to posthaste_admin
-grant EXECUTE on function doctor_behind() to posthaste_admin
-grant EXECUTE on function doctor_clock() to posthaste_admin
-grant EXECUTE on function doctor_heartbeats() to posthaste_admin
 grant EXECUTE on function doctor_horizon() to posthaste_admin
-grant EXECUTE on function doctor_identity() to posthaste_admin
-grant EXECUTE on function doctor_locks() to posthaste_admin
+grant EXECUTE on function doctor_late() to posthaste_admin
 grant EXECUTE on function doctor_plans() to posthaste_admin
-grant EXECUTE on function doctor_privileges() to posthaste_admin
-grant EXECUTE on function doctor_quarantined() to posthaste_admin
 grant EXECUTE on function doctor_ring() to posthaste_admin
-grant EXECUTE on function doctor_schedules() to posthaste_admin
+grant EXECUTE on function doctor_server() to posthaste_admin
 grant EXECUTE on function doctor_settings() to posthaste_admin
 grant EXECUTE on function doctor_stranded() to posthaste_admin
 grant EXECUTE on function doctor_workers() to posthaste_admin
@@ -1305,26 +1268,19 @@ grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_admin
 grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_receiver
 grant EXECUTE on function few_heads(integer,integer,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function find_claim(bigint,xid8,bigint,timestamp with time zone,live) to posthaste_admin
-grant EXECUTE on function find_delivery(integer,integer,xid8,bigint,timestamp with time zone,integer,integer) to posthaste_admin
 grant EXECUTE on function find_queue(text) to posthaste_admin
 grant EXECUTE on function find_subscription(text,text) to posthaste_admin
 grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[],jsonb[]) to posthaste_admin
-grant EXECUTE on function finish_all(claims,integer[],text,text) to posthaste_admin
 grant EXECUTE on function first_priority(integer,integer) to posthaste_admin
 grant EXECUTE on function first_snapshot() to posthaste_admin
-grant EXECUTE on function forget_ahead() to posthaste_admin
 grant EXECUTE on function forget_buckets() to posthaste_admin
 grant EXECUTE on function forget_cancelled() to posthaste_admin
-grant EXECUTE on function forget_erased() to posthaste_admin
-grant EXECUTE on function forget_gone() to posthaste_admin
 grant EXECUTE on function forget_history() to posthaste_admin
-grant EXECUTE on function forget_keys() to posthaste_admin
-grant EXECUTE on function forget_limits() to posthaste_admin
+grant EXECUTE on function forget_rows() to posthaste_admin
 grant EXECUTE on function found_terms(text) to posthaste_admin
 grant EXECUTE on function free_number(integer) to posthaste_admin
 grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function give_up(bigint,text,boolean) to posthaste_admin
-grant EXECUTE on function handed_out(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function has_line(bigint,integer,bigint[]) to posthaste_admin
 grant EXECUTE on function history_ids(integer[],text,text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function history_of(bigint[]) to posthaste_admin
@@ -1352,7 +1308,6 @@ grant EXECUTE on function lane_event(bigint,integer,jsonb,timestamp with time zo
 grant EXECUTE on function lane_events(integer,integer,integer,claims,pg_snapshot,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function lane_of_round(integer,integer,integer,bigint) to posthaste_admin
 grant EXECUTE on function lane_open(bigint[],bigint,pg_snapshot) to posthaste_admin
-grant EXECUTE on function lane_wished(bigint,integer,bigint) to posthaste_admin
 grant EXECUTE on function last_time() to posthaste_admin
 grant EXECUTE on function late_done(claims,bit varying) to posthaste_admin
 grant EXECUTE on function later_heads(bigint[]) to posthaste_admin
@@ -1367,13 +1322,11 @@ grant EXECUTE on function list_actions(text,bigint,bigint,integer) to posthaste_
 grant EXECUTE on function list_dead_letters(jsonb,bigint[],bigint,integer) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text) to posthaste_admin
 grant EXECUTE on function live_slots() to posthaste_admin
-grant EXECUTE on function lock_holders(bigint) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_receiver
 grant EXECUTE on function lock_lanes(integer,integer) to posthaste_admin
+grant EXECUTE on function lock_queue(integer,text,boolean) to posthaste_admin
 grant EXECUTE on function lock_reader(bigint,boolean) to posthaste_admin
-grant EXECUTE on function lock_settings(integer) to posthaste_admin
-grant EXECUTE on function lock_withdrawn(integer,boolean) to posthaste_admin
 grant EXECUTE on function look(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_receiver
@@ -1406,14 +1359,12 @@ grant EXECUTE on function option_interval(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_rate(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_text(jsonb,text) to posthaste_admin
 grant EXECUTE on function option_time(jsonb,text) to posthaste_admin
-grant EXECUTE on function option_wait(jsonb,text) to posthaste_admin
 grant EXECUTE on function ord_now() to posthaste_admin
 grant EXECUTE on function ordered_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
-grant EXECUTE on function other_heads(bigint) to posthaste_admin
+grant EXECUTE on function other_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function overdue_places(claims) to posthaste_admin
 grant EXECUTE on function park(queue_settings,claims,live,text[],xid8[],bigint[],text[],timestamp with time zone) to posthaste_admin
 grant EXECUTE on function park_ahead(bigint,integer,jsonb,xid8[],bigint[]) to posthaste_admin
-grant EXECUTE on function parked_heads(bigint[]) to posthaste_admin
 grant EXECUTE on function parked_newest(integer[],text,bigint,integer) to posthaste_admin
 grant EXECUTE on function part_lanes(integer) to posthaste_admin
 grant EXECUTE on function pass_log(queue_settings,claims,bigint[],integer,integer,boolean,boolean,jsonb,bigint,bigint,timestamp with time zone,boolean,pg_snapshot,timestamp with time zone,live) to posthaste_admin
@@ -1421,7 +1372,6 @@ grant EXECUTE on function passes(jsonb,text,jsonb) to posthaste_admin
 grant EXECUTE on function patience() to posthaste_admin
 grant EXECUTE on function pause_key(text,text,text) to posthaste_admin
 grant EXECUTE on function pause_queue(text,text) to posthaste_admin
-grant EXECUTE on function places_of(bigint) to posthaste_admin
 grant EXECUTE on function plain_headers(jsonb) to posthaste_admin
 grant EXECUTE on function purge(text,text) to posthaste_admin
 grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean,boolean) to posthaste_admin
@@ -1481,14 +1431,13 @@ grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_receiver
 grant EXECUTE on function settle_claim(claims,bit varying,bit varying,real) to posthaste_admin
-grant EXECUTE on function settle_singles(bigint[],text,jsonb,text,double precision,boolean,jsonb) to posthaste_admin
+grant EXECUTE on function settle_singles(bigint[],text,jsonb,text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function sift_from_here(bigint) to posthaste_admin
 grant EXECUTE on function sift_keyed(claims,jsonb,live) to posthaste_admin
 grant EXECUTE on function sift_on(bigint,live) to posthaste_admin
 grant EXECUTE on function sifted_slice(integer,integer,claims,pg_snapshot,integer,live) to posthaste_admin
 grant EXECUTE on function skip_ids() to posthaste_admin
 grant EXECUTE on function skip_slot(integer) to posthaste_admin
-grant EXECUTE on function skip_workers() to posthaste_admin
 grant EXECUTE on function slot_blocker(integer) to posthaste_admin
 grant EXECUTE on function slot_entered(integer) to posthaste_admin
 grant EXECUTE on function slot_held(integer) to posthaste_admin
@@ -1511,9 +1460,7 @@ grant EXECUTE on function tick_send(schedule_settings,text,timestamp with time z
 grant EXECUTE on function to_carry(integer,bigint,integer) to posthaste_admin
 grant EXECUTE on function token_add(text,text[],jsonb,text) to posthaste_admin
 grant EXECUTE on function token_drop(text,text) to posthaste_admin
-grant EXECUTE on function token_end(jsonb) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
-grant EXECUTE on function token_queues(jsonb) to posthaste_admin
 grant EXECUTE on function token_time(timestamp with time zone) to posthaste_admin
 grant EXECUTE on function truncate_slot(integer,bigint[],boolean) to posthaste_admin
 grant EXECUTE on function unpark(bigint,bigint[],text,pg_snapshot) to posthaste_admin
@@ -1521,7 +1468,6 @@ grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
 grant EXECUTE on function vitals() to posthaste_admin
 grant EXECUTE on function wake_key(bigint,integer,text,timestamp with time zone,timestamp with time zone,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function wake_waiting(claims) to posthaste_admin
 grant EXECUTE on function wall_time(text,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_receiver
