@@ -90,7 +90,7 @@ var twins = []struct {
 	{"a filter that is not asked for due ones", "due_is_for.sql",
 		"if s.filter is not null then", "if false then", runaway, features{}, []string{"lost:"}},
 	{"rescue racing a settle", "settle_claim.sql",
-		"    if found then\n", "    if true then\n", crowd, features{}, []string{"twice:"}},
+		"      exit when found;\n", "      exit when true;\n", crowd, features{}, []string{"twice:"}},
 	{"a priority without lanes", "part_lanes.sql",
 		"update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;", "null;", runaway, features{priorities: true}, []string{"lost:"}},
 	{"purging beside a claim", "purge.sql",
