@@ -27,7 +27,7 @@ const (
 // floorConnections are the numbers of connections that are tried.
 var floorConnections = [...]int{1, 2, 4}
 
-// floor inserts rows into the table of entries by COPY and does nothing else.
+// floor inserts rows into the table of plain entries by COPY and does nothing else.
 // Rows are made beforehand with their positions, so that the server need not
 // ask the sequence: nothing can insert these rows for less.
 type floor struct {
