@@ -21,7 +21,11 @@
 create or replace function posthaste.arm(p_queue text, p_dozing boolean default false, out queue_id int, out armed text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  queue_id := posthaste.find_queue(p_queue);
+  select q.id into queue_id from posthaste.queue_settings q where q.name = p_queue and q.dropped_at is null;
+  if queue_id is null then
+    raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', p_queue),
+      hint = format('create it: select posthaste.create_queue(%L)', p_queue);
+  end if;
   armed := case
     when pg_try_advisory_lock(posthaste.bell_key(queue_id)) then 'bell'
     when not (pg_try_advisory_lock_shared(posthaste.bell_key(queue_id))
