@@ -82,12 +82,9 @@ func handler(ctx context.Context, o *orders) error {
 			return nil
 		})
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	select {
-	case <-w.Started():
-	case err := <-ended:
-		return errors.Join(errors.New("the worker did not start"), err)
+	ended, err := start(ctx, w)
+	if err != nil {
+		return err
 	}
 	// Times of this process, as all processes of this machine tell them.
 	offset := monotonic() - time.Since(epoch)
@@ -97,4 +94,17 @@ func handler(ctx context.Context, o *orders) error {
 			Last: offset + time.Duration(watched.last.Load())})
 	}
 	return <-ended
+}
+
+// start runs a worker until ctx ends, and returns once it has started. What Run returned is
+// then to be read from ended.
+func start(ctx context.Context, w *worker.Worker) (ended <-chan error, err error) {
+	run := make(chan error, 1)
+	go func() { run <- w.Run(ctx) }()
+	select {
+	case <-w.Started():
+		return run, nil
+	case err := <-run:
+		return nil, errors.Join(errors.New("the worker did not start"), err)
+	}
 }

@@ -207,12 +207,9 @@ func latencyWorker(ctx context.Context, o *orders) error {
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	select {
-	case <-w.Started():
-	case err := <-ended:
-		return errors.Join(errors.New("the worker did not start"), err)
+	ended, err := start(ctx, w)
+	if err != nil {
+		return err
 	}
 	cpu := ownCPU()
 	o.tell(report{Ready: true})
