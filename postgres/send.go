@@ -188,7 +188,7 @@ func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]
 		err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
 			id = posthaste.MessageID(readInt8(values[0]))
 			return nil
-		}, bound{statement: &sendRow, params: append(rows[0].cells()[:plainCells], boolParam(!rows[0].NoWake))})
+		}, bound{statement: &sendRow, params: append(rows[0].cells(plainCells), boolParam(!rows[0].NoWake))})
 		if err == nil && id == 0 {
 			err = errors.New("posthaste.send_row answered no id")
 		}
@@ -218,70 +218,77 @@ const plainCells = 11
 
 // cells are the row's columns in the order of send_row's and send_rows'
 // parameters but for wake, nil where the message has none.
-func (r *row) cells() [][]byte {
-	optional := func(s string) []byte {
-		if s == "" {
-			return nil
+func (r *row) cells(columns int) [][]byte {
+	cells := make([][]byte, columns)
+	for c := range cells {
+		if cell, given := r.appendCell([]byte{}, c); given {
+			cells[c] = cell
 		}
-		return []byte(s)
-	}
-	cells := make([][]byte, 14)
-	cells[0] = []byte(r.Queue)
-	if cells[1] = r.body; r.body == nil {
-		cells[1] = []byte{}
-	}
-	cells[2] = optional(r.contentType)
-	cells[3] = optional(r.Key)
-	cells[4] = optional(r.Kind)
-	if r.headers != nil {
-		cells[5] = append([]byte{1}, r.headers...)
-	}
-	cells[6] = optional(r.Reference)
-	if len(r.Terms) > 0 {
-		cells[7] = append([]byte{1}, termsJSON(r.Terms)...)
-	}
-	if r.Delay > 0 {
-		cells[8] = float8(r.Delay.Seconds())
-	}
-	if !r.SendAt.IsZero() {
-		cells[9] = timeParam(r.SendAt)
-	}
-	cells[10] = optional(r.trace)
-	if r.Priority != 0 {
-		cells[11] = int2Param(int16(r.Priority))
-	}
-	cells[12] = optional(r.DedupeKey)
-	if r.DedupeWindow > 0 {
-		cells[13] = float8(r.DedupeWindow.Seconds())
 	}
 	return cells
 }
 
+// appendCell appends the row's value in a column, and reports whether there is one.
+func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
+	text := func(s string) ([]byte, bool) { return append(b, s...), s != "" }
+	switch column {
+	case 0:
+		return append(b, r.Queue...), true
+	case 1:
+		return append(b, r.body...), true
+	case 2:
+		return text(r.contentType)
+	case 3:
+		return text(r.Key)
+	case 4:
+		return text(r.Kind)
+	case 5:
+		return append(append(b, 1), r.headers...), r.headers != nil
+	case 6:
+		return text(r.Reference)
+	case 7:
+		return append(append(b, 1), termsJSON(r.Terms)...), len(r.Terms) > 0
+	case 8:
+		return append(b, float8(r.Delay.Seconds())...), r.Delay > 0
+	case 9:
+		return append(b, timeParam(r.SendAt)...), !r.SendAt.IsZero()
+	case 10:
+		return text(r.trace)
+	case 11:
+		return append(b, int2Param(int16(r.Priority))...), r.Priority != 0
+	case 12:
+		return text(r.DedupeKey)
+	default:
+		return append(b, float8(r.DedupeWindow.Seconds())...), r.DedupeWindow > 0
+	}
+}
+
+// rowColumns are the types of what appendCell appends.
+var rowColumns = []uint32{pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONBOID, pgtype.TextOID,
+	pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.Int2OID, pgtype.TextOID, pgtype.Float8OID}
+
 func rowParams(rows []row) [][]byte {
-	columns := make([][][]byte, 14)
-	for i := range columns {
-		columns[i] = make([][]byte, len(rows))
-	}
-	wake := false
+	wake, bodies := false, 0
 	for i := range rows {
-		for c, cell := range rows[i].cells() {
-			columns[c][i] = cell
-		}
 		wake = wake || !rows[i].NoWake
+		bodies += len(rows[i].body)
 	}
-	elements := []uint32{pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONBOID,
-		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.Int2OID, pgtype.TextOID, pgtype.Float8OID}
-	params := make([][]byte, 0, 15)
-	for i, element := range elements {
-		if i == plainCells {
+	params := make([][]byte, 0, len(rowColumns)+1)
+	for c, element := range rowColumns {
+		if c == plainCells {
 			params = append(params, boolParam(wake))
 		}
+		has := func(r row) bool { _, given := r.appendCell(nil, c); return given }
 		// What no message has is null as a whole, which costs the server nothing.
-		if !slices.ContainsFunc(columns[i], func(cell []byte) bool { return cell != nil }) {
+		if c > 1 && !slices.ContainsFunc(rows, has) {
 			params = append(params, nil)
 			continue
 		}
-		params = append(params, arrayParam(element, columns[i]))
+		size := 20 * len(rows)
+		if element == pgtype.ByteaOID {
+			size = bodies
+		}
+		params = append(params, arrayOf(element, len(rows), size, func(b []byte, i int) ([]byte, bool) { return rows[i].appendCell(b, c) }))
 	}
 	return params
 }

@@ -184,32 +184,34 @@ func bitsParam(length int, bits []byte) []byte {
 
 // arrayParam is a one-dimensional array; a nil element is null.
 func arrayParam(element uint32, elements [][]byte) []byte {
-	size := 20
-	hasNull := uint32(0)
+	size := 0
 	for _, e := range elements {
-		size += 4 + len(e)
-		if e == nil {
-			hasNull = 1
-		}
+		size += len(e)
 	}
-	b := make([]byte, 0, size)
-	if len(elements) == 0 {
-		b = binary.BigEndian.AppendUint32(b, 0)
-		b = binary.BigEndian.AppendUint32(b, 0)
-		return binary.BigEndian.AppendUint32(b, element)
+	return arrayOf(element, len(elements), size, func(b []byte, i int) ([]byte, bool) { return append(b, elements[i]...), elements[i] != nil })
+}
+
+// arrayOf is an array of n elements, of which add appends one, or reports that it is
+// null. size is about how many bytes they have together.
+func arrayOf(element uint32, n, size int, add func(b []byte, i int) ([]byte, bool)) []byte {
+	b := make([]byte, 12, 20+4*n+size)
+	binary.BigEndian.PutUint32(b[8:], element)
+	if n == 0 {
+		return b
 	}
+	b[3] = 1 // one dimension
+	b = binary.BigEndian.AppendUint32(b, uint32(n))
 	b = binary.BigEndian.AppendUint32(b, 1)
-	b = binary.BigEndian.AppendUint32(b, hasNull)
-	b = binary.BigEndian.AppendUint32(b, element)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(elements)))
-	b = binary.BigEndian.AppendUint32(b, 1)
-	for _, e := range elements {
-		if e == nil {
+	for i := range n {
+		start := len(b) + 4
+		longer, given := add(append(b, 0, 0, 0, 0), i)
+		if given {
+			b = longer
+			binary.BigEndian.PutUint32(b[start-4:], uint32(len(b)-start))
+		} else {
 			b = binary.BigEndian.AppendUint32(b, math.MaxUint32)
-			continue
+			b[7] = 1 // has nulls
 		}
-		b = binary.BigEndian.AppendUint32(b, uint32(len(e)))
-		b = append(b, e...)
 	}
 	return b
 }
