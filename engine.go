@@ -171,6 +171,8 @@ type Doorbell interface {
 type LookReply struct {
 	// Found says there was something.
 	Found bool
+	// Handed is how many messages the look took, if it is a claim.
+	Handed int
 	// NextDue is how long until the next scheduled message or retry falls due,
 	// or negative if none is known.
 	NextDue time.Duration

@@ -109,7 +109,8 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, limits posthas
 	return readError(err) // doing it again is harmless
 }
 
-// QueueDrop implements [posthaste.Admin]. It waits for senders in flight.
+// QueueDrop implements [posthaste.Admin]. What open transactions have sent to the queue
+// goes with it, even if they commit later.
 func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

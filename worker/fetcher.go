@@ -328,7 +328,7 @@ func (f *fetcher) sleep(ctx context.Context) (found claimed, err error) {
 		f.sub.full.Store(f.limited)
 		found, err = f.gatedClaim(ctx, max(1, f.want()))
 		f.sub.full.CompareAndSwap(true, found.full)
-		reply := posthaste.LookReply{Found: found.handed > 0 || f.mayRunAlone(found), NextDue: found.nextDue, AtLimit: found.atLimit}
+		reply := posthaste.LookReply{Found: found.handed > 0 || f.mayRunAlone(found), Handed: found.handed, NextDue: found.nextDue, AtLimit: found.atLimit}
 		if wait := f.aloneIn(found); wait > 0 && (reply.NextDue < 0 || wait < reply.NextDue) {
 			reply.NextDue = wait
 		}

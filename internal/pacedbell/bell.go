@@ -110,7 +110,7 @@ func (b *bell) poll(ctx context.Context, s *sleep, look func(context.Context) (p
 		case err != nil:
 			return true, err
 		case reply.Found:
-			b.pacer.found(now.Sub(began))
+			b.pacer.found(now.Sub(began), reply.Handed)
 			return true, nil
 		case reply.AtLimit:
 			return false, nil

@@ -104,10 +104,10 @@ func (p *Pacer) woke(slept, looking time.Duration) {
 	p.tempo.woke(time.Now(), slept, looking)
 }
 
-func (p *Pacer) found(took time.Duration) {
+func (p *Pacer) found(took time.Duration, handed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tempo.found()
+	p.tempo.found(handed)
 	if len(p.polls) == 0 { // else the probe sets the pace
 		p.tempo.lookTook(took)
 	}

@@ -25,6 +25,9 @@ const (
 	// finds many messages, which costs less. Every streakEnd finds short pauses show
 	// whether messages still come that often: with long ones each look finds something.
 	denseStreak, streakEnd, denseTimes = 4, 16, 3
+	// After a round that took crowd messages or more a pause is crowdTimes as long as the
+	// look, up to emptyPause: at such rates a look costs more than a message waits.
+	crowd, crowdTimes = 16, 6
 )
 
 // tempo decides whether a process sleeps by the doorbell or polls. Both decisions rest
@@ -38,6 +41,8 @@ type tempo struct {
 	pause   time.Duration // before the next round of looks
 	counted bool          // the present round has found something
 	streak  int           // how many rounds in a row before it did
+	handed  int           // how many messages the present round has taken
+	crowded bool          // the present round, or the one before it, has taken many
 	woken   time.Time     // when a message ended a sleep last
 	left    time.Time     // when polling ended last
 }
@@ -73,7 +78,7 @@ func (t *tempo) round(now time.Time, waited time.Duration) {
 	if t.streak++; !t.counted {
 		t.streak = 0
 	}
-	t.counted = false
+	t.counted, t.crowded, t.handed = false, t.handed >= crowd, 0
 	t.pause = min(t.pause*3/2, emptyPause) // until something is found
 	if t.long >= t.stay {
 		t.end(now)
@@ -88,7 +93,9 @@ func (t *tempo) end(now time.Time) {
 
 // found notes that the present round found something. Each round counts once, however
 // many messages and queues there were.
-func (t *tempo) found() {
+func (t *tempo) found(handed int) {
+	t.handed += handed
+	t.crowded = t.crowded || t.handed >= crowd
 	if !t.counted {
 		t.counted = true
 		t.long = max(0, t.long-calmGap)
@@ -97,8 +104,13 @@ func (t *tempo) found() {
 
 // lookTook sets the pause after a look that found something.
 func (t *tempo) lookTook(took time.Duration) {
-	if t.streak%streakEnd >= denseStreak {
+	longest := longestPause
+	switch {
+	case t.crowded:
+		took *= crowdTimes
+		longest = emptyPause
+	case t.streak%streakEnd >= denseStreak:
 		took *= denseTimes
 	}
-	t.pause = min(max(took, shortestPause), longestPause)
+	t.pause = min(max(took, shortestPause), longest)
 }

@@ -35,6 +35,28 @@ func TestSlowLooksOfDenseTraffic(t *testing.T) {
 	}
 }
 
+// After rounds that took many messages the pause grows, whatever the streak, and shrinks
+// again as soon as two rounds took few.
+func TestPauseAfterManyMessages(t *testing.T) {
+	t.Parallel()
+	p := tempo{polling: true, stay: time.Second}
+	now := time.Now()
+	for i, c := range []struct {
+		handed int
+		want   time.Duration
+	}{{1, time.Millisecond}, {crowd, crowdTimes * time.Millisecond}, {0, crowdTimes * time.Millisecond}, {1, time.Millisecond}} {
+		p.round(now, time.Millisecond)
+		p.found(c.handed)
+		if p.lookTook(time.Millisecond); p.pause != c.want {
+			t.Errorf("round %d took %d messages: pause %s, want %s", i+1, c.handed, p.pause, c.want)
+		}
+	}
+	p.found(crowd)
+	if p.lookTook(time.Second); p.pause != emptyPause {
+		t.Errorf("after a slow look: pause %s, want %s", p.pause, emptyPause)
+	}
+}
+
 // A process that falls asleep in dense traffic polls for longer each time, since each time
 // some senders ring.
 func TestFalseCalm(t *testing.T) {

@@ -74,7 +74,7 @@ begin
   q.keyed := q.ordered or q.fair or q.key_concurrency is not null or q.key_rate is not null;
   q.width := coalesce(posthaste.option_int(o, 'lanes', 1, 64), case when q.ordered then 8 else 1 end);
   if v_id is null then
-    -- Only to make it: whoever waits for this key waits for open senders, and
+    -- Only to make it: whoever waits for this key waits for subscribers and ticks, and
     -- holds up the next ones.
     perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(v_name)));
     select id into v_id from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;

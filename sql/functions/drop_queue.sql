@@ -1,8 +1,7 @@
 -- posthaste.drop_queue: drops a queue with everything in it, and the schedules
--- that send to it. Closes it for
--- senders, waits for those in flight; from then on its entries and claims count
--- as settled, and its space comes back with the ring.
--- Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive (senders hold it shared);
+-- that send to it. Its entries and claims count as settled from then on, also those that
+-- transactions still open have sent, and its space comes back with the ring.
+-- Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive;
 -- the queue's settings; of one that looks at keys, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,

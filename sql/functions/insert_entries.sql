@@ -3,7 +3,7 @@
 -- delays in seconds; null content type means JSON. wake: ring the doorbell.
 -- Returns: the ids in order; of a message whose dedupe key is in use, that of the
 -- message that uses it.
--- Errors: PH400 PH404 PH413 with the field. Locks: each queue's key, shared. Advances: positions.
+-- Errors: PH400 PH404 PH413 with the field. Advances: positions.
 -- Inserts: entries_plain or entries_other, words. Updates: queue_settings, where a priority is used first.
 create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
   p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean,
@@ -40,8 +40,6 @@ begin
     v_names := array(select distinct x from unnest(p_queues) x order by x);
   end if;
   foreach v_name in array v_names loop
-    -- Dropping takes this key exclusively: it waits for the senders in flight.
-    perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(v_name)));
     select * into q from posthaste.queue_settings x where x.name = v_name and x.dropped_at is null;
     if q.id is null then
       raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', v_name),

@@ -7,14 +7,14 @@
 -- dedupe_window (interval text, '1 day' unless given, at most 365 days): within
 -- the window a second send with the key sends nothing, and returns the first's id.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
--- Locks: the queue's key, shared. Inserts: entries_plain or entries_other, words.
+-- Inserts: entries_plain or entries_other, words.
 -- What most messages are is done here, in as few statements as can be: starting one costs
 -- more than running it. posthaste.insert_entries does the rest, and says what is wrong.
 create or replace function posthaste.send(queue text, payload jsonb, options jsonb default '{}')
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_body constant bytea := convert_to(payload::text, 'UTF8');
-  v_plain boolean := true;
+  v_odd boolean; -- posthaste.insert_entries sends it
   v_key text;
   v_kind text;
   v_reference text;
@@ -27,58 +27,56 @@ declare
   v_id bigint;
   o record;
 begin
-  if octet_length(v_body) >= 250 then
-    perform posthaste.check_json(payload, payload::text);
-  end if;
-  if options <> '{}' then
-    -- By itself: in each transaction an expression is made ready when it is first evaluated,
-    -- with all functions in it.
-    v_plain := jsonb_typeof(options) = 'object' and options - '{key,kind,reference,delay}'::text[] = '{}' and not jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")');
-    if v_plain then
-      v_key := nullif(options ->> 'key', '');
-      v_kind := nullif(options ->> 'kind', '');
-      v_reference := nullif(options ->> 'reference', '');
-      v_plain := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) <= 255;
-      if options ? 'delay' then
-        if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
-          -- By seconds: a day is no longer where the session's time zone changes its clocks.
-          v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8);
-        else
-          v_plain := false;
+  -- In one expression, and the rest by itself: in each transaction an expression is made
+  -- ready when it is first evaluated, with all functions in it.
+  if octet_length(v_body) >= 250 or options <> '{}' or current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+    if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+      perform posthaste.skip_ids();
+    end if;
+    if octet_length(v_body) >= 250 then
+      perform posthaste.check_json(payload, payload::text);
+    end if;
+    if options <> '{}' then
+      v_odd := jsonb_typeof(options) <> 'object' or options - '{key,kind,reference,delay}'::text[] <> '{}' or jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")');
+      if not v_odd then
+        v_key := nullif(options ->> 'key', '');
+        v_kind := nullif(options ->> 'kind', '');
+        v_reference := nullif(options ->> 'reference', '');
+        v_odd := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) > 255;
+        if options ? 'delay' then
+          if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
+            -- By seconds: a day is no longer where the session's time zone changes its clocks.
+            v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8);
+          else
+            v_odd := true;
+          end if;
         end if;
       end if;
     end if;
   end if;
-  if v_plain then
-    -- Dropping takes this key exclusively: it waits for the senders in flight. An
-    -- expression, since PERFORM would be a statement.
-    if not (pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(queue))) is not null and current_setting('posthaste.ids_skipped', true) is not distinct from 'yes') then
-      perform posthaste.skip_ids();
-    end if;
-    select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
-      from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
-    -- To ring is the last of each condition. What it returns says nothing.
-    if octet_length(v_body) <= v_most and not v_keyed and v_due is null and v_reference is null and (posthaste.ring(v_queue) is null) is not null then
-      insert into posthaste.entries_plain (queue_id, lane, key, kind, payload)
-      values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
-      returning pos into v_id;
-      return v_id;
-    elsif octet_length(v_body) <= v_most and v_reference is null and not (v_ordered and (v_key is null or v_due is not null)) and (posthaste.ring(v_queue) is null) is not null then
-      insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, payload)
-      values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
-              case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
-      returning pos into v_id;
-      return v_id;
-    elsif octet_length(v_body) <= v_most and not v_keyed and v_due is null and (posthaste.ring(v_queue) is null) is not null then
-      with put as (
-        insert into posthaste.entries_plain (queue_id, lane, key, kind, more, payload)
-        values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, posthaste.more_of(null, v_reference, null, null), v_body)
-        returning pos, xid, lane)
-      insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
-      select p.pos >> 22 & 15, p.pos, p.pos, p.xid, v_queue, p.lane, 'r' || v_reference from put p
-      returning pos into v_id;
-      return v_id;
-    end if;
+  select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
+    from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
+  -- To ring is the last of each condition. What it returns says nothing.
+  if v_odd is not true and octet_length(v_body) <= v_most and not v_keyed and v_due is null and v_reference is null and (posthaste.ring(v_queue) is null) is not null then
+    insert into posthaste.entries_plain (queue_id, lane, key, kind, payload)
+    values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
+    returning pos into v_id;
+    return v_id;
+  elsif v_odd is not true and octet_length(v_body) <= v_most and v_reference is null and not (v_ordered and (v_key is null or v_due is not null)) and (posthaste.ring(v_queue) is null) is not null then
+    insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, payload)
+    values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
+            case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
+    returning pos into v_id;
+    return v_id;
+  elsif v_odd is not true and octet_length(v_body) <= v_most and not v_keyed and v_due is null and (posthaste.ring(v_queue) is null) is not null then
+    with put as (
+      insert into posthaste.entries_plain (queue_id, lane, key, kind, more, payload)
+      values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, posthaste.more_of(null, v_reference, null, null), v_body)
+      returning pos, xid, lane)
+    insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
+    select p.pos >> 22 & 15, p.pos, p.pos, p.xid, v_queue, p.lane, 'r' || v_reference from put p
+    returning pos into v_id;
+    return v_id;
   end if;
   o := posthaste.send_options(options, '{}');
   return (posthaste.insert_entries(array[queue], array[v_body], array[o.content_type], array[o.key], array[o.kind],
