@@ -211,7 +211,7 @@ func TestDroppingDoesNotWaitForSenders(t *testing.T) {
 			t.Fatalf("sending to the new queue: %s", code)
 		}
 		s.exec(`select posthaste.maintain()`)
-		if got := list[string](s, `select convert_from(payload, 'UTF8') from posthaste.receive('q', max => 10)`); !slices.Equal(got, []string{`"later"`}) {
+		if got := list[string](s, `select convert_from(payload, 'UTF8') from posthaste.receive('q', 10, '1 minute')`); !slices.Equal(got, []string{`"later"`}) {
 			t.Errorf("%s, and the new queue hands out %q", send, got)
 		}
 	}
