@@ -36,7 +36,7 @@ PEERS_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence test-18 test-14 fuzz golden chaos nightly nightly-list nightly-age nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden chaos nightly nightly-list nightly-age nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -54,7 +54,7 @@ up:
 needs:
 	scripts/needs
 
-lint: fmt-check vet staticcheck fence
+lint: fmt-check vet staticcheck fence prose
 
 fmt:
 	gofmt -w .
@@ -71,6 +71,10 @@ staticcheck:
 
 fence:
 	$(GO) test -count=1 ./internal/fence
+
+# Phrases that the style avoids, and the subjects of the last commits.
+prose:
+	$(GO) test -count=1 ./internal/prose
 
 # Starts PostgreSQL, runs a command with it, and stops it. Without the race
 # detector, for it also unpacks PostgreSQL the first time.
