@@ -11,11 +11,10 @@ import (
 // MaxQueueNameBytes bounds names of queues and subscriptions.
 const MaxQueueNameBytes = 63
 
-// Check reports what is wrong with the message as far as that can be told
-// without the store: names, lengths, headers and times, and payloads above
-// [MaxPayloadBytes]. It returns nil or an [*Error] that names the field. What
-// only the store knows (whether the queue exists, its max_payload) is checked
-// there. Check neither encodes nor keeps the payload.
+// Check returns an [*Error] that names the field if the message is invalid, as far as that
+// can be checked without the store: names, lengths, headers, times, and payloads above
+// [MaxPayloadBytes]. The store checks the rest: that the queue exists, and its max_payload.
+// Check neither encodes nor retains the payload.
 func (m *Message) Check() error {
 	if err := CheckName("queue", m.Queue); err != nil {
 		return err
@@ -61,7 +60,7 @@ func (m *Message) Check() error {
 	return nil
 }
 
-// lastTime is the bound of the times that a caller gives, posthaste.last_time in SQL.
+// lastTime is the upper bound of times that a caller gives, posthaste.last_time in SQL.
 var lastTime = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // CheckTime returns an error unless t lies in the years 1 to 9999 and before the last day
@@ -74,8 +73,8 @@ func CheckTime(field string, t time.Time) error {
 	return nil
 }
 
-// CheckChoice reports whether the filter says which dead letters are to be replayed or
-// discarded: a filter without any field is usually one whose values are missing.
+// CheckChoice returns an error unless the filter sets All or selects by a field. An empty
+// filter for replaying or discarding is usually a mistake.
 func (f *DeadLetterFilter) CheckChoice() error {
 	if f.IDs != nil {
 		return Invalidf("ids", "ids and a filter exclude each other")
@@ -91,8 +90,8 @@ func (f *DeadLetterFilter) CheckChoice() error {
 	return nil
 }
 
-// MatchesError reports whether Error is a part of the text, A to Z in any case: other
-// letters are folded in a different way by each store.
+// MatchesError reports whether text contains Error, ignoring the case of A to Z only: stores
+// fold the case of other letters differently.
 func (f *DeadLetterFilter) MatchesError(text string) bool {
 	lower := func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -113,8 +112,8 @@ func (m *Message) checkDedupe() error {
 	return checkWord("dedupe_key", m.DedupeKey, MaxWordBytes)
 }
 
-// CheckName reports whether name can name a queue or subscription: 1 to 63 of
-// a-z, 0-9, "_", "-" and ".", but not "." or "..". field is the field that the error names.
+// CheckName returns an error, for the given field, unless name is valid for a queue or
+// subscription: 1 to 63 of a-z, 0-9, "_", "-" and ".", but not "." or "..".
 func CheckName(field, name string) error {
 	if name == "" {
 		return Invalidf(field, "%s is required: a name of 1 to %d of a-z, 0-9, _, - and .", field, MaxQueueNameBytes)

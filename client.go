@@ -12,27 +12,22 @@ import (
 
 // ClientConfig tunes a [Client]. Zero values mean the defaults.
 type ClientConfig struct {
-	// Flushes is how many Engine.Send calls for gathered messages may be on
-	// their way at the same time. While fewer are, a call goes out at once;
-	// otherwise it goes out together with all that gathered meanwhile. More
-	// lowers the wait of the single caller and makes batches smaller.
-	// Default 1; 1 to 64.
+	// Flushes is the maximum number of concurrent Engine.Send calls for batched messages.
+	// Below it a call is sent immediately; otherwise it is sent in the next batch. A higher
+	// number makes callers wait less, and batches smaller. Default 1; 1 to 64.
 	Flushes int
-	// LargeMessages is the size in messages from which a call is large. Large
-	// calls do not wait for small ones, nor small ones for them, and gather
-	// with others to the same queue alone. Default 256; 1 to 2³⁰.
+	// LargeMessages is the number of messages from which a call is large. Large and small
+	// calls do not wait for each other, and large calls are batched per queue. Default 256;
+	// 1 to 2³⁰.
 	LargeMessages int
-	// LargeFlushes is how many Engine.Send calls for large ones may be on
-	// their way to one queue at the same time; those that come meanwhile go out
-	// together.
-	// Default the number of processors the program may use, at least 2; 1 to 64.
+	// LargeFlushes is the maximum number of concurrent Engine.Send calls of large calls to
+	// one queue. Default the number of processors the program may use, at least 2; 1 to 64.
 	LargeFlushes int
-	// BatchMessages bounds how many messages one gathered Engine.Send carries.
-	// A single call above it goes out alone and at once. Default 4,000; 1 to
-	// 100,000.
+	// BatchMessages is the maximum number of messages of a batch. A single call above it is
+	// sent immediately by itself. Default 4,000; 1 to 100,000.
 	BatchMessages int
-	// BatchBytes bounds the payload bytes of one gathered Engine.Send. A
-	// single call above it goes out alone and at once. Default 4 MiB.
+	// BatchBytes is the maximum number of payload bytes of a batch. A single call above it
+	// is sent immediately by itself. Default 4 MiB.
 	BatchBytes int
 }
 
@@ -64,10 +59,9 @@ func (c *ClientConfig) check() error {
 	return errors.Join(faults...)
 }
 
-// Client sends messages outside the caller's own transactions. Concurrent
-// callers share transactions by natural batching: nobody waits for a timer,
-// only for a flush that is on its way already. Safe for concurrent use; it
-// holds nothing that must be closed.
+// Client sends messages outside the caller's own transactions. Messages of concurrent callers
+// share transactions: a call waits for a batch that is being sent, never for a timer. A
+// Client is safe for concurrent use and needs no closing.
 type Client struct {
 	engine Engine
 	config ClientConfig
@@ -102,14 +96,13 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Send stores the messages in one transaction and returns their ids in order
-// once it is committed: all of them or none. No messages are no error.
+// Send stores the messages in one transaction and returns their ids, in order, after the
+// commit: all of them or none. Sending no messages is no error.
 //
-// An error with the code [OutcomeUnsure] means that the messages may or may
-// not have been stored, because the answer was lost or because ctx ended while
-// they were on their way; every other error means that they were not. Payloads,
-// Headers and Terms must not be changed before Send returns, nor after an
-// [OutcomeUnsure] error.
+// An error with the code [OutcomeUnsure] means that the messages may or may not have been
+// stored, because the response was lost or ctx ended meanwhile. Any other error means that
+// they were not. Payloads, Headers and Terms must not be changed before Send returns, nor
+// after an [OutcomeUnsure] error.
 func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, error) {
 	bytes, err := checkAll(messages)
 	if err != nil || len(messages) == 0 {
@@ -129,8 +122,8 @@ func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, er
 	return c.sendLarge(ctx, messages)
 }
 
-// sendLarge sends a large call to one queue. Each queue has a gatherer of its own, so
-// that none waits for what holds up another.
+// sendLarge sends a large call to one queue. Each queue has its own gatherer, so that a slow
+// queue does not delay another.
 func (c *Client) sendLarge(ctx context.Context, messages []Message) ([]MessageID, error) {
 	queue := messages[0].Queue
 	c.mu.Lock()
@@ -162,8 +155,8 @@ func alike(messages []Message) bool {
 	return true
 }
 
-// deduped reports whether a message has a dedupe key: such a send may have to
-// wait for somebody's transaction, and must not make others wait with it.
+// deduped reports whether a message has a dedupe key: such a send may wait for another
+// transaction, and must not delay the rest of a batch.
 func deduped(messages []Message) bool {
 	for i := range messages {
 		if messages[i].DedupeKey != "" {

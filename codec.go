@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// Codec encodes and decodes payloads of some content types. A sender puts it
-// into [Message].Codec; a worker decodes with those of its Config.Codecs, by
-// the content types that messages bear. JSON and raw bytes need none. Packages
-// codec/msgpack and codec/protobuf have codecs. Safe for concurrent use.
+// Codec encodes and decodes payloads of some content types. A sender sets [Message].Codec; a
+// worker decodes with its Config.Codecs, by the content types of messages. JSON and raw bytes
+// need no codec. Packages codec/msgpack and codec/protobuf have codecs. A Codec is safe for
+// concurrent use.
 type Codec interface {
-	// ContentTypes lists the media types that Decode understands, at least one,
-	// in lower case and without parameters. What Encode makes bears the first.
+	// ContentTypes lists the media types that Decode supports, at least one, in lower case
+	// and without parameters. Payloads from Encode have the first one.
 	ContentTypes() []string
-	// Encode makes a payload of a value.
+	// Encode encodes a value as a payload.
 	Encode(value any) ([]byte, error)
-	// Decode puts a payload into what into points to. Payloads come from
-	// others: whatever they hold, it returns an error in place of a panic, and
-	// uses memory in proportion to their size.
+	// Decode decodes a payload into the value that into points to. Payloads are untrusted:
+	// Decode must not panic, and must use memory in proportion to their size.
 	Decode(payload []byte, into any) error
 }
 
@@ -37,9 +36,9 @@ func isJSON(media string) bool {
 	return media == "" || media == ContentTypeJSON || strings.HasSuffix(media, "+json")
 }
 
-// Body returns the payload as bytes together with its content type, encoding
-// it where Payload is neither []byte nor json.RawMessage: by Codec, as JSON
-// where the content type is JSON's, and a string as it is under any other.
+// Body returns the payload as bytes, and its content type. A Payload that is neither []byte
+// nor json.RawMessage is encoded: by Codec, or as JSON if the content type is JSON. With any
+// other type a string is returned unchanged.
 func (m *Message) Body() (body []byte, contentType string, err error) {
 	def := ContentTypeJSON
 	if m.Codec != nil {
@@ -100,10 +99,9 @@ func (m *Message) encode(contentType string) (body []byte, err error) {
 	return body, nil
 }
 
-// Decode decodes the payload of d into a value by its content type: with the
-// first of codecs that has it, JSON ("application/json", "…+json" or empty),
-// and any content type into *[]byte, *json.RawMessage and, if nothing else
-// fits, *string.
+// Decode decodes the payload of d by its content type: with the first codec that supports
+// it, or as JSON ("application/json", "…+json" or empty). Any content type can be decoded
+// into *[]byte, *json.RawMessage and, if no codec supports it, *string.
 func Decode(d RawDelivery, into any, codecs ...Codec) error {
 	switch p := into.(type) {
 	case *[]byte:

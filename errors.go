@@ -11,9 +11,9 @@ type Code string
 
 // The codes. They are stable: clients may compare them.
 const (
-	Invalid       Code = "invalid"         // the request is wrong: mend the named field
+	Invalid       Code = "invalid"         // the request is invalid: fix the named field
 	NotFound      Code = "not_found"       // no such queue, message or delivery
-	Conflict      Code = "conflict"        // not the caller's any more, or exists already
+	Conflict      Code = "conflict"        // no longer held by the caller, or already exists
 	KeyReused     Code = "key_reused"      // an idempotency key that was used for another request
 	TooLarge      Code = "too_large"       // over a limit that the message names
 	Unsupported   Code = "unsupported"     // not supported (yet) by this version or engine
@@ -23,15 +23,15 @@ const (
 	SchemaNew     Code = "schema_new"      // schema has a breaking change newer than this program
 	Denied        Code = "denied"          // credentials or privileges do not allow it
 	Refused       Code = "refused"         // refused for safety, the message says why
-	WorkerLost    Code = "worker_lost"     // the worker was declared lost: register anew
-	OutcomeUnsure Code = "outcome_unknown" // the answer was lost: it may or may not have happened
+	WorkerLost    Code = "worker_lost"     // the worker was declared lost: register again
+	OutcomeUnsure Code = "outcome_unknown" // the response was lost: the operation may or may not have happened
 )
 
-// Error is an error a person or program can act on. Engines return it, wrapped
-// or not, for everything they can classify.
+// Error is an error that a caller can act on. Engines return it, possibly wrapped, for all
+// failures that they can classify.
 type Error struct {
 	Code Code
-	// Field names the field, option or argument at fault, if one is.
+	// Field names the invalid field, option or argument, if there is one.
 	Field string
 	// Message says what happened and why, without secrets.
 	Message string
@@ -53,8 +53,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is reports whether target is an *Error of the same code without further
-// content, so that errors.Is(err, &Error{Code: NotFound}) works.
+// Is reports whether target is an *Error with the same code and no message or field, so that
+// errors.Is(err, &Error{Code: NotFound}) works.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && t.Message == "" && t.Field == ""
@@ -73,9 +73,9 @@ func Invalidf(field, format string, args ...any) error {
 	return &Error{Code: Invalid, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// Permanent marks a handler's error as one that no retry can mend: the message
-// becomes a dead letter at once. The mark is found in wrapped and joined errors,
-// as those of [RetryAfter] and [Snooze] are. Permanent(nil) is nil.
+// Permanent marks a handler's error as one that no retry can fix: the message becomes a dead
+// letter without further attempts. The marks of Permanent, [RetryAfter] and [Snooze] are
+// found in wrapped and joined errors. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -93,8 +93,8 @@ func IsPermanent(err error) bool {
 	return ok
 }
 
-// RetryAfter marks a handler's error with the time to wait before the next
-// attempt, in place of the queue's backoff. RetryAfter(nil, d) is nil.
+// RetryAfter sets the wait before the next attempt for a handler's error, in place of the
+// queue's backoff. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -109,17 +109,16 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Unwrap() error { return e.error }
 
-// Snooze makes an error by which a handler says that it does not want the
-// message now: it comes again after d (at once if d is not above zero), under
-// the same attempt and with no failure recorded. [Permanent] around it wins, and
-// it wins over [RetryAfter].
+// Snooze returns an error with which a handler postpones a message: it is redelivered after d
+// (immediately if d is not above zero), as the same attempt and with no failure recorded.
+// [Permanent] takes precedence over Snooze, and Snooze over [RetryAfter].
 func Snooze(d time.Duration) error { return snoozeError(d) }
 
 type snoozeError time.Duration
 
 func (e snoozeError) Error() string { return "snoozed for " + time.Duration(e).String() }
 
-// SnoozeDelay returns the time that [Snooze] put into err, if it did.
+// SnoozeDelay returns the delay of a [Snooze] error, and whether err is one.
 func SnoozeDelay(err error) (time.Duration, bool) {
 	if s, ok := errors.AsType[snoozeError](err); ok {
 		return max(0, time.Duration(s)), true
@@ -127,7 +126,7 @@ func SnoozeDelay(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// RetryDelay returns the time that [RetryAfter] put on err, if it did.
+// RetryDelay returns the wait that [RetryAfter] set on err, and whether it did.
 func RetryDelay(err error) (time.Duration, bool) {
 	if r, ok := errors.AsType[*retryAfterError](err); ok {
 		return r.after, true

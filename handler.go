@@ -7,9 +7,8 @@ import "context"
 // timeout, or when the process has to stop.
 type Handler func(ctx context.Context, d RawDelivery) error
 
-// Typed makes a Handler of a function with a decoded payload (see [Decode]). A
-// payload that cannot be decoded fails for good, so that it never blocks its
-// neighbours.
+// Typed returns a Handler that decodes the payload (see [Decode]) and calls h. A payload that
+// cannot be decoded fails permanently, so that it does not block other messages.
 func Typed[T any](h func(ctx context.Context, d Delivery[T]) error, codecs ...Codec) Handler {
 	return func(ctx context.Context, d RawDelivery) error {
 		var payload T

@@ -2,20 +2,20 @@ package posthaste
 
 import "time"
 
-// Idempotency names a request that may come again, so that it is done once.
+// Idempotency identifies a request that may be repeated and must take effect once.
 type Idempotency struct {
-	// Scope says who asked for what: the same key in another scope is another
-	// key.
+	// Scope separates callers and kinds of request: keys are unique within a scope.
 	Scope string
-	// Key is the caller's, 1 to [MaxWordBytes] bytes.
+	// Key is chosen by the caller, 1 to [MaxWordBytes] bytes.
 	Key string
-	// Digest tells requests apart: the same key with another digest is refused.
+	// Digest identifies the request's content: the same key with another digest is
+	// rejected.
 	Digest []byte
-	// Window is how long the answer is kept; above zero.
+	// Window is how long the result is kept; above zero.
 	Window time.Duration
 }
 
-// Check reports what is wrong with it, as [Message.Check] does.
+// Check returns an error if it is invalid, as [Message.Check] does.
 func (i Idempotency) Check() error {
 	const field = "Idempotency-Key"
 	if i.Key == "" {

@@ -1,10 +1,9 @@
-// Package posthaste is the domain of Posthaste: messages that leave with the
-// database transaction that caused them, deliveries of those messages, and the
-// seams ([Engine], [Sink], [Doorbell]) that engines, runtime and sinks meet at.
+// Package posthaste defines the domain of Posthaste: messages that are sent in the database
+// transaction that causes them, their deliveries, and the interfaces between engines, runtime
+// and sinks ([Engine], [Sink], [Doorbell]).
 //
-// The package imports only the standard library. Engines live beside it
-// (package postgres), and so does the runtime that calls handlers (package
-// worker).
+// The package imports only the standard library. Package postgres implements the engine, and
+// package worker the runtime that calls handlers.
 package posthaste
 
 import (
@@ -13,9 +12,9 @@ import (
 	"time"
 )
 
-// MessageID identifies a message for as long as the ledger lives. It is the
-// position of the message's first entry and is never used again. JSON carries
-// it as a string, because it may exceed what a double represents exactly.
+// MessageID identifies a message for the lifetime of the ledger. It is the position of the
+// message's first entry and is never reused. In JSON it is a string, because it may exceed
+// the integers that a double represents exactly.
 type MessageID int64
 
 // String returns the id in decimal.
@@ -31,8 +30,8 @@ func (id *MessageID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// DeliveryID identifies one handing out of one entry to one subscription. It
-// fences that attempt: once settled it cannot be settled again.
+// DeliveryID identifies one delivery of one entry to one subscription. It fences that
+// attempt: a settled delivery cannot be settled again.
 type DeliveryID int64
 
 // String returns the id in decimal.
@@ -72,17 +71,16 @@ func parseID(what string, text []byte) (int64, error) {
 	return n, nil
 }
 
-// Content types that the built-in codecs know. An empty content type means
-// [ContentTypeJSON].
+// Content types of the built-in codecs. An empty content type means [ContentTypeJSON].
 const (
 	ContentTypeJSON  = "application/json"
 	ContentTypeBytes = "application/octet-stream"
 )
 
-// DefaultSubscription is the subscription every queue is born with.
+// DefaultSubscription is the subscription that every queue is created with.
 const DefaultSubscription = "default"
 
-// Limits that hold on every engine.
+// Limits of every engine.
 const (
 	// MaxWordBytes bounds key, kind, reference, dedupe key and each term.
 	MaxWordBytes = 255
@@ -98,54 +96,53 @@ const (
 	MaxPlaces = 4096
 )
 
-// HeaderMessageID is the header of a message under which it bears the id that it has
-// elsewhere, such as at a broker. An inbox knows it again by that.
+// HeaderMessageID is the header for a message's id in another system, for example a broker.
+// An inbox deduplicates by it.
 const HeaderMessageID = "message-id"
 
-// Message is what a producer sends. Only Queue is required.
+// Message is a message to send. Only Queue is required.
 type Message struct {
 	// Queue names the queue: 1–63 of a-z, 0-9, "_", "-" and ".".
 	Queue string
-	// Payload is the content. []byte is sent as it is, and so is
-	// json.RawMessage without a Codec; any other value is encoded when it is
-	// sent: by Codec, or as JSON. Nil is JSON null.
+	// Payload is the content. []byte, and json.RawMessage without a Codec, are sent
+	// unchanged. Any other value is encoded when it is sent, by Codec or as JSON. Nil is
+	// JSON null.
 	Payload any
-	// Codec encodes Payload where that is no []byte. Nil means JSON.
+	// Codec encodes Payload unless it is a []byte. Nil means JSON.
 	Codec Codec
-	// ContentType says what Payload is. Empty means JSON, Codec's own type where
-	// there is one, or else application/octet-stream where Payload is a []byte.
-	// Strings are sent as they are under any type that is not JSON.
+	// ContentType is the type of Payload. Empty means Codec's type if there is a Codec,
+	// application/octet-stream if Payload is a []byte, and else JSON. With a type that is
+	// not JSON, strings are sent unchanged.
 	ContentType string
 	// Key groups messages that belong together (255 bytes at most).
 	Key string
-	// Kind says what sort of message this is (255 bytes at most).
+	// Kind is the message's type, for routing and filters (255 bytes at most).
 	Kind string
-	// Headers travel with the message (16 KiB together).
+	// Headers are delivered with the message (16 KiB together).
 	Headers map[string]string
-	// Reference is the sender's own business id, by which the message can be
-	// found (255 bytes at most).
+	// Reference is the sender's business id, by which the message can be found (255 bytes
+	// at most).
 	Reference string
-	// Terms are further words to find the message by (255 bytes each).
+	// Terms are further words by which the message can be found (255 bytes each).
 	Terms []string
-	// Delay holds the message back for this long from the moment of sending,
-	// by the store's clock. Zero means no delay.
+	// Delay is the time from sending until the message may be delivered, by the store's
+	// clock.
 	Delay time.Duration
-	// SendAt holds the message back until this time. The zero value means now.
+	// SendAt is the time from which the message may be delivered. The zero value means now.
 	// It excludes Delay.
 	SendAt time.Time
-	// Priority is 0 to [MaxPriority]. 0, which is the default, is handed out
-	// first; none is starved (docs/priorities.md).
+	// Priority is 0 (default) to [MaxPriority]. Lower numbers are delivered first, and none
+	// is starved (docs/priorities.md).
 	Priority int
-	// DedupeKey, if not empty, lets the message be sent once within
-	// DedupeWindow: sent again with the same key to the same queue, nothing is
-	// stored, and the answer is the first message's id (255 bytes at most).
+	// DedupeKey, if not empty, deduplicates sends within DedupeWindow: a second send with
+	// the same key to the same queue stores nothing and returns the first message's id
+	// (255 bytes at most).
 	DedupeKey string
-	// DedupeWindow is how long DedupeKey is remembered, from the moment of
-	// sending by the store's clock. Zero means a day; at most [MaxDedupeWindow].
+	// DedupeWindow is how long DedupeKey is kept from sending on, by the store's clock.
+	// Zero means one day; at most [MaxDedupeWindow].
 	DedupeWindow time.Duration
-	// NoWake sends without ringing the doorbell: the message is found by the
-	// workers' next look. Needed in transactions that will be prepared
-	// (two-phase commit).
+	// NoWake sends without waking workers, which find the message at their next look. It is
+	// needed in transactions that will be prepared (two-phase commit).
 	NoWake bool
 }
 
@@ -156,27 +153,27 @@ func orDefault(s, def string) string {
 	return s
 }
 
-// Attempt is one earlier try to deliver a message, as its story tells it.
+// Attempt is one attempt to deliver a message, as recorded in its history.
 type Attempt struct {
 	// Attempt counts from 1.
 	Attempt int `json:"attempt"`
-	// Outcome says how the attempt ended; empty while it runs.
+	// Outcome is how the attempt ended; empty while it runs.
 	Outcome Outcome `json:"outcome,omitempty"`
-	// Worker names the process, or is empty where a caller received by SQL or HTTP.
+	// Worker is the name of the process; empty if the message was received by SQL or HTTP.
 	Worker string `json:"worker,omitempty"`
 	// ClaimedAt is when the attempt was handed out, by the store's clock.
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
 	// EndedAt is when its outcome was recorded.
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// DurationMS is how long the handler ran, in milliseconds, where known.
+	// DurationMS is how long the handler ran, in milliseconds, if known.
 	DurationMS float64 `json:"duration_ms,omitempty"`
-	// Error is the text of the failure, never empty for a failed attempt.
+	// Error is the error text, never empty for a failed attempt.
 	Error string `json:"error,omitempty"`
-	// Receipt is what the outside answered, as JSON.
+	// Receipt is the external system's response, as JSON.
 	Receipt json.RawMessage `json:"receipt,omitempty"`
 }
 
-// RawDelivery is a message as it is handed out, its payload still encoded.
+// RawDelivery is a delivered message with its encoded payload.
 type RawDelivery struct {
 	ID           DeliveryID
 	MessageID    MessageID
@@ -191,23 +188,22 @@ type RawDelivery struct {
 	ContentType string
 	Payload     []byte
 	CreatedAt   time.Time
-	// DueAt is the time before which the entry was held back; zero if never.
+	// DueAt is the time until which the entry was scheduled; zero if it was not.
 	DueAt time.Time
-	// Timeout bounds one run of the handler, as the queue says.
+	// Timeout is the queue's maximum duration of one run of a handler.
 	Timeout time.Duration
-	// Story tells the earlier attempts, oldest first; nil on the first.
+	// Story has the earlier attempts, oldest first; nil on the first attempt.
 	Story []Attempt
-	// Alone asks the runtime to run nothing else beside this delivery,
-	// because earlier attempts were lost with the process that ran them.
+	// Alone requests that nothing else runs in the process beside this delivery, because
+	// earlier attempts were lost with their process.
 	Alone bool
-	// AtMostOnce says that handing this out has settled it: settling it is
-	// refused, and whatever becomes of it, it is not handed out again. Claim
-	// tells it; Receive does not.
+	// AtMostOnce says that the delivery was settled when it was handed out: it cannot be
+	// settled, and is never redelivered. Claim sets it; Receive does not.
 	AtMostOnce bool
 }
 
-// Delivery is a message as it is handed out, with its payload decoded into T.
-// The encoded payload stays reachable as RawDelivery.Payload.
+// Delivery is a delivered message with its payload decoded into T. The encoded payload is
+// RawDelivery.Payload.
 type Delivery[T any] struct {
 	RawDelivery
 	Payload T

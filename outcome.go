@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// Outcome says how one delivery ended.
+// Outcome is how a delivery ended.
 type Outcome string
 
-// The outcomes. All but Done also leave a row of their own in the ledger.
+// The outcomes. All but Done also have a row of their own in the ledger.
 const (
 	Done      Outcome = "done"
-	Retried   Outcome = "retried"    // failed, and will be tried again
-	Dead      Outcome = "dead"       // failed for good; a dead letter keeps it
+	Retried   Outcome = "retried"    // failed, and will be retried
+	Dead      Outcome = "dead"       // failed permanently; stored as a dead letter
 	Cancelled Outcome = "cancelled"  // withdrawn before it was handed out
-	Lost      Outcome = "lost"       // its holder is gone; it was handed out anew
-	Released  Outcome = "released"   // handed back; not an attempt
-	Parked    Outcome = "parked"     // held back behind its key
-	HandedOut Outcome = "handed_out" // at most once: nothing more is known of it
-	Failed    Outcome = "failed"     // at most once: its handler failed; only the process knows
+	Lost      Outcome = "lost"       // its worker or lease is gone; it is redelivered
+	Released  Outcome = "released"   // returned without an attempt
+	Parked    Outcome = "parked"     // waits behind an earlier message of its key
+	HandedOut Outcome = "handed_out" // at most once: its result is not known
+	Failed    Outcome = "failed"     // at most once: its handler failed; known only to the process
 )
 
-// State is where a message stands for one subscription.
+// State is the state of a message for one subscription.
 type State string
 
-// The states a person sees. Besides these a message may be [Done], [Dead] or
-// [Cancelled], with the same words.
+// The states.
 const (
 	StateScheduled State = "scheduled" // due later, not handed out yet
 	StateReady     State = "ready"     // may be handed out now
@@ -35,20 +34,20 @@ const (
 	StateDone      State = "done"
 	StateDead      State = "dead"
 	StateCancelled State = "cancelled"
-	StateHandedOut State = "handed_out" // at most once: nothing more is known of it
+	StateHandedOut State = "handed_out" // at most once: its result is not known
 	StateDiscarded State = "discarded"  // was dead, and its dead letter was discarded
 )
 
-// States are all states, in the order in which people list them.
+// States returns all states in display order.
 func States() []State {
 	return []State{StateScheduled, StateReady, StateRunning, StateRetrying, StateDone, StateHandedOut, StateDead, StateDiscarded, StateCancelled}
 }
 
-// MaxErrorChars is where texts of errors are cut.
+// MaxErrorChars is the length in characters to which error texts are truncated.
 const MaxErrorChars = 4000
 
-// ErrorText is the text of a failure as every engine keeps it: valid UTF-8 without NUL, of
-// at most [MaxErrorChars] characters, and never blank.
+// ErrorText returns an error text as every engine stores it: valid UTF-8 without NUL, at
+// most [MaxErrorChars] characters, never blank.
 func ErrorText(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if strings.TrimSpace(text) == "" {
@@ -63,40 +62,40 @@ func ErrorText(text string) string {
 	return text
 }
 
-// Settlement asks to settle one delivery. Exactly one of a settlement, a
-// rescue and a late settlement of the same delivery wins.
+// Settlement is a request to settle one delivery. Of several settlements and rescues of the
+// same delivery exactly one wins.
 type Settlement struct {
 	Delivery DeliveryID
-	// Outcome is Done to acknowledge, Retried to fail (which may become Dead
-	// when attempts are used up), Dead to fail for good, Released to hand
-	// back without an attempt.
+	// Outcome is Done to acknowledge, Retried to fail (which becomes Dead if no attempts
+	// are left), Dead to fail permanently, Released to return the delivery without an
+	// attempt.
 	Outcome Outcome
-	// Error says why it failed, and is kept as [ErrorText] makes it.
+	// Error is the reason of a failure, stored as [ErrorText] returns it.
 	Error string
-	// RetryAfter, if positive, replaces the queue's backoff. What is Released
-	// may be handed out again at once, or after it.
+	// RetryAfter, if positive, replaces the queue's backoff. A Released delivery may be
+	// handed out again after it, or immediately if it is zero.
 	RetryAfter time.Duration
-	// Receipt is JSON to keep with the outcome, for example a provider's id.
+	// Receipt is JSON to store with the outcome, for example a provider's id.
 	Receipt json.RawMessage
-	// Terms are words to find the message by. They count where it was sent
-	// without [Message.Terms], with the same limits, and its further attempts
-	// and its dead letter have them, too.
+	// Terms are words by which the message can be found. They are used if it was sent
+	// without [Message.Terms], have the same limits, and apply to its further attempts and
+	// its dead letter.
 	Terms []string
 	// Duration is how long the handler ran.
 	Duration time.Duration
 }
 
-// SettleResult answers one Settlement.
+// SettleResult is the result of one Settlement.
 type SettleResult struct {
 	Delivery DeliveryID
-	// Settled is false when the delivery was no longer the caller's: settled
-	// before, rescued, or never handed out.
+	// Settled is false if the caller did not hold the delivery: it was settled before,
+	// rescued, or never handed out.
 	Settled bool
-	// Outcome is what the delivery became; empty if not settled.
+	// Outcome is the recorded outcome; empty if not settled.
 	Outcome Outcome
-	// DueAt is when the next attempt may start, where there is one.
+	// DueAt is when the next attempt may start, if there is one.
 	DueAt time.Time
-	// Err is set when the store refused this settlement for its content
-	// (for example a receipt that is no JSON, or a term that is too long); nothing was recorded then.
+	// Err is set if the settlement's content is invalid, for example a receipt that is not
+	// JSON. Nothing was recorded then.
 	Err error
 }

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Rate is how many messages may be handed out in how long: tokens come evenly,
-// and those that are not used are kept up to Burst.
+// Rate is the maximum number of messages that may be handed out in a period. It is a token
+// bucket: tokens arrive evenly, and up to Burst unused tokens are kept.
 type Rate struct {
-	// Limit is how many (0: no limit).
+	// Limit is the number of messages (0: no limit).
 	Limit int
-	// Per is in how long, 1 ms to 366 days (default 1 s).
+	// Per is the period, 1 ms to 366 days (default 1 s).
 	Per time.Duration
-	// Burst is how many may be handed out at once after a pause (default: what
-	// comes in a tenth of a second, at least 2, or 1 where no more than one comes
-	// in a second).
+	// Burst is the size of the bucket: how many messages may be handed out at once after a
+	// pause (default: the tokens of a tenth of a second, at least 2, or 1 if the rate is at
+	// most one per second).
 	Burst int
 }
 
 // IsZero reports whether there is no limit.
 func (r Rate) IsZero() bool { return r.Limit == 0 && r.Burst == 0 }
 
-// perSecond is how many come in a second.
+// perSecond is the number of tokens per second.
 func (r Rate) perSecond() float64 { return float64(r.Limit) / max(r.per(), 1).Seconds() }
 
 func (r Rate) per() time.Duration {
@@ -33,14 +33,14 @@ func (r Rate) per() time.Duration {
 	return r.Per
 }
 
-// Is reports whether r, as it is, is what was asked for: the same rate, however
-// written, and the same burst unless none was asked for.
+// Is reports whether r is the same limit as asked: the same rate in any notation, and the
+// same burst unless asked has none.
 func (r Rate) Is(asked Rate) bool {
 	is, want := r.perSecond(), asked.perSecond()
 	return is-want <= 1e-9*want && want-is <= 1e-9*want && (asked.Burst == 0 || asked.Burst == r.Burst)
 }
 
-// String writes the rate as [ParseRate] reads it, "" if there is no limit.
+// String formats the rate for [ParseRate]; it is "" if there is no limit.
 func (r Rate) String() string {
 	if r.IsZero() {
 		return ""
@@ -62,7 +62,7 @@ func (r Rate) String() string {
 	return text
 }
 
-// ParseRate reads a rate such as "50/s", "100/m", "5/10s" or "50/s burst 100".
+// ParseRate parses a rate such as "50/s", "100/m", "5/10s" or "50/s burst 100".
 func ParseRate(text string) (Rate, error) {
 	var r Rate
 	fail := fmt.Errorf("must be a rate such as 50/s, 100/m, 5/10s or \"50/s burst 100\", and is %q", text)

@@ -9,14 +9,14 @@ import (
 const (
 	// HeaderSchedule is the schedule's name.
 	HeaderSchedule = "posthaste-schedule"
-	// HeaderTick is the time of the tick in UTC, as RFC 3339 has it.
+	// HeaderTick is the time of the tick in UTC, in RFC 3339 format.
 	HeaderTick = "posthaste-tick"
 )
 
-// CatchUp says what becomes of ticks that were missed.
+// CatchUp is how a schedule handles missed ticks.
 type CatchUp string
 
-// What becomes of missed ticks.
+// The ways to handle missed ticks.
 const (
 	CatchUpOnce CatchUp = "once" // one message, for the last of them
 	CatchUpEach CatchUp = "each" // one message for each
@@ -25,24 +25,24 @@ const (
 
 // Schedule sends one message at each of its ticks.
 type Schedule struct {
-	// Name is its name: 1–63 of a-z, 0-9, "_", "-" and ".".
+	// Name has 1–63 of a-z, 0-9, "_", "-" and ".".
 	Name string
-	// Spec says when it ticks: a cron line of five fields, @hourly, @daily,
+	// Spec sets the ticks: a cron expression of five fields, @hourly, @daily,
 	// @weekly, @monthly, @yearly, or "every" and a duration of whole seconds
 	// ("every 90 seconds").
 	Spec string
-	// TimeZone is the one by whose clocks a cron line goes, such as
+	// TimeZone is the time zone of a cron expression, such as
 	// "Europe/Berlin" (default "UTC").
 	TimeZone string
-	// CatchUp says what becomes of missed ticks (default [CatchUpOnce]).
+	// CatchUp is how missed ticks are handled (default [CatchUpOnce]).
 	CatchUp CatchUp
-	// Message is what it sends, with its queue. The payload is JSON; Codec,
+	// Message is the message to send, with its queue. The payload is JSON; Codec,
 	// Delay, SendAt, DedupeKey and NoWake must be zero.
 	Message Message
 }
 
-// Check reports what is wrong with the schedule as far as no store is needed
-// for that.
+// Check returns an error if the schedule is invalid, as far as that can be checked without
+// the store.
 func (s *Schedule) Check() error {
 	if err := CheckName("name", s.Name); err != nil {
 		return err
@@ -73,22 +73,21 @@ func notScheduled(field string) error {
 	return Invalidf(field, "%s is not for schedules: their messages are sent at the tick, one for each", field)
 }
 
-// ScheduleInfo is a schedule as it stands.
+// ScheduleInfo is a stored schedule with its state.
 type ScheduleInfo struct {
 	Schedule
 	// NextAt is the next tick; zero while it is paused.
 	NextAt time.Time
 	// Upcoming are the next ticks, from NextAt on.
 	Upcoming []time.Time
-	// LastTick is the last tick that got a message, LastMessage that message,
+	// LastTick is the last tick for which a message was sent, LastMessage that message,
 	// and LastSentAt when it was sent.
 	LastTick    time.Time
 	LastMessage MessageID
 	LastSentAt  time.Time
-	// Sent and Missed count ticks that got a message of their own, and that
-	// did not.
+	// Sent and Missed count ticks for which a message was sent, and for which none was.
 	Sent, Missed int64
-	// Error says why the queue refused the message of the last tick.
+	// Error is why sending the message of the last tick failed.
 	Error string
 	// PausedAt is zero unless it is paused.
 	PausedAt  time.Time
@@ -96,31 +95,30 @@ type ScheduleInfo struct {
 	ChangedAt time.Time
 }
 
-// Scheduling is how messages are sent at times of their own. All times, and the
-// rules of the zones, are the store's.
+// Scheduling manages recurring schedules. All times and time zone rules are the store's.
 type Scheduling interface {
-	// SchedulePut makes a schedule or changes the one of that name, and returns
-	// the next tick. One that is paused stays so, and with the same times and
-	// zone its next tick stays where it is.
+	// SchedulePut creates a schedule, or changes the one with that name, and returns the
+	// next tick. A paused schedule stays paused. If Spec and TimeZone do not change, the
+	// next tick does not change.
 	SchedulePut(ctx context.Context, s Schedule) (next time.Time, err error)
-	// ScheduleDrop ends a schedule. What it has sent stays.
+	// ScheduleDrop removes a schedule. Messages that it has sent remain.
 	ScheduleDrop(ctx context.Context, name string) error
-	// SchedulePause stops a schedule until it is resumed; it misses nothing.
+	// SchedulePause pauses a schedule. Ticks during the pause do not count as missed.
 	SchedulePause(ctx context.Context, name string) error
-	// ScheduleResume lets a schedule go on with its first tick from now on.
+	// ScheduleResume resumes a schedule with its first tick from now on.
 	ScheduleResume(ctx context.Context, name string) (next time.Time, err error)
-	// Schedules lists schedules by name; names limits it to those.
+	// Schedules lists the schedules with the names, or all, ordered by name.
 	Schedules(ctx context.Context, names ...string) ([]ScheduleInfo, error)
 	// Tick sends the messages of ticks that are due, each exactly once, in
 	// bounded steps. Any number of processes may call it at any time.
 	Tick(ctx context.Context) (TickReply, error)
 }
 
-// TickReply is what one call of [Scheduling.Tick] did.
+// TickReply is the result of [Scheduling.Tick].
 type TickReply struct {
-	// Sent counts messages, Missed ticks that got none.
+	// Sent counts messages, and Missed ticks without a message.
 	Sent, Missed int
-	// TickIn is how long it is until the next tick, above zero also if one is
-	// due already; zero if there is none.
+	// TickIn is the time until the next tick, above zero even if one is already due; zero
+	// if there is none.
 	TickIn time.Duration
 }

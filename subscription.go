@@ -5,88 +5,87 @@ import (
 	"time"
 )
 
-// Subscriptions is how a queue gets more readers than [DefaultSubscription]:
-// each message is delivered to every subscription, and each ends it by itself.
+// Subscriptions adds subscriptions to a queue beside [DefaultSubscription]. Each message is
+// delivered to every subscription, and settled by each independently.
 type Subscriptions interface {
-	// QueueSubscribe adds a subscription. One that is there with the same
-	// options is left as it is; with others the error is a [Conflict]. by says
-	// who asked.
+	// QueueSubscribe adds a subscription. If it exists with the same options nothing
+	// changes; with other options the error is a [Conflict]. by is the operator.
 	QueueSubscribe(ctx context.Context, by, queue, subscription string, options SubscriptionOptions) error
-	// QueueUnsubscribe ends a subscription with its retries and dead letters.
-	// What it held back is let go of, and what its workers hold counts as
-	// settled. The only one of a queue stays: the error is a [Conflict].
+	// QueueUnsubscribe removes a subscription with its retries and dead letters. Space that
+	// it held is released, and deliveries of its workers count as settled. The last
+	// subscription of a queue cannot be removed: the error is a [Conflict].
 	QueueUnsubscribe(ctx context.Context, by, queue, subscription string) error
 }
 
-// Withdrawing is how messages are taken back that were not handed out.
+// Withdrawing cancels and reschedules messages that are not handed out.
 type Withdrawing interface {
-	// Cancel takes a message back from every subscription that it was not
-	// handed out to, retries included, and tells each. What is told to be
-	// cancelled is never handed out. Repeated it answers the same.
+	// Cancel cancels a message, or its retry, for each subscription to which it is not
+	// handed out now, and returns a result for each. A message reported as canceled is
+	// never handed out. Idempotent.
 	Cancel(ctx context.Context, by string, id MessageID) ([]Withdrawal, error)
-	// Reschedule moves the time of a message, or of its next attempt, for every
-	// subscription that it was not handed out to, and tells each. A time that
-	// has passed means at once.
+	// Reschedule changes the time of a message, or of its next attempt, for each
+	// subscription to which it is not handed out now, and returns a result for each. A
+	// time in the past means now.
 	Reschedule(ctx context.Context, by string, id MessageID, at time.Time) ([]Withdrawal, error)
-	// QueuePurge takes back all messages of a queue that wait, scheduled ones
-	// and retries included, as of one moment. What is handed out runs on.
+	// QueuePurge removes all waiting messages of a queue as of one moment, including
+	// scheduled messages and retries. Messages that are handed out continue.
 	QueuePurge(ctx context.Context, by, queue string) ([]Purged, error)
 }
 
-// Where a subscription begins.
+// Start positions of a subscription.
 const (
-	// FromNow is what commits after it was made.
+	// FromNow starts with messages that are committed after it was created.
 	FromNow = "now"
-	// FromOldest is all that is kept.
+	// FromOldest starts with the oldest stored message.
 	FromOldest = "oldest"
 )
 
-// SubscriptionOptions say what a subscription gets. They cannot be changed.
+// SubscriptionOptions select the messages of a subscription. They cannot be changed.
 type SubscriptionOptions struct {
 	// From is [FromNow] (default) or [FromOldest].
 	From string
-	// Scheduled, with FromNow, adds what was sent before and falls due later.
+	// Scheduled, with FromNow, adds messages that were sent before and fall due later.
 	Scheduled bool
-	// Filter lets through what it names (default: everything).
+	// Filter selects messages (default: all).
 	Filter Filter
-	// MaxLag bounds how long the subscription may keep space that is wanted: what
-	// lies further behind may be skipped, which is recorded in the actions. Zero
-	// means that nothing is ever skipped. Engines that reclaim no space refuse it.
+	// MaxLag limits how long the subscription may hold space that is needed. Older messages
+	// may be skipped then, which is recorded in the actions. Zero means that no message is
+	// ever skipped. Engines that do not reclaim space return Unsupported.
 	MaxLag time.Duration
 }
 
-// Filter selects messages: the kind must be one of Kinds, and each header named
-// one of its values. What is empty lets everything through.
+// Filter selects messages whose kind is one of Kinds and whose headers each have one of the
+// values. An empty field selects all.
 type Filter struct {
 	Kinds   []string
 	Headers map[string][]string
 }
 
-// Withdrawal tells for one subscription whether a message was taken back.
+// Withdrawal is the result of canceling or rescheduling a message for one subscription.
 type Withdrawal struct {
 	Subscription string
-	// InTime says that it was not handed out and is not going to be, as it was.
+	// InTime says that the change took effect: the message was not handed out before.
 	InTime bool
-	// State is what the message is now for this subscription.
+	// State is the message's state for this subscription after the call.
 	State State
 }
 
-// Purged tells how many messages were taken back from one subscription. Where
-// that has a filter, those count too that it would have left out.
+// Purged is the number of messages purged from one subscription. It includes messages that
+// the subscription's filter would have skipped.
 type Purged struct {
 	Subscription string
 	Messages     int64
 }
 
-// Finding is one thing that is wrong, or soon will be.
+// Finding is a present or expected problem that [Admin].Doctor reports.
 type Finding struct {
 	// Check names the check that found it: identity, clock, workers, ring, …
 	Check string
 	// Fault says that something does not work now; else it is a warning.
 	Fault bool
-	// Message says what was found, and Hint what to do.
+	// Message describes the problem, and Hint what to do.
 	Message string
 	Hint    string
-	// Queue and Subscription are those that it is about, if it is about one.
+	// Queue and Subscription are set if the finding concerns a single one.
 	Queue, Subscription string
 }

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// EventKind says what an [Event] tells.
+// EventKind is the kind of an [Event].
 type EventKind string
 
-// The events a runtime tells. Every outcome is one, also a possible duplicate.
+// The events that a runtime reports. Every outcome is one, and so is a possible duplicate.
 const (
 	EventClaimed   EventKind = "claimed"   // Count deliveries were handed to this process
 	EventSettled   EventKind = "settled"   // one delivery ended with Outcome
-	EventDuplicate EventKind = "duplicate" // a settlement was refused: it may have run twice
-	EventRescued   EventKind = "rescued"   // Count deliveries of lost holders were handed out anew
+	EventDuplicate EventKind = "duplicate" // a settlement failed: the message may have run twice
+	EventRescued   EventKind = "rescued"   // Count deliveries of lost workers and expired leases are available again
 	EventTicked    EventKind = "ticked"    // Count messages of schedules were sent, Missed ticks got none
 	EventWoken     EventKind = "woken"     // the doorbell ended a sleep
 	EventLost      EventKind = "lost"      // this worker was declared lost
-	EventClock     EventKind = "clock"     // upkeep found the store's clock set back
-	EventError     EventKind = "error"     // a background task failed and will be tried again
+	EventClock     EventKind = "clock"     // upkeep found that the store's clock was set back
+	EventError     EventKind = "error"     // a background task failed and will be retried
 	EventBatch     EventKind = "batch"     // a sink or batch handler was called with Count messages, and all of them are settled
-	EventTaken     EventKind = "taken"     // a source took Count messages from a broker into Queue, but for Known that were there already and Failed that were refused and put aside
+	EventTaken     EventKind = "taken"     // a source moved Count messages from a broker into Queue, of which Known were already there and Failed were rejected
 )
 
-// Event is one thing that happened in this process.
+// Event is an event in this process.
 type Event struct {
 	Kind         EventKind
 	Queue        string
@@ -44,20 +44,20 @@ type Event struct {
 	// (Duration), to acknowledge them, and all of that.
 	Claim, Settle, Total time.Duration
 	Failed               int
-	// Known counts the messages of an EventTaken that were not stored, for the store
-	// had them already, by their dedupe keys. One that another source has sent since
-	// this one's last send, or before its first, passes for new.
+	// Known counts the messages of an EventTaken that the store already had, by their
+	// dedupe keys. A message that another source has sent since this source's last send, or
+	// before its first, counts as new.
 	Known int
-	// Broker is the address of the broker that an EventTaken tells of.
+	// Broker is the address of the broker of an EventTaken.
 	Broker string
 	// Task names the background task of an EventError.
 	Task string
 	Err  error
 }
 
-// Telemetry receives events. It must be fast and safe for concurrent use; it
-// is called on the way of every message. A plain success that has nothing to
-// tell is reported in groups: EventSettled with Outcome Done and Count above 1.
+// Telemetry receives events. It is called for every message, so it must be fast, and it must
+// be safe for concurrent use. Plain successes are reported in groups: EventSettled with
+// Outcome Done and Count above 1.
 type Telemetry interface {
 	Event(ctx context.Context, e Event)
 }

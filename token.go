@@ -1,6 +1,7 @@
 package posthaste
 
 import (
+	"context"
 	"crypto/sha256"
 	"slices"
 	"time"
@@ -16,44 +17,63 @@ const (
 	ScopeAdmin   Scope = "admin"   // everything
 )
 
-// Token lets its bearer call the HTTP API. Nobody keeps its secret but the
-// bearer. The SHA-256 is enough: a secret that the store makes is 256 random
-// bits, which nobody finds by trying, however fast the hash is.
+// Tokens stores the tokens with which callers of the HTTP API authenticate.
+type Tokens interface {
+	// TokenAdd creates a token with the name, scopes, queues and expiry given, and returns
+	// its secret, which cannot be read again. by is the operator who requested it. The
+	// error is a Conflict if a token with that name exists.
+	TokenAdd(ctx context.Context, by string, token Token) (secret string, err error)
+	// TokenDrop revokes a token. Servers reject it within seconds.
+	TokenDrop(ctx context.Context, by, name string) error
+	// Tokens lists the tokens that were not revoked, by name.
+	Tokens(ctx context.Context) ([]Token, error)
+	// TokensInForce returns name, hash, scopes and queues of the tokens that are neither
+	// revoked nor expired, and whether a token was ever created. used has the names of
+	// tokens used since the last call. A server calls it about once a second under load.
+	TokensInForce(ctx context.Context, used ...string) (tokens []Token, ever bool, err error)
+	// DeliveryQueues returns the queue of each delivery, in order; "" if it is unknown or
+	// no longer stored.
+	DeliveryQueues(ctx context.Context, deliveries ...DeliveryID) ([]string, error)
+}
+
+// Token authorizes its bearer to call the HTTP API. Only the bearer has its secret. A plain
+// SHA-256 protects it, because the store generates secrets of 256 random bits, which cannot
+// be guessed however fast the hash is.
 type Token struct {
-	// Name says whose token it is: 1 to 63 of a-z, 0-9, _, - and "."
+	// Name has 1 to 63 of a-z, 0-9, _, - and "."
 	Name string
-	// Hash is the SHA-256 of the secret. The store makes it.
+	// Hash is the SHA-256 of the secret. The store sets it.
 	Hash [sha256.Size]byte
 	// Scopes are what the bearer may do; at least one.
 	Scopes []Scope
-	// Queues are those that the bearer may send to and receive from; none means
-	// all. A token with the scope admin cannot be limited.
+	// Queues are the queues that the bearer may send to and receive from; none means all.
+	// A token with the scope admin cannot be restricted.
 	Queues []string
-	// ExpiresAt is when the token ends to be one; zero means never.
+	// ExpiresAt is when the token expires; zero means never.
 	ExpiresAt time.Time
-	// ExpiresIn says it from now on, for TokenAdd, in place of ExpiresAt.
+	// ExpiresIn sets the expiry relative to now, for TokenAdd, in place of ExpiresAt.
 	ExpiresIn time.Duration
-	// Expired says that this time has come. The store decides it by its own clock.
+	// Expired says that the token has expired by the store's clock.
 	Expired bool
-	// CreatedAt and CreatedBy say when it was made, and by whom.
+	// CreatedAt and CreatedBy are the time and operator of its creation.
 	CreatedAt time.Time
 	CreatedBy string
 	// LastUsedAt is when it was last used, to about five minutes; zero means never.
 	LastUsedAt time.Time
 }
 
-// Allows reports whether the token has a scope, be it by the scope admin.
+// Allows reports whether the token has a scope, directly or by the scope admin.
 func (t Token) Allows(scope Scope) bool {
 	return slices.Contains(t.Scopes, scope) || slices.Contains(t.Scopes, ScopeAdmin)
 }
 
-// AllowsQueue reports whether the token is good for a queue.
+// AllowsQueue reports whether the token may be used for a queue.
 func (t Token) AllowsQueue(name string) bool {
 	return len(t.Queues) == 0 || slices.Contains(t.Queues, name)
 }
 
-// Check reports what of a token nobody can have: scopes that are none, queues
-// that cannot be named so, and queues beside the scope admin.
+// Check returns an error for unknown scopes, invalid queue names, an invalid expiry, and
+// queues beside the scope admin.
 func (t Token) Check() error {
 	if len(t.Scopes) == 0 {
 		return Invalidf("scopes", "token %q has no scope: give send, receive or admin", t.Name)
@@ -75,7 +95,7 @@ func (t Token) Check() error {
 		return err
 	}
 	if len(t.Queues) > 0 && t.Allows(ScopeAdmin) {
-		return Invalidf("queues", "token %q: one with the scope admin cannot be limited to queues, for it may do everything", t.Name)
+		return Invalidf("queues", "token %q: a token with the scope admin cannot be restricted to queues", t.Name)
 	}
 	return nil
 }

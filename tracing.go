@@ -5,40 +5,37 @@ import (
 	"time"
 )
 
-// Tracing follows single messages from their sender to their settling, where
-// [Telemetry] counts them. A nil Tracing follows nothing and costs nothing.
-// Its methods are safe for concurrent use, are called on the way of every
-// message, and must not block. Package telemetry/tracing is the one for
-// OpenTelemetry; docs/telemetry.md tells how spans hang together.
+// Tracing traces individual messages from sending to settlement, while [Telemetry] counts
+// them. A nil Tracing costs nothing. Its methods are called for every message, must be safe
+// for concurrent use, and must not block. Package telemetry/tracing implements it with
+// OpenTelemetry; docs/telemetry.md describes the spans.
 type Tracing interface {
-	// Sending is called before messages are sent. It returns the messages to
-	// send in their place, with the headers by which their handlers find the
-	// trace, and what is called once with the result. It never changes the
-	// messages that it was given. The trace that is continued is the one that a
-	// message's own headers name, and else ctx's.
+	// Sending is called before messages are sent. It returns the messages to send instead,
+	// with the headers that carry the trace, and a function to call once with the result.
+	// It does not modify the messages given. It continues the trace in a message's own
+	// headers, or else that of ctx.
 	Sending(ctx context.Context, messages []Message) (context.Context, []Message, func(ids []MessageID, err error))
-	// Handling is called before a handler or sink gets deliveries in one call.
-	// It returns the context for that call, and one Trace for each delivery, in
-	// order: nil for one that is not followed, and none at all where none is.
+	// Handling is called before a call of a handler or sink. It returns the context for
+	// that call and one Trace for each delivery, in order: nil for a delivery that is not
+	// traced, and no slice if none is.
 	Handling(ctx context.Context, deliveries []RawDelivery) (context.Context, []Trace)
-	// Settling is called before deliveries are settled that were handled
-	// elsewhere, such as by a caller of the HTTP API; headers are what that
-	// caller sent along. It returns what is called once with the result.
+	// Settling is called before settling deliveries that were handled elsewhere, for
+	// example by a client of the HTTP API, whose request headers are given. It returns a
+	// function to call once with the result.
 	Settling(ctx context.Context, headers map[string]string, settlements []Settlement) func(results []SettleResult, err error)
 }
 
-// Trace follows one delivery that a handler has.
+// Trace traces one delivery in a handler.
 type Trace interface {
 	// Handled is called once, when the handler has returned err.
 	Handled(err error)
-	// Settled is called at most once and after Handled, when the store has
-	// answered a settlement that was sent at began: with what the delivery
-	// became, or with an error, or with neither if it was no longer ours and the
-	// message may have been handled twice.
+	// Settled is called at most once, after Handled, with the result of a settlement that
+	// was sent at began: the recorded outcome, or an error, or neither if the delivery was
+	// no longer held and the message may have been handled twice.
 	Settled(began time.Time, became Outcome, err error)
 }
 
-// The headers of a message by which a trace goes on (W3C Trace Context).
+// The message headers that carry a trace (W3C Trace Context).
 const (
 	HeaderTraceParent = "traceparent"
 	HeaderTraceState  = "tracestate"
