@@ -23,12 +23,13 @@ declare
   q posthaste.queue_settings;
   v_of int[];
   v_bad int;
-  v_fault text;
+  v_fault text; -- the field, and what is wrong with it
   v_flat boolean := false; -- a priority is not kept
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
   v_lanes smallint[];
   v_dues timestamptz[];
+  v_plain boolean[]; -- goes to entries_plain
   v_new int[];
 begin
   if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
@@ -52,15 +53,13 @@ begin
     v_keyed := v_keyed || q.keyed;
     v_ordered := v_ordered || q.ordered;
   end loop;
-  if cardinality(v_names) > 1 then
-    v_of := array(select array_position(v_names, x) from unnest(p_queues) x);
-  end if;
+  v_of := case when cardinality(v_names) = 1 then array_fill(1, array[cardinality(p_payloads)]) else array(select array_position(v_names, x) from unnest(p_queues) x) end;
   if true = any (v_keyed) then
     v_ord := posthaste.ord_now();
   end if;
   -- What most messages are, in few and short statements.
   if cardinality(v_names) = 1 and p_headers is null and p_terms is null and p_delays is null and p_send_ats is null
-     and p_priorities is null and p_dedupe_keys is null and coalesce((select max(x) from unnest(p_references) x), '') = ''
+     and p_priorities is null and p_dedupe_keys is null and coalesce((select max(x) from (select unnest(p_references) as x) y), '') = ''
      -- Not from unnest(…), which would write all of them into a file first.
      and (select bool_and(octet_length(x) <= q.max_payload and x is not null) from (select unnest(p_payloads) as x) y)
      and greatest((select max(octet_length(x)) from (select unnest(p_keys) as x) y), (select max(octet_length(x)) from (select unnest(p_kinds) as x) y),
@@ -94,47 +93,47 @@ begin
   end if;
   -- By expressions, for a query would cost more to start than to run.
   for n in 1..cardinality(p_payloads) loop
-    v_fault := case when p_payloads[n] is null then 'payload'
-                    when octet_length(p_payloads[n]) > v_most[coalesce(v_of[n], 1)] then 'payload '
-                    when octet_length(p_keys[n]) > 255 then 'key'
-                    when octet_length(p_kinds[n]) > 255 then 'kind'
-                    when octet_length(p_references[n]) > 255 then 'reference'
-                    when octet_length(p_content_types[n]) > 255 then 'content_type'
-                    when octet_length(p_traces[n]) > 255 then 'trace'
-                    when p_delays[n] not between 0 and 9e12 or v_now + make_interval(secs => p_delays[n]) >= posthaste.last_time() then 'delay' -- NaN is above all numbers
-                    when not isfinite(p_send_ats[n]) or p_send_ats[n] >= posthaste.last_time() then 'send_at'
-                    when v_ordered[coalesce(v_of[n], 1)] and coalesce(p_keys[n], '') = '' then 'key '
-                    when v_ordered[coalesce(v_of[n], 1)] and p_delays[n] > 0 then 'delay '
-                    when v_ordered[coalesce(v_of[n], 1)] and p_send_ats[n] > v_now then 'send_at ' end;
+    v_fault := case when p_payloads[n] is null then 'payload missing'
+                    when octet_length(p_payloads[n]) > v_most[v_of[n]] then 'payload size'
+                    when octet_length(p_keys[n]) > 255 then 'key long'
+                    when octet_length(p_kinds[n]) > 255 then 'kind long'
+                    when octet_length(p_references[n]) > 255 then 'reference long'
+                    when octet_length(p_content_types[n]) > 255 then 'content_type long'
+                    when octet_length(p_traces[n]) > 255 then 'trace long'
+                    when p_delays[n] not between 0 and 9e12 or v_now + make_interval(secs => p_delays[n]) >= posthaste.last_time() then 'delay range' -- NaN is above all numbers
+                    when not isfinite(p_send_ats[n]) or p_send_ats[n] >= posthaste.last_time() then 'send_at range'
+                    when v_ordered[v_of[n]] and coalesce(p_keys[n], '') = '' then 'key ordered'
+                    when v_ordered[v_of[n]] and p_delays[n] > 0 then 'delay ordered'
+                    when v_ordered[v_of[n]] and p_send_ats[n] > v_now then 'send_at ordered' end;
     v_bad := n;
     exit when v_fault is not null;
   end loop;
   if v_fault is null and (p_headers is not null or p_terms is not null) then
     select m.n, m.fault into v_bad, v_fault
       from (select n,
-                   case when p_headers[n] is not null and not posthaste.plain_headers(p_headers[n]) then 'headers'
+                   case when p_headers[n] is not null and not posthaste.plain_headers(p_headers[n]) then 'headers shape'
                         when p_headers[n] is not null
-                             and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(p_headers[n]) h) > 16384 then 'headers '
+                             and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(p_headers[n]) h) > 16384 then 'headers size'
                         when p_terms[n] is not null and (jsonb_typeof(p_terms[n]) <> 'array'
-                             or jsonb_path_exists(p_terms[n], 'strict $[*] ? (@.type() != "string")')) then 'terms'
-                        when p_terms[n] is not null and exists (select from jsonb_array_elements_text(p_terms[n]) t where octet_length(t) > 255) then 'terms '
-                        when jsonb_array_length(p_terms[n]) > 1000 then 'terms  '
+                             or jsonb_path_exists(p_terms[n], 'strict $[*] ? (@.type() != "string")')) then 'terms shape'
+                        when p_terms[n] is not null and exists (select from jsonb_array_elements_text(p_terms[n]) t where octet_length(t) > 255) then 'terms long'
+                        when jsonb_array_length(p_terms[n]) > 1000 then 'terms many'
                    end as fault
               from generate_series(1, cardinality(p_payloads)) n) m
      where m.fault is not null limit 1;
   end if;
   if v_fault is null and (p_priorities is not null or p_dedupe_keys is not null) then
     for n in 1..cardinality(p_payloads) loop
-      v_fault := case when p_priorities[n] not between 0 and 3 then 'priority'
-                      when p_priorities[n] > 0 and v_keyed[coalesce(v_of[n], 1)] then 'priority '
-                      when octet_length(p_dedupe_keys[n]) > 255 then 'dedupe_key'
-                      when p_dedupe_windows[n] is not null and not (p_dedupe_windows[n] > 0 and p_dedupe_windows[n] <= 31536000) then 'dedupe_window' end;
+      v_fault := case when p_priorities[n] not between 0 and 3 then 'priority range'
+                      when p_priorities[n] > 0 and v_keyed[v_of[n]] then 'priority keyed'
+                      when octet_length(p_dedupe_keys[n]) > 255 then 'dedupe_key long'
+                      when p_dedupe_windows[n] is not null and not (p_dedupe_windows[n] > 0 and p_dedupe_windows[n] <= 31536000) then 'dedupe_window range' end;
       v_bad := n;
       exit when v_fault is not null;
       -- By a condition that is never null, for null does not end an AND.
-      if coalesce(p_priorities[n], 0) > 0 and v_steps[coalesce(v_of[n], 1)] = 0 then
-        if posthaste.part_lanes(v_queues[coalesce(v_of[n], 1)]) then
-          v_steps[coalesce(v_of[n], 1)] := v_widths[coalesce(v_of[n], 1)];
+      if coalesce(p_priorities[n], 0) > 0 and v_steps[v_of[n]] = 0 then
+        if posthaste.part_lanes(v_queues[v_of[n]]) then
+          v_steps[v_of[n]] := v_widths[v_of[n]];
         else
           v_flat := true;
         end if;
@@ -146,25 +145,25 @@ begin
   end if;
   if v_fault is not null then
     raise exception using
-      errcode = case when v_fault in ('payload', 'headers', 'terms', 'delay', 'send_at', 'priority', 'priority ', 'dedupe_window', 'key ', 'delay ', 'send_at ') then 'PH400' else 'PH413' end, column = btrim(v_fault),
+      errcode = case when v_fault ~ ' (size|long|many)$' then 'PH413' else 'PH400' end, column = split_part(v_fault, ' ', 1),
       message = case v_fault
-        when 'payload' then 'payload must not be null'
-        when 'payload ' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', octet_length(p_payloads[v_bad]), v_most[coalesce(v_of[v_bad], 1)])
-        when 'headers' then 'headers must be an object whose values are strings'
-        when 'headers ' then 'headers are over 16 KiB together'
-        when 'delay' then case when p_delays[v_bad] < 0 then 'delay must not be negative' else 'delay reaches beyond the year 9999' end
+        when 'payload missing' then 'payload must not be null'
+        when 'payload size' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', octet_length(p_payloads[v_bad]), v_most[v_of[v_bad]])
+        when 'headers shape' then 'headers must be an object whose values are strings'
+        when 'headers size' then 'headers are over 16 KiB together'
+        when 'delay range' then case when p_delays[v_bad] < 0 then 'delay must not be negative' else 'delay reaches beyond the year 9999' end
           || format(': %s seconds', p_delays[v_bad])
-        when 'send_at' then format('send_at must be a time before the last day of the year 9999, and is %s', p_send_ats[v_bad])
-        when 'priority' then format('priority must be 0 to 3, and is %s', p_priorities[v_bad])
-        when 'priority ' then 'queues that look at keys have no priorities'
-        when 'dedupe_window' then format('dedupe_window must be above zero and at most 365 days, and is %s seconds', p_dedupe_windows[v_bad])
-        when 'key ' then 'an ordered queue needs a key in each message: it is in the order of its key'
-        when 'delay ' then 'a message of an ordered queue cannot be delayed: all later ones of its key would wait for it'
-        when 'send_at ' then 'a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it'
-        when 'terms' then 'terms must be an array of strings'
-        when 'terms ' then 'a term is over 255 bytes'
-        when 'terms  ' then 'there are over 1,000 terms'
-        else format('%s is over 255 bytes', v_fault) end
+        when 'send_at range' then format('send_at must be a time before the last day of the year 9999, and is %s', p_send_ats[v_bad])
+        when 'priority range' then format('priority must be 0 to 3, and is %s', p_priorities[v_bad])
+        when 'priority keyed' then 'queues that look at keys have no priorities'
+        when 'dedupe_window range' then format('dedupe_window must be above zero and at most 365 days, and is %s seconds', p_dedupe_windows[v_bad])
+        when 'key ordered' then 'an ordered queue needs a key in each message: it is in the order of its key'
+        when 'delay ordered' then 'a message of an ordered queue cannot be delayed: all later ones of its key would wait for it'
+        when 'send_at ordered' then 'a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it'
+        when 'terms shape' then 'terms must be an array of strings'
+        when 'terms long' then 'a term is over 255 bytes'
+        when 'terms many' then 'there are over 1,000 terms'
+        else format('%s is over 255 bytes', split_part(v_fault, ' ', 1)) end
         || case when cardinality(p_payloads) > 1 then format(' (message %s)', v_bad) else '' end;
   end if;
   if p_wake then
@@ -174,14 +173,15 @@ begin
   end if;
   -- In a loop, for a query would cost more to start than to run.
   for n in 1..cardinality(p_payloads) loop
-    v_lanes[n] := case when v_keyed[coalesce(v_of[n], 1)] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[coalesce(v_of[n], 1)])
-                       else coalesce(p_priorities[n], 0) * v_steps[coalesce(v_of[n], 1)] + floor(random() * v_widths[coalesce(v_of[n], 1)]) end;
+    v_lanes[n] := case when v_keyed[v_of[n]] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[v_of[n]])
+                       else coalesce(p_priorities[n], 0) * v_steps[v_of[n]] + floor(random() * v_widths[v_of[n]]) end;
     -- A time that has come is no due time.
     v_dues[n] := case when p_delays[n] > 0 then v_now + make_interval(secs => p_delays[n]) when p_send_ats[n] > v_now then p_send_ats[n] end;
+    v_plain[n] := v_dues[n] is null and not v_keyed[v_of[n]];
   end loop;
   if p_dedupe_keys is not null then
     select d.ids, d.fresh into v_ids, v_new
-      from posthaste.dedupe(array(select v_queues[coalesce(v_of[n], 1)] from generate_series(1, cardinality(p_payloads)) n), p_dedupe_keys, p_dedupe_windows, v_now) d;
+      from posthaste.dedupe(array(select v_queues[v_of[n]] from generate_series(1, cardinality(p_payloads)) n), p_dedupe_keys, p_dedupe_windows, v_now) d;
   else
     lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;
     perform pg_current_xact_id();
@@ -190,19 +190,19 @@ begin
   end if;
   with plain as (
     insert into posthaste.entries_plain (pos, queue_id, lane, key, kind, trace, more, payload)
-    select v_ids[n], v_queues[coalesce(v_of[n], 1)], v_lanes[n], nullif(p_keys[n], ''), nullif(p_kinds[n], ''), p_traces[n],
+    select v_ids[n], v_queues[v_of[n]], v_lanes[n], nullif(p_keys[n], ''), nullif(p_kinds[n], ''), p_traces[n],
            posthaste.more_of(nullif(p_content_types[n], 'application/json'), nullif(p_references[n], ''), nullif(p_headers[n], '{}'), nullif(p_terms[n], '[]')), p_payloads[n]
-      from unnest(v_new) n where v_dues[n] is null and not v_keyed[coalesce(v_of[n], 1)] order by n
+      from unnest(v_new) n where v_plain[n] order by n
   ), named as (
     insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
-    select v_ids[n] >> 22 & 15, v_ids[n], v_ids[n], case when v_dues[n] is null and not v_keyed[coalesce(v_of[n], 1)] then pg_current_xact_id() end,
-           v_queues[coalesce(v_of[n], 1)], v_lanes[n], w
+    select v_ids[n] >> 22 & 15, v_ids[n], v_ids[n], case when v_plain[n] then pg_current_xact_id() end,
+           v_queues[v_of[n]], v_lanes[n], w
       from unnest(v_new) n cross join lateral unnest(posthaste.words_of(nullif(p_references[n], ''), posthaste.texts_of(p_terms[n]))) w
   )
   insert into posthaste.entries_other (ord, pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
-  select case when v_keyed[coalesce(v_of[n], 1)] then v_ord end, v_ids[n], v_queues[coalesce(v_of[n], 1)], v_lanes[n], v_dues[n],
+  select case when v_keyed[v_of[n]] then v_ord end, v_ids[n], v_queues[v_of[n]], v_lanes[n], v_dues[n],
          nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''),
          nullif(p_headers[n], '{}'), posthaste.texts_of(nullif(p_terms[n], '[]')), p_traces[n], p_payloads[n]
-    from unnest(v_new) n where v_dues[n] is not null or v_keyed[coalesce(v_of[n], 1)] order by n;
+    from unnest(v_new) n where not v_plain[n] order by n;
   return v_ids;
 end $$;
