@@ -47,30 +47,40 @@ func Find(name string, text []byte) []Finding {
 	if strings.HasSuffix(name, ".go") {
 		return findGo(text)
 	}
-	return findIn(string(text), 1)
+	return findIn(string(text))
 }
 
-func findIn(text string, line int) (all []Finding) {
+func findIn(text string) (all []Finding) {
 	for i := range Rules {
 		for _, at := range Rules[i].phrase.FindAllStringIndex(text, -1) {
-			all = append(all, Finding{&Rules[i], line + strings.Count(text[:at[0]], "\n"), strings.TrimSpace(text[at[0]:at[1]])})
+			all = append(all, Finding{&Rules[i], 1 + strings.Count(text[:at[0]], "\n"), strings.TrimSpace(text[at[0]:at[1]])})
 		}
 	}
 	return all
 }
 
-func findGo(text []byte) (all []Finding) {
+// findGo looks into a copy of the text in which all but comments and strings is blank: one
+// call for each rule takes a tenth of the time of one for each comment.
+func findGo(text []byte) []Finding {
 	files := token.NewFileSet()
 	file := files.AddFile("", files.Base(), len(text))
 	var s scanner.Scanner
 	s.Init(file, text, nil, scanner.ScanComments)
+	words := make([]byte, len(text))
+	for i, c := range text {
+		words[i] = ' '
+		if c == '\n' {
+			words[i] = c
+		}
+	}
 	for {
 		pos, kind, literal := s.Scan()
 		switch kind {
 		case token.EOF:
-			return all
+			return findIn(string(words))
 		case token.COMMENT, token.STRING:
-			all = append(all, findIn(strings.TrimPrefix(literal, "// "), files.Position(pos).Line)...)
+			at := file.Offset(pos)
+			copy(words[at:], strings.Replace(literal, "// ", " . ", 1))
 		}
 	}
 }

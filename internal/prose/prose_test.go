@@ -69,7 +69,9 @@ func TestPhrases(t *testing.T) {
 			t.Errorf("%s has %d phrases to avoid, %d fewer than before: run go test ./internal/prose -update", dir, n, was-n)
 		}
 		for _, e := range examples[dir] {
-			t.Log(e)
+			if testing.Verbose() {
+				t.Log(e)
+			}
 		}
 	}
 }

@@ -23,7 +23,7 @@ declare
   q posthaste.queue_settings;
   v_of int[];
   v_bad int;
-  v_fault text; -- the field, and what is wrong with it
+  v_fault text; -- the field and its fault
   v_flat boolean := false; -- a priority is not kept
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
@@ -91,7 +91,7 @@ begin
     end if;
     return v_ids;
   end if;
-  -- By expressions, for a query would cost more to start than to run.
+  -- In expressions: starting a query costs more than running it.
   for n in 1..cardinality(p_payloads) loop
     v_fault := case when p_payloads[n] is null then 'payload missing'
                     when octet_length(p_payloads[n]) > v_most[v_of[n]] then 'payload size'
@@ -171,7 +171,7 @@ begin
       perform posthaste.ring(v_queues[i]);
     end loop;
   end if;
-  -- In a loop, for a query would cost more to start than to run.
+  -- In a loop: starting a query costs more than running it.
   for n in 1..cardinality(p_payloads) loop
     v_lanes[n] := case when v_keyed[v_of[n]] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[v_of[n]])
                        else coalesce(p_priorities[n], 0) * v_steps[v_of[n]] + floor(random() * v_widths[v_of[n]]) end;
