@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -265,7 +264,7 @@ func armRule(t *testing.T, examine func(b *bellTest) (fault string), broken ...a
 			t.Error(fault)
 		}
 	})
-	text, err := fs.ReadFile(ledger.Files, "functions/arm.sql")
+	text, err := ledger.Function("arm.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,13 +274,13 @@ func armRule(t *testing.T, examine func(b *bellTest) (fault string), broken ...a
 	}
 	for _, twin := range broken {
 		t.Run("without_"+strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
-			found := testrun.Twin(t, string(text), string(test))
-			if n := strings.Count(string(text), twin.old); n != 1 {
+			found := testrun.Twin(t, text, string(test))
+			if n := strings.Count(text, twin.old); n != 1 {
 				t.Fatalf("the patch of arm.sql no longer applies: %q stands there %d times", twin.old, n)
 			}
 			b := newBellTest(t, 1)
 			b.patience = 5 * time.Second
-			mustExec(t, b.session(), strings.Replace(string(text), twin.old, twin.new, 1))
+			mustExec(t, b.session(), strings.Replace(text, twin.old, twin.new, 1))
 			fault := examine(b)
 			if fault == "" {
 				t.Fatal("without its protection nothing was found, so this test finds nothing")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -42,11 +41,11 @@ func newBellTest(t *testing.T, queues int) *bellTest {
 	mustExec(t, conn, `create table posthaste.queue_settings (id int primary key generated always as identity, name text not null, dropped_at timestamptz)`)
 	mustExec(t, conn, `create table posthaste.inbox (id bigint generated always as identity, queue text not null)`)
 	for _, name := range []string{"lock_key", "bell_key", "doze_key", "ring", "arm"} {
-		text, err := fs.ReadFile(ledger.Files, "functions/"+name+".sql")
+		text, err := ledger.Function(name + ".sql")
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustExec(t, conn, string(text))
+		mustExec(t, conn, text)
 	}
 	for i := range queues {
 		b.queues = append(b.queues, fmt.Sprintf("q%d", i))

@@ -292,8 +292,29 @@ func TestBadSourcesAreRefused(t *testing.T) {
 	if _, err := readSource(twice); err == nil {
 		t.Error("two migrations of one number are accepted")
 	}
+	named := fstest.MapFS{"bootstrap.sql": {}, "roles.sql": {}, "grants.sql": {}, "functions/ground/a.sql": {}, "functions/send/inner/a.sql": {}}
+	if _, err := readSource(named); err == nil {
+		t.Error("two functions of one name are accepted")
+	}
 	if _, err := readSource(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no files at all: %v", err)
+	}
+}
+
+// The folder of a function is nothing that the schema depends on: all folders are read,
+// in the order of the functions' names, and moving a function changes nothing.
+func TestFunctionsMoveBetweenFolders(t *testing.T) {
+	read := func(a, b string) *schemaSource {
+		s, err := readSource(fstest.MapFS{"bootstrap.sql": {}, "roles.sql": {}, "grants.sql": {}, a: {Data: []byte("a")}, b: {Data: []byte("b")}, "functions/README.md": {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	flat := read("functions/a.sql", "functions/b.sql")
+	moved := read("functions/send/inner/a.sql", "functions/ground/b.sql")
+	if len(moved.functions) != 2 || moved.functions[0].base != "a" || moved.functions[1].base != "b" || moved.hash != flat.hash {
+		t.Errorf("read %v with hash %s, and %v with hash %s before they were moved", moved.functions, moved.hash, flat.functions, flat.hash)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,27 +88,35 @@ func readSource(files fs.FS) (*schemaSource, error) {
 	}
 	sum := sha256.New()
 	for _, f := range append(append([]sqlFile{}, s.functions...), s.views...) {
-		fmt.Fprintf(sum, "%s %d\n%s\n", f.path, len(f.text), f.text)
+		fmt.Fprintf(sum, "%s %d\n%s\n", f.base, len(f.text), f.text)
 	}
 	s.hash = hex.EncodeToString(sum.Sum(nil))
 	return s, nil
 }
 
-// readFolder returns a folder's *.sql in the order of their names.
+// readFolder returns the *.sql files below a folder in the order of their base
+// names, so that moving a file to another subfolder changes nothing. Two files of
+// one base name are an error. A folder that does not exist is empty.
 func readFolder(files fs.FS, folder string) ([]sqlFile, error) {
-	names, err := fs.Glob(files, folder+"/*.sql")
-	if err != nil {
-		return nil, err
-	}
 	var all []sqlFile
-	for _, name := range names {
-		f, err := readSQL(files, name)
-		if err != nil {
-			return nil, err
+	err := fs.WalkDir(files, folder, func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
+		if err != nil || d.IsDir() || path.Ext(name) != ".sql" {
+			return err
+		}
+		f, err := readSQL(files, name)
 		all = append(all, f)
+		return err
+	})
+	slices.SortFunc(all, func(a, b sqlFile) int { return strings.Compare(a.base, b.base) })
+	for i := 1; i < len(all); i++ {
+		if all[i].base == all[i-1].base {
+			return nil, fmt.Errorf("%s and %s have the same base name", all[i-1].path, all[i].path)
+		}
 	}
-	return all, nil
+	return all, err
 }
 
 func readSQL(files fs.FS, name string) (sqlFile, error) {

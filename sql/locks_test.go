@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"io/fs"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,12 +12,12 @@ import (
 // are the same.
 func TestLockFamiliesAreListed(t *testing.T) {
 	t.Parallel()
-	const home = "functions/lock_key.sql"
-	text, err := fs.ReadFile(ledger.Files, home)
+	const home = "lock_key.sql"
+	texts, err := ledger.Functions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	header, _, _ := strings.Cut(string(text), "create ")
+	header, _, _ := strings.Cut(texts[home], "create ")
 	listed := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?:[(,]|--)\s+(\d+) \w|\((\d+) \w`).FindAllStringSubmatch(header, -1) {
 		family := m[1] + m[2]
@@ -28,16 +27,8 @@ func TestLockFamiliesAreListed(t *testing.T) {
 		listed[family] = true
 	}
 	used := map[string]bool{"15": true} // postgres.Migrate, before there is a function to ask
-	files, err := fs.Glob(ledger.Files, "functions/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := fs.ReadFile(ledger.Files, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`lock_key\((\d+),`).FindAllStringSubmatch(string(text), -1) {
+	for file, text := range texts {
+		for _, m := range regexp.MustCompile(`lock_key\((\d+),`).FindAllStringSubmatch(text, -1) {
 			used[m[1]] = true
 			if !listed[m[1]] {
 				t.Errorf("%s locks by family %s, which %s does not list", file, m[1], home)

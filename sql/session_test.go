@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -313,11 +312,11 @@ func beginTwin(t testing.TB, test string, patches ...patch) (found func()) {
 // functionText is the shipped text of a file of functions.
 func functionText(t testing.TB, file string) string {
 	t.Helper()
-	text, err := fs.ReadFile(ledger.Files, "functions/"+file)
+	text, err := ledger.Function(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return text
 }
 
 // waitsFor gives the functions that wait for a lock for so long, and then say who has

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
-	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
 // seconds is how long a random test runs: short in CI, longer by
@@ -154,19 +152,16 @@ func findsBroken(t *testing.T, words []string, found func(), run func(n int, lef
 // breakFunction applies one condition's patch of a shipped file to a database.
 func breakFunction(t testing.TB, url, file, old, patched string) {
 	t.Helper()
-	text, err := fs.ReadFile(ledger.Files, "functions/"+file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Count(string(text), old) != 1 {
-		t.Fatalf("the patch of %s no longer applies: %q stands there %d times", file, old, strings.Count(string(text), old))
+	text := functionText(t, file)
+	if strings.Count(text, old) != 1 {
+		t.Fatalf("the patch of %s no longer applies: %q stands there %d times", file, old, strings.Count(text, old))
 	}
 	conn, err := pgx.Connect(context.Background(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(context.Background(), strings.Replace(string(text), old, patched, 1)); err != nil {
+	if _, err := conn.Exec(context.Background(), strings.Replace(text, old, patched, 1)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -336,14 +336,14 @@ func (b *books) drained() {
 // on, or as it is shipped.
 func (b *books) broken(file string, changes ...string) {
 	b.Helper()
-	raw, err := ledger.Files.ReadFile("functions/" + file)
+	text, err := ledger.Function(file)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := 0; i < len(changes); i += 2 {
-		if !strings.Contains(string(raw), changes[i]) {
+		if !strings.Contains(text, changes[i]) {
 			b.Fatalf("%s has no %q any more", file, changes[i])
 		}
 	}
-	b.exec(strings.NewReplacer(changes...).Replace(string(raw)))
+	b.exec(strings.NewReplacer(changes...).Replace(text))
 }

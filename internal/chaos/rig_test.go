@@ -5,7 +5,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -103,11 +102,11 @@ func broken(t *testing.T, patches ...patch) string {
 	texts := map[string]string{}
 	for _, p := range patches {
 		if _, known := texts[p.file]; !known {
-			text, err := fs.ReadFile(ledger.Files, "functions/"+p.file)
+			text, err := ledger.Function(p.file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			names, texts[p.file] = append(names, p.file), string(text)
+			names, texts[p.file] = append(names, p.file), text
 		}
 		if !strings.Contains(texts[p.file], p.from) {
 			t.Fatalf("%s does not hold %q: move the patch to where that is now", p.file, p.from)

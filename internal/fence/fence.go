@@ -1,5 +1,6 @@
 // Package fence checks which package imports which: the four rules that make
-// the tree. Its test runs over this module.
+// the tree. It also checks which SQL function calls which, and which functions
+// roles may execute. Its tests run over this module.
 //
 // The root package is the domain and imports only the standard library.
 // Engines, runtime, sinks and server import it and never each other. Only cmd

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"io/fs"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,23 +57,19 @@ func TestHintsForAllThatSpeakSQL(t *testing.T) {
 		}
 		return ""
 	}
-	files, err := fs.Glob(ledger.Files, "functions/*.sql")
+	texts, err := ledger.Functions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := 0
-	for _, file := range files {
-		text, err := ledger.Files.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, raised := range raise.FindAllStringSubmatch(string(text), -1) {
+	for file, text := range texts {
+		for _, raised := range raise.FindAllStringSubmatch(text, -1) {
 			_, hint, _ := strings.Cut(raised[1], "hint = ")
 			said := ""
 			for _, literal := range regexp.MustCompile(`'(?:[^']|'')*'`).FindAllString(hint, -1) {
 				said += literal + " "
 			}
-			if !speaks.MatchString(said) || sqlOnly[strings.TrimPrefix(file, "functions/")] != "" {
+			if !speaks.MatchString(said) || sqlOnly[file] != "" {
 				continue
 			}
 			seen++

@@ -1200,281 +1200,99 @@ grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_admi
 grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_receiver
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function ack(bigint[],jsonb) to posthaste_receiver
-grant EXECUTE on function admit() to posthaste_admin
-grant EXECUTE on function adopt() to posthaste_admin
-grant EXECUTE on function all_cursors(integer,live) to posthaste_admin
 grant EXECUTE on function all_headers(jsonb,text) to posthaste_admin
-grant EXECUTE on function append_again(head,timestamp with time zone,integer) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_receiver
-grant EXECUTE on function await_key(bigint,boolean,text,text) to posthaste_admin
-grant EXECUTE on function bare_story(jsonb) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_receiver
-grant EXECUTE on function block_keys(bigint,integer,text[],xid8[],bigint[],boolean[]) to posthaste_admin
 grant EXECUTE on function cancel(bigint,text) to posthaste_admin
-grant EXECUTE on function carry_slot(integer) to posthaste_admin
-grant EXECUTE on function check_array(anyarray,text) to posthaste_admin
-grant EXECUTE on function check_identity(text,bigint) to posthaste_admin
-grant EXECUTE on function check_ids(bigint[]) to posthaste_admin
-grant EXECUTE on function check_json(jsonb,text,text) to posthaste_admin
-grant EXECUTE on function check_name(text,text,text) to posthaste_admin
-grant EXECUTE on function check_options(jsonb,text[],text[]) to posthaste_admin
-grant EXECUTE on function check_singles(bigint[]) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_receiver
-grant EXECUTE on function claim_keyed(queue_settings,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean) to posthaste_admin
-grant EXECUTE on function claim_lane(integer,integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean,boolean,bigint[]) to posthaste_admin
-grant EXECUTE on function claim_open(claims) to posthaste_admin
-grant EXECUTE on function claim_ruled(integer,integer,integer,bigint,bigint,timestamp with time zone,boolean,boolean,boolean,boolean) to posthaste_admin
-grant EXECUTE on function copy_claim(claims,queue_settings) to posthaste_admin
-grant EXECUTE on function copy_withdrawn(integer,integer) to posthaste_admin
-grant EXECUTE on function count_kept(subscriptions) to posthaste_admin
-grant EXECUTE on function count_up() to posthaste_admin
 grant EXECUTE on function create_queue(text,jsonb) to posthaste_admin
-grant EXECUTE on function cron_field(text,text,integer,integer,text[]) to posthaste_admin
 grant EXECUTE on function cron_wall(cron,timestamp without time zone) to posthaste_admin
-grant EXECUTE on function cursor_of(bigint,live) to posthaste_admin
-grant EXECUTE on function dead_chosen(bigint[],jsonb,bigint,integer) to posthaste_admin
-grant EXECUTE on function dead_filter(jsonb) to posthaste_admin
-grant EXECUTE on function dead_found(dead_filter,bigint[],bigint,integer) to posthaste_admin
-grant EXECUTE on function dead_matches(dead_letter_entries,dead_filter) to posthaste_admin
-grant EXECUTE on function dead_termed(text) to posthaste_admin
-grant EXECUTE on function dedupe(integer[],text[],double precision[],timestamp with time zone) to posthaste_admin
-grant EXECUTE on function deliveries_at(claims,integer[]) to posthaste_admin
-grant EXECUTE on function deliveries_of(claims) to posthaste_admin
 grant EXECUTE on function delivery_queues(bigint[]) to posthaste_admin
 grant EXECUTE on function discard(bigint[],text,jsonb,bigint,integer) to posthaste_admin
 grant EXECUTE on function doctor() to posthaste_admin
-grant EXECUTE on function doctor_horizon() to posthaste_admin
-grant EXECUTE on function doctor_late() to posthaste_admin
-grant EXECUTE on function doctor_plans() to posthaste_admin
-grant EXECUTE on function doctor_ring() to posthaste_admin
-grant EXECUTE on function doctor_server() to posthaste_admin
-grant EXECUTE on function doctor_settings() to posthaste_admin
-grant EXECUTE on function doctor_stranded() to posthaste_admin
-grant EXECUTE on function doctor_workers() to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_receiver
 grant EXECUTE on function drop_queue(text) to posthaste_admin
-grant EXECUTE on function due_idle(integer,integer,claims,timestamp with time zone,live) to posthaste_admin
-grant EXECUTE on function due_is_for(subscriptions,integer,xid8,bigint,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function due_slice(integer,integer,integer,claims,integer,boolean,live) to posthaste_admin
-grant EXECUTE on function ends_of(bigint,bigint[],boolean) to posthaste_admin
 grant EXECUTE on function erase(text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_admin
 grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_receiver
 grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_admin
 grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_receiver
-grant EXECUTE on function few_heads(integer,integer,bigint,bigint,integer) to posthaste_admin
-grant EXECUTE on function find_claim(bigint,xid8,bigint,timestamp with time zone,live) to posthaste_admin
-grant EXECUTE on function find_queue(text) to posthaste_admin
-grant EXECUTE on function find_subscription(text,text) to posthaste_admin
-grant EXECUTE on function finish(claims,integer[],text[],text[],double precision[],jsonb[],real[],jsonb[]) to posthaste_admin
-grant EXECUTE on function first_priority(integer,integer) to posthaste_admin
-grant EXECUTE on function first_snapshot() to posthaste_admin
-grant EXECUTE on function forget_buckets() to posthaste_admin
-grant EXECUTE on function forget_cancelled() to posthaste_admin
-grant EXECUTE on function forget_history() to posthaste_admin
-grant EXECUTE on function forget_rows() to posthaste_admin
-grant EXECUTE on function found_terms(text) to posthaste_admin
-grant EXECUTE on function free_number(integer) to posthaste_admin
-grant EXECUTE on function fresh_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
 grant EXECUTE on function give_up(bigint,text,boolean) to posthaste_admin
-grant EXECUTE on function has_line(bigint,integer,bigint[]) to posthaste_admin
-grant EXECUTE on function history_ids(integer[],text,text,text,bigint,integer) to posthaste_admin
-grant EXECUTE on function history_of(bigint[]) to posthaste_admin
-grant EXECUTE on function history_part(timestamp with time zone,interval) to posthaste_admin
-grant EXECUTE on function hold_message(bigint) to posthaste_admin
-grant EXECUTE on function holds_slot(claims,integer) to posthaste_admin
 grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_admin
 grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_sender
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_admin
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_sender
-grant EXECUTE on function in_slots(bigint,bigint,bigint,bigint,bigint,bigint,bigint) to posthaste_admin
-grant EXECUTE on function insert_entries(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
-grant EXECUTE on function is_original() to posthaste_admin
-grant EXECUTE on function keep_history(integer) to posthaste_admin
-grant EXECUTE on function key_hash(text) to posthaste_admin
-grant EXECUTE on function key_heads(integer[],text,bigint,integer) to posthaste_admin
-grant EXECUTE on function key_lane(text,integer) to posthaste_admin
-grant EXECUTE on function key_readers(text,text) to posthaste_admin
-grant EXECUTE on function key_tokens(double precision,timestamp with time zone,double precision,double precision,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function keyed_rows(claims,live) to posthaste_admin
-grant EXECUTE on function lane_apply(bigint,integer,jsonb,xid8[],bigint[],boolean) to posthaste_admin
-grant EXECUTE on function lane_busy(bigint[],pg_snapshot) to posthaste_admin
-grant EXECUTE on function lane_event(bigint,integer,jsonb,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function lane_events(integer,integer,integer,claims,pg_snapshot,timestamp with time zone,live) to posthaste_admin
-grant EXECUTE on function lane_of_round(integer,integer,integer,bigint) to posthaste_admin
-grant EXECUTE on function lane_open(bigint[],bigint,pg_snapshot) to posthaste_admin
-grant EXECUTE on function last_time() to posthaste_admin
-grant EXECUTE on function late_done(claims,bit varying) to posthaste_admin
-grant EXECUTE on function later_heads(bigint[]) to posthaste_admin
-grant EXECUTE on function later_newest(integer[],bigint,integer) to posthaste_admin
-grant EXECUTE on function leases_ended(bigint) to posthaste_admin
-grant EXECUTE on function left_out(integer,integer,bigint,jsonb,xid8[],bigint[]) to posthaste_admin
-grant EXECUTE on function let_go(queue_settings,bigint,bigint,text[],bigint[],bigint,integer,boolean,bigint,bigint,timestamp with time zone,boolean,boolean,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function limit_queue(text,jsonb,text) to posthaste_admin
-grant EXECUTE on function line_of(bigint,integer,bigint[],integer) to posthaste_admin
-grant EXECUTE on function line_up(bigint,text[],bigint[],bigint) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function list_dead_letters(jsonb,bigint[],bigint,integer) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text) to posthaste_admin
-grant EXECUTE on function live_slots() to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_receiver
-grant EXECUTE on function lock_lanes(integer,integer) to posthaste_admin
-grant EXECUTE on function lock_queue(integer,text,boolean) to posthaste_admin
-grant EXECUTE on function lock_reader(bigint,boolean) to posthaste_admin
-grant EXECUTE on function look(integer,integer,integer) to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_admin
 grant EXECUTE on function maintain() to posthaste_receiver
-grant EXECUTE on function mark_entered(bigint) to posthaste_admin
 grant EXECUTE on function message(bigint) to posthaste_admin
 grant EXECUTE on function message(bigint) to posthaste_receiver
-grant EXECUTE on function message_rows(head[],bigint[],boolean) to posthaste_admin
 grant EXECUTE on function message_state(bigint,integer,tid,boolean) to posthaste_admin
-grant EXECUTE on function message_states(head[],boolean) to posthaste_admin
-grant EXECUTE on function more_of(text,text,jsonb,jsonb) to posthaste_admin
-grant EXECUTE on function move_mark(bigint) to posthaste_admin
-grant EXECUTE on function must_flush() to posthaste_admin
-grant EXECUTE on function named_heads(integer[],text,text,bigint,integer) to posthaste_admin
-grant EXECUTE on function newest_heads(integer,bigint,integer) to posthaste_admin
 grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function next_token(bigint,integer,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function no_dead_letter(bigint[]) to posthaste_admin
-grant EXECUTE on function no_wake() to posthaste_admin
 grant EXECUTE on function not_here(text) to posthaste_admin
 grant EXECUTE on function not_here(text) to posthaste_sender
-grant EXECUTE on function oldest_due(pg_snapshot,live) to posthaste_admin
-grant EXECUTE on function oldest_fresh(pg_snapshot,live) to posthaste_admin
 grant EXECUTE on function oldest_slot() to posthaste_admin
 grant EXECUTE on function oldest_waiting() to posthaste_admin
-grant EXECUTE on function open_claims(bigint) to posthaste_admin
-grant EXECUTE on function open_places(claims) to posthaste_admin
-grant EXECUTE on function option_boolean(jsonb,text,boolean) to posthaste_admin
-grant EXECUTE on function option_int(jsonb,text,bigint,bigint) to posthaste_admin
-grant EXECUTE on function option_interval(jsonb,text) to posthaste_admin
-grant EXECUTE on function option_rate(jsonb,text) to posthaste_admin
-grant EXECUTE on function option_text(jsonb,text) to posthaste_admin
-grant EXECUTE on function option_time(jsonb,text) to posthaste_admin
-grant EXECUTE on function ord_now() to posthaste_admin
-grant EXECUTE on function ordered_slice(integer,integer,pg_snapshot,pg_snapshot,xid8,bigint,integer,live) to posthaste_admin
-grant EXECUTE on function other_heads(bigint[]) to posthaste_admin
-grant EXECUTE on function overdue_places(claims) to posthaste_admin
-grant EXECUTE on function park(queue_settings,claims,live,text[],xid8[],bigint[],text[],timestamp with time zone) to posthaste_admin
-grant EXECUTE on function park_ahead(bigint,integer,jsonb,xid8[],bigint[]) to posthaste_admin
-grant EXECUTE on function parked_newest(integer[],text,bigint,integer) to posthaste_admin
-grant EXECUTE on function part_lanes(integer) to posthaste_admin
-grant EXECUTE on function pass_log(queue_settings,claims,bigint[],integer,integer,boolean,boolean,jsonb,bigint,bigint,timestamp with time zone,boolean,pg_snapshot,timestamp with time zone,live) to posthaste_admin
 grant EXECUTE on function passes(jsonb,text,jsonb) to posthaste_admin
-grant EXECUTE on function patience() to posthaste_admin
 grant EXECUTE on function pause_key(text,text,text) to posthaste_admin
 grant EXECUTE on function pause_queue(text,text) to posthaste_admin
-grant EXECUTE on function plain_headers(jsonb) to posthaste_admin
 grant EXECUTE on function purge(text,text) to posthaste_admin
-grant EXECUTE on function put_claim(claims,bigint,bigint,timestamp with time zone,boolean,boolean) to posthaste_admin
-grant EXECUTE on function queue_limits(jsonb,queue_settings) to posthaste_admin
 grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
-grant EXECUTE on function read_ahead(queue_settings,claims,ahead,bigint,jsonb,pg_snapshot,live) to posthaste_admin
-grant EXECUTE on function read_committed(text) to posthaste_admin
-grant EXECUTE on function reader_key(integer,integer,integer,integer) to posthaste_admin
 grant EXECUTE on function rebase(boolean,text) to posthaste_admin
-grant EXECUTE on function rebase_append() to posthaste_admin
-grant EXECUTE on function rebase_collect() to posthaste_admin
-grant EXECUTE on function rebase_counters() to posthaste_admin
-grant EXECUTE on function rebase_cursors() to posthaste_admin
-grant EXECUTE on function rebase_keys() to posthaste_admin
-grant EXECUTE on function rebase_ring(bigint) to posthaste_admin
-grant EXECUTE on function rebase_sent_here() to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_admin
 grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_receiver
-grant EXECUTE on function reclaim() to posthaste_admin
-grant EXECUTE on function refuse_at_most_once(integer) to posthaste_admin
-grant EXECUTE on function refuse_copy() to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_admin
 grant EXECUTE on function release(bigint[],jsonb) to posthaste_receiver
-grant EXECUTE on function renew_tokens(queue_settings,bigint,integer,timestamp with time zone,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function replay(bigint[],text,jsonb,bigint,integer) to posthaste_admin
 grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver
-grant EXECUTE on function rescue_apart(claims,integer[]) to posthaste_admin
-grant EXECUTE on function rescue_claim(bigint) to posthaste_admin
 grant EXECUTE on function rescue_in(bigint) to posthaste_admin
 grant EXECUTE on function rescue_in(bigint) to posthaste_receiver
-grant EXECUTE on function rescue_leases(bigint) to posthaste_admin
-grant EXECUTE on function rescue_workers() to posthaste_admin
 grant EXECUTE on function resume_key(text,text,text) to posthaste_admin
 grant EXECUTE on function resume_queue(text,text) to posthaste_admin
-grant EXECUTE on function ring(integer) to posthaste_admin
-grant EXECUTE on function ring_seen() to posthaste_admin
-grant EXECUTE on function rotate() to posthaste_admin
 grant EXECUTE on function schedule_drop(text) to posthaste_admin
 grant EXECUTE on function schedule_next(text,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function schedule_pause(text) to posthaste_admin
 grant EXECUTE on function schedule_put(text,text,text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function schedule_resume(text) to posthaste_admin
-grant EXECUTE on function schedule_spec(text) to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_sender
 grant EXECUTE on function send_bytes(text,bytea,jsonb) to posthaste_admin
 grant EXECUTE on function send_bytes(text,bytea,jsonb) to posthaste_sender
 grant EXECUTE on function send_many(text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function send_many(text,jsonb,jsonb) to posthaste_sender
-grant EXECUTE on function send_options(jsonb,text[]) to posthaste_admin
 grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_admin
 grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_sender
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_sender
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_receiver
-grant EXECUTE on function settle_claim(claims,bit varying,bit varying,real) to posthaste_admin
-grant EXECUTE on function settle_singles(bigint[],text,jsonb,text,jsonb,jsonb) to posthaste_admin
-grant EXECUTE on function sift_from_here(bigint) to posthaste_admin
-grant EXECUTE on function sift_keyed(claims,jsonb,live) to posthaste_admin
-grant EXECUTE on function sift_on(bigint,live) to posthaste_admin
-grant EXECUTE on function sifted_slice(integer,integer,claims,pg_snapshot,integer,live) to posthaste_admin
-grant EXECUTE on function skip_ids() to posthaste_admin
-grant EXECUTE on function skip_slot(integer) to posthaste_admin
-grant EXECUTE on function slot_blocker(integer) to posthaste_admin
-grant EXECUTE on function slot_entered(integer) to posthaste_admin
-grant EXECUTE on function slot_held(integer) to posthaste_admin
-grant EXECUTE on function slot_start(bigint,integer) to posthaste_admin
-grant EXECUTE on function slot_unread(integer) to posthaste_admin
-grant EXECUTE on function snapshot_now() to posthaste_admin
-grant EXECUTE on function story_add(jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function subscribe(text,text,jsonb,text) to posthaste_admin
-grant EXECUTE on function subscription_filter(jsonb) to posthaste_admin
-grant EXECUTE on function summarize() to posthaste_admin
-grant EXECUTE on function taken(claims,xid8,bigint,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function taken_back(integer[],bigint[]) to posthaste_admin
 grant EXECUTE on function texts_of(jsonb) to posthaste_admin
 grant EXECUTE on function tick() to posthaste_admin
 grant EXECUTE on function tick() to posthaste_receiver
 grant EXECUTE on function tick_in() to posthaste_admin
 grant EXECUTE on function tick_in() to posthaste_receiver
-grant EXECUTE on function tick_schedule(schedule_settings,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function tick_send(schedule_settings,text,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function to_carry(integer,bigint,integer) to posthaste_admin
 grant EXECUTE on function token_add(text,text[],jsonb,text) to posthaste_admin
 grant EXECUTE on function token_drop(text,text) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
-grant EXECUTE on function token_time(timestamp with time zone) to posthaste_admin
-grant EXECUTE on function truncate_slot(integer,bigint[],boolean) to posthaste_admin
-grant EXECUTE on function unpark(bigint,bigint[],text,pg_snapshot) to posthaste_admin
 grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
 grant EXECUTE on function vitals() to posthaste_admin
-grant EXECUTE on function wake_key(bigint,integer,text,timestamp with time zone,timestamp with time zone,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function wall_time(text,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_receiver
-grant EXECUTE on function window_ranges(pg_snapshot,pg_snapshot) to posthaste_admin
-grant EXECUTE on function withdraw(head,integer,text) to posthaste_admin
-grant EXECUTE on function without_places(claims) to posthaste_admin
-grant EXECUTE on function words_of(text,text[]) to posthaste_admin
 grant EXECUTE on function worker_heartbeat(bigint) to posthaste_admin
 grant EXECUTE on function worker_heartbeat(bigint) to posthaste_receiver
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_admin
@@ -1487,7 +1305,6 @@ grant EXECUTE on function worker_unregister(bigint) to posthaste_receiver
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_admin
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_receiver
 grant EXECUTE on function zone_change(text,timestamp with time zone,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function zone_name(text) to posthaste_admin
 grant USAGE on schema posthaste to posthaste_admin
 grant USAGE on schema posthaste to posthaste_receiver
 grant USAGE on schema posthaste to posthaste_sender
