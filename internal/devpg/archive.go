@@ -5,6 +5,7 @@ package devpg
 import (
 	"archive/tar"
 	"archive/zip"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,11 +16,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
 
-	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 	"github.com/ulikunitz/xz"
 
 	"github.com/posthaste-mq/posthaste"
@@ -33,6 +32,9 @@ var checksums = map[string]string{
 	"linux-arm64v8-18.3.0":  "1fb555a6602c13a113ab1f0cc9224d599948e85e51ac5f001393605505eaf78e",
 	"darwin-arm64v8-18.3.0": "a18ec9ec6a905e04f5a08a8f7870bddadd635feb54dee332a3daf80fada3cb1a",
 }
+
+// publicRepository is Maven Central.
+const publicRepository = "https://repo1.maven.org/maven2"
 
 // stallPatience is how long a download may bring nothing.
 const stallPatience = time.Minute
@@ -62,11 +64,7 @@ func (a archive) fetch(ctx context.Context, c Config) error {
 			return fmt.Errorf("the archive of PostgreSQL cannot be read: %w", err)
 		}
 	}
-	url, err := a.url(c)
-	if err != nil {
-		return err
-	}
-	if err := a.download(ctx, url, want, c.Progress); err != nil {
+	if err := a.download(ctx, a.url(c), want, c.Progress); err != nil {
 		if ctx.Err() != nil || posthaste.CodeOf(err) != "" {
 			return err
 		}
@@ -77,30 +75,10 @@ func (a archive) fetch(ctx context.Context, c Config) error {
 	return nil
 }
 
-func (a archive) url(c Config) (string, error) {
-	base := c.Repository
-	if base == "" {
-		base = os.Getenv("POSTHASTE_MAVEN_REPOSITORY")
-	}
-	if base == "" {
-		base = publicRepository()
-	}
-	if base == "" {
-		return "", &posthaste.Error{Code: posthaste.Invalid, Field: "repository", Message: "no Maven repository is known to fetch PostgreSQL from",
-			Hint: "name one in POSTHASTE_MAVEN_REPOSITORY"}
-	}
+func (a archive) url(c Config) string {
+	base := cmp.Or(c.Repository, os.Getenv("POSTHASTE_MAVEN_REPOSITORY"), publicRepository)
 	artifact := "embedded-postgres-binaries-" + a.platform
-	return fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s-%s.jar", strings.TrimRight(base, "/"), artifact, a.release, artifact, a.release), nil
-}
-
-// publicRepository is the one that the embedded-postgres module fetches from,
-// which keeps it to itself. So it moves when the module says that it moved.
-func publicRepository() string {
-	f := reflect.ValueOf(embeddedpostgres.DefaultConfig()).FieldByName("binaryRepositoryURL")
-	if f.Kind() != reflect.String {
-		return ""
-	}
-	return f.String()
+	return fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s-%s.jar", strings.TrimRight(base, "/"), artifact, a.release, artifact, a.release)
 }
 
 // download fetches url into the cache and checks it against want, or against

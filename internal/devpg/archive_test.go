@@ -12,7 +12,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -186,9 +185,11 @@ func TestUnpackStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-func TestPublicRepositoryIsKnown(t *testing.T) {
+func TestReleasesHaveChecksums(t *testing.T) {
 	t.Parallel()
-	if u, err := url.Parse(publicRepository()); err != nil || u.Scheme != "https" || u.Host == "" {
-		t.Errorf("the module's repository reads as %q (%v)", publicRepository(), err)
+	for _, release := range releases {
+		if checksums["linux-amd64-"+release] == "" {
+			t.Errorf("no checksum of linux-amd64-%s", release)
+		}
 	}
 }

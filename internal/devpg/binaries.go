@@ -15,16 +15,16 @@ import (
 	"syscall"
 	"time"
 
-	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 	"golang.org/x/sys/unix"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// releases are the versions fetched for each major version.
+// releases are the versions of io.zonky.test.postgres:embedded-postgres-binaries-* that
+// are fetched for each major version. A new one needs its checksums in archive.go.
 var releases = map[string]string{
-	"14": string(embeddedpostgres.V14),
-	"18": string(embeddedpostgres.V18),
+	"14": "14.18.0",
+	"18": "18.3.0",
 }
 
 const systemCacheDir = "/var/cache/posthaste"

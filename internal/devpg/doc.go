@@ -5,13 +5,12 @@
 //
 // # Binaries
 //
-// PostgreSQL 14 and 18 come as archives from the Maven repository that
-// github.com/fergusstrange/embedded-postgres uses, at the versions that module
-// names, so go.mod pins them. The archive is kept in [Config.CacheDir] and is
-// checked against a checksum, so a second start needs no network. The
-// environment variable POSTHASTE_MAVEN_REPOSITORY names another repository (a
-// mirror). [Config.BinDir] uses binaries of one's own instead. These builds
-// have no lz4 and no client programs.
+// PostgreSQL 14 and 18 are fetched as archives from Maven Central, built by
+// https://github.com/zonkyio/embedded-postgres-binaries. The archive is kept in
+// [Config.CacheDir] and checked against a checksum, so a second start needs no
+// network. The environment variable POSTHASTE_MAVEN_REPOSITORY names a mirror.
+// [Config.BinDir] names a directory of other binaries to use instead. The fetched
+// builds have no lz4 and no client programs.
 //
 // # Root
 //

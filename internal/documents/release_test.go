@@ -72,6 +72,9 @@ func unpack(t *testing.T, path string) map[string][]byte {
 
 const releaseVersion = "v0.0.1-test"
 
+// maxProgramSize is somewhat more than the program has today, in bytes.
+const maxProgramSize = 48_000_000
+
 func archiveName() string {
 	return fmt.Sprintf("posthaste-%s-linux-%s.tar.gz", releaseVersion, runtime.GOARCH)
 }
@@ -119,6 +122,9 @@ func TestRelease(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "posthaste")
 	if err := os.WriteFile(program, files["posthaste"], 0o755); err != nil {
 		t.Fatal(err)
+	}
+	if size := len(files["posthaste"]); size > maxProgramSize {
+		t.Errorf("the program has %d bytes, at most %d are allowed; find what it links with: go tool nm -size -sort size", size, maxProgramSize)
 	}
 	binary, err := elf.Open(program)
 	if err != nil {

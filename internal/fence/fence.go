@@ -1,10 +1,17 @@
-// Package fence checks which package imports which: the four rules that make
-// the tree. It also checks which SQL function calls which, and which functions
-// roles may execute. Its tests run over this module.
+// Package fence checks the structure of this module. Its tests run over the module.
 //
-// The root package is the domain and imports only the standard library.
+// Imports: the root package is the domain and imports only the standard library.
 // Engines, runtime, sinks and server import it and never each other. Only cmd
-// and internal/cli tie them together. Test files may import what they like.
+// and internal/cli tie them together. Test files may import anything.
+//
+// SQL: which function calls which, and which functions roles may execute.
+//
+// Ratchets: circles of types and files, long functions, long files and uses of
+// time.Sleep in tests have limits. Values above a limit have a baseline in
+// testdata/ratchets.txt that only falls.
+//
+// `go test ./internal/fence -update` lowers baselines and writes the table of imports in
+// ARCHITECTURE.md.
 package fence
 
 import (
@@ -112,24 +119,35 @@ func (v Violation) String() string { return fmt.Sprintf("%s:%d: %s", v.File, v.L
 // within the module and hidden folders.
 func Check(fsys fs.FS) ([]Violation, error) {
 	var found []Violation
-	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if name != "." && skip(fsys, name) {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
+	names, err := goFiles(fsys)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
 		}
 		more, err := checkFile(fsys, name)
+		if err != nil {
+			return found, err
+		}
 		found = append(found, more...)
-		return err
-	})
+	}
 	return found, err
+}
+
+// goFiles returns the Go files of the module in fsys, but not those in testdata, modules
+// within the module and hidden folders.
+func goFiles(fsys fs.FS) (names []string, err error) {
+	err = fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && skip(fsys, name):
+			return fs.SkipDir
+		case !d.IsDir() && strings.HasSuffix(name, ".go"):
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names, err
 }
 
 func skip(fsys fs.FS, dir string) bool {
@@ -183,7 +201,7 @@ func roomOf(folder string) (room, bool) {
 
 // forbids says why a package in folder may not import what it does, or "".
 func (r room) forbids(folder, imported string) string {
-	if imported == module || strings.HasPrefix(imported, module+"/") {
+	if own(imported) {
 		target := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
 		if target == "" {
 			target = "."

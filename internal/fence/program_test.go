@@ -12,6 +12,7 @@ import (
 var notShipped = []string{
 	"github.com/nats-io/nats-server/",
 	"github.com/getkin/kin-openapi/",
+	"github.com/lib/pq",
 	"github.com/rogpeppe/go-internal/",
 	"github.com/posthaste-mq/posthaste/internal/chaos",
 	"github.com/posthaste-mq/posthaste/internal/testpg",
