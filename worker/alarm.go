@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// alarm wakes one goroutine at a time that others tell, the last one counting.
+// alarm wakes one goroutine at a time that other goroutines set. The latest time set counts.
 type alarm struct {
 	changed chan struct{}
 
 	mu sync.Mutex
-	at time.Time // zero if it will not ring
+	at time.Time // zero if it is not set
 }
 
 func newAlarm() *alarm { return &alarm{changed: make(chan struct{}, 1)} }
 
-// set has the alarm ring at a time in place of any other; the zero time means never.
+// set replaces the alarm's time; the zero time means never.
 func (a *alarm) set(at time.Time) {
 	a.mu.Lock()
 	a.at = at
@@ -24,8 +24,7 @@ func (a *alarm) set(at time.Time) {
 	token(a.changed)
 }
 
-// wait returns true when it rings, after which it will not again until it is set,
-// and false if ctx ended.
+// wait returns true when the alarm rings, which clears it, and false if ctx ended.
 func (a *alarm) wait(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		a.mu.Lock()
@@ -36,7 +35,7 @@ func (a *alarm) wait(ctx context.Context) bool {
 			return true
 		}
 		a.mu.Unlock()
-		in := time.Hour // and then look again
+		in := time.Hour // any bound: the loop looks again
 		if !at.IsZero() {
 			in = at.Sub(now)
 		}

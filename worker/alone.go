@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gate keeps claims out while a message runs alone.
+// gate blocks claims while a message runs alone.
 type gate struct {
 	mu      sync.Mutex
 	inside  int
@@ -22,7 +22,7 @@ func (g *gate) change() {
 	g.changed = make(chan struct{})
 }
 
-// until waits, with g.mu held, until ok.
+// until waits until ok returns true. The caller holds g.mu, which until releases meanwhile.
 func (g *gate) until(ctx context.Context, ok func() bool) error {
 	for !ok() {
 		changed := g.changed
@@ -39,7 +39,7 @@ func (g *gate) until(ctx context.Context, ok func() bool) error {
 	return nil
 }
 
-// enter waits until the gate is open and goes in.
+// enter waits until the gate is open. After it the gate cannot shut until leave.
 func (g *gate) enter(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,8 @@ func (g *gate) leave() {
 	g.change()
 }
 
-// shut waits for its turn, closes the gate and waits until nobody is inside.
+// shut closes the gate and waits until all claims inside have left. If the gate is closed, it
+// first waits until it opens.
 func (g *gate) shut(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,24 +81,24 @@ func (g *gate) open() {
 	g.change()
 }
 
-// aloneState remembers a subscription's tries to run a message alone.
+// aloneState is the state of a fetcher's attempts to run a message alone.
 type aloneState struct {
-	patience time.Duration // how long to wait for the others to finish
-	next     time.Duration // not before this time
+	patience time.Duration // how long to wait for other messages to finish
+	next     time.Duration // earliest time of the next attempt
 }
 
 const (
 	firstPatience = 10 * time.Second
 	mostPatience  = 10 * time.Minute
-	// aloneTurn is how long messages that must run alone may keep the others
-	// of the process waiting, beyond the run of the last one.
+	// aloneTurn is how long messages that must run alone may delay the others of the
+	// process, beyond the run of the last one.
 	aloneTurn = time.Second
 )
 
-// mayRunAlone reports whether a message waits to run alone and it is time to try.
+// mayRunAlone reports whether a message waits to run alone and an attempt is due.
 func (f *fetcher) mayRunAlone(found claimed) bool { return found.wantsIdle && now() >= f.alone.next }
 
-// aloneIn is how long until the next try, 0 if none is needed.
+// aloneIn is the time until the next attempt, 0 if none is needed.
 func (f *fetcher) aloneIn(found claimed) time.Duration {
 	if !found.wantsIdle {
 		return 0
@@ -105,31 +106,32 @@ func (f *fetcher) aloneIn(found claimed) time.Duration {
 	return max(0, f.alone.next-now())
 }
 
-// runAlone stops all claims of the process, lets everything finish, claims the
-// message that must run alone and waits until it has ended and is settled: if
-// it kills the process, nothing else is lost with it. Where the others take too
-// long they go on, and a later try waits longer.
-func (f *fetcher) runAlone(ctx context.Context) {
+// runAlone stops all claims of the process, waits until all messages have finished and are
+// settled, claims the message that must run alone, and waits until it is settled: if it
+// kills the process, no other message is affected. If the others take too long, they
+// continue, and the next attempt waits longer.
+func (f *fetcher) runAlone(ctx, calls context.Context) {
 	f.alone.patience = min(max(2*f.alone.patience, firstPatience), mostPatience)
-	if f.rt.gate.shut(ctx) != nil {
+	if f.gate.shut(ctx) != nil {
 		return
 	}
-	defer f.rt.gate.open()
-	// Settled, too: what had ended well must not be lost with the process.
+	defer f.gate.open()
+	// The outcomes must be settled, too, or successes would be lost with the process.
 	patience, cancel := context.WithTimeout(ctx, f.alone.patience)
-	idle := f.rt.pool.wait(patience) && f.rt.acks.flush(patience) && f.rt.pool.held.Load() == 0
+	idle := f.pool.wait(patience) && f.acks.flush(patience) && !f.pool.paused()
 	cancel()
 	if !idle {
 		f.alone.next = now() + f.alone.patience
-		f.rt.log.Warn("a message waits to run alone, but others do not finish; trying again later",
-			slog.String("queue", f.sub.ref.Queue), slog.Duration("in", f.alone.patience))
+		f.report.log.Warn("a message waits to run alone, but other messages do not finish; retrying later",
+			slog.String("queue", f.route.ref.Queue), slog.Duration("in", f.alone.patience))
 		return
 	}
-	// Others that must run alone follow at once, for a while: to make the
-	// process idle anew for each would hold up all that is due behind them.
+	// Other messages that must run alone follow at once, for aloneTurn: waiting for an idle
+	// process before each of them would delay all messages that are due after them.
 	for turn := now() + aloneTurn; ctx.Err() == nil; {
-		// Of two, what is due gets the first; of one, only every other time.
-		found, err := f.claim(ctx, 2, true)
+		// A claim for two gives the first place to a message that is due; a claim for one
+		// does so only every other time.
+		found, err := f.claim(ctx, calls, 2, true)
 		if err != nil {
 			f.recover(ctx, err)
 			return
@@ -139,12 +141,12 @@ func (f *fetcher) runAlone(ctx context.Context) {
 			f.alone.next = now() + 100*time.Millisecond // another worker has it
 			return
 		}
-		for f.rt.pool.wait(ctx) && f.sub.waiting() {
-			if !pause(ctx, 50*time.Millisecond) { // a late heartbeat keeps it from starting
-				return // the worker ends, and hands it back
+		for f.pool.wait(ctx) && f.backlog.waiting() {
+			if !pause(ctx, 50*time.Millisecond) { // a heartbeat that is late keeps it from starting
+				return // the worker stops, and releases it
 			}
 		}
-		if !f.rt.acks.flush(ctx) || !found.alone || now() > turn {
+		if !f.acks.flush(ctx) || !found.alone || now() > turn {
 			return
 		}
 	}

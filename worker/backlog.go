@@ -2,116 +2,70 @@ package worker
 
 import (
 	"math"
-	"slices"
 	"sync/atomic"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// segment is what one claim handed out. Whoever advances next owns the items
-// it passed, so that any goroutine of the pool can take the next message
-// without a lock and a slow one delays only itself.
+// prefetchBytes bounds the payloads of one claim, by their mean size so far, and those of the
+// messages of an ordered queue that wait for others.
+const prefetchBytes = 32 << 20
+
+// segment is what one claim handed out. A goroutine takes items by advancing next: no lock
+// is needed, and a slow handler delays only its own message.
 type segment struct {
-	sub    *subscription
+	route  *route
 	worker posthaste.WorkerID
 	items  []posthaste.RawDelivery
 	next   atomic.Int64
-	// mark is the item whose taking tells the fetcher that more is wanted.
+	// mark is the index of the item whose taking tells the fetcher that more is wanted.
 	mark atomic.Int64
-	open int // items not settled, guarded by holdings.mu
+	open int // unsettled items, guarded by holdings.mu
 }
 
-// link is a segment's place in the list. Who works on a segment holds it and not its
-// link: a slow handler, or a goroutine that rests, would keep all that came after.
+func newSegment(route *route, worker posthaste.WorkerID, items []posthaste.RawDelivery) *segment {
+	s := &segment{route: route, worker: worker, items: items, open: len(items)}
+	s.mark.Store(math.MaxInt64)
+	return s
+}
+
+// left counts the items that are not taken.
+func (s *segment) left() int64 { return max(0, int64(len(s.items))-s.next.Load()) }
+
+// link is a segment's node in the list. A goroutine that works on a segment holds the
+// segment and not its link, because a link keeps all later segments from being freed.
 type link struct {
 	*segment
 	after atomic.Pointer[link]
 }
 
-func newSegment(sub *subscription, worker posthaste.WorkerID, items []posthaste.RawDelivery) *segment {
-	s := &segment{sub: sub, worker: worker, items: items, open: len(items)}
-	s.mark.Store(math.MaxInt64)
-	return s
-}
-
-// subscription is one handler with what was prefetched for it.
-type subscription struct {
-	ref         posthaste.QueueRef
-	handler     posthaste.Handler
-	many        many // in place of handler, where a call gets several messages
-	middleware  []func(posthaste.Handler) posthaste.Handler
-	concurrency int
-	batch       int64 // the most messages of one call
-	sized       bool  // by BatchSize
-	single      bool
-	// once says that handing its messages out settles them.
-	once atomic.Bool
-
-	// head is the oldest segment that may have items left. The list begins
-	// with a spent segment and is never empty.
+// backlog is the list of the segments that were prefetched for one route. All methods but
+// append are safe for concurrent use.
+type backlog struct {
+	// head is the oldest segment that may have items left. The list begins with a spent
+	// segment and is never empty.
 	head atomic.Pointer[link]
 	tail *link // guarded by holdings.mu
-	// claimTook is how long the latest claim that found something took, in ns.
-	claimTook atomic.Int64
-	// wanted has a token when the fetcher should look at the capacity again.
-	wanted chan struct{}
-	// starved says that somebody found nothing to do since it was last reset.
-	starved atomic.Bool
-	// throttled says that the fetcher waits for outcomes to be settled.
-	throttled atomic.Bool
-	// full says that the fetcher sleeps, or is about to, because the queue's concurrency
-	// is used up. A settle of this worker may free a place, and wakes it.
-	full atomic.Bool
-	// completed counts the messages whose outcome the acknowledger has got.
-	completed atomic.Int64
-
-	inOrder atomic.Bool
-	lanes   int    // of the queue, noted before its fetcher runs
-	order   *order // of an ordered queue; guarded by holdings.mu
-
-	active int  // goroutines at work, guarded by pool.mu
-	hungry bool // waits for one, guarded by pool.mu
 }
 
-// ready prepares s for a run.
-func (s *subscription) ready() {
-	s.tail = &link{segment: newSegment(s, 0, nil)}
-	s.head.Store(s.tail)
-	s.wanted = make(chan struct{}, 1)
+func newBacklog() *backlog {
+	b := &backlog{tail: &link{segment: newSegment(nil, 0, nil)}}
+	b.head.Store(b.tail)
+	return b
 }
 
-// wrap puts middleware around the handler, the first one outermost.
-func (s *subscription) wrap(middleware []func(posthaste.Handler) posthaste.Handler) {
-	chain := func(h posthaste.Handler) posthaste.Handler {
-		for _, around := range slices.Backward(middleware) {
-			h = around(h)
-		}
-		return h
-	}
-	if len(middleware) == 0 {
-		return
-	}
-	if s.handler != nil {
-		s.handler = chain(s.handler)
-	} else if b, ok := s.many.(interface {
-		wrap(func(posthaste.Handler) posthaste.Handler)
-	}); ok {
-		b.wrap(chain)
-	}
-}
-
-// append makes a segment available. It needs holdings.mu.
-func (s *subscription) append(seg *segment) {
+// append makes a segment available. The caller holds holdings.mu.
+func (b *backlog) append(seg *segment) {
 	l := &link{segment: seg}
-	s.tail.after.Store(l)
-	s.tail = l
+	b.tail.after.Store(l)
+	b.tail = l
 }
 
-// take takes up to limit items that follow each other. It returns nil if none
-// is left.
-func (s *subscription) take(limit int64) (seg *segment, low, high int64) {
+// take takes up to limit consecutive items: those of seg from low to before high. It returns
+// a nil segment if none is left.
+func (b *backlog) take(limit int64) (seg *segment, low, high int64) {
 	for {
-		at := s.head.Load()
+		at := b.head.Load()
 		seg = at.segment
 		n := int64(len(seg.items))
 		if seg.next.Load() < n {
@@ -120,7 +74,7 @@ func (s *subscription) take(limit int64) (seg *segment, low, high int64) {
 			if low < n {
 				high = min(high, n)
 				if mark := seg.mark.Load(); high > mark && seg.mark.CompareAndSwap(mark, math.MaxInt64) {
-					s.want()
+					seg.route.want()
 				}
 				return seg, low, high
 			}
@@ -129,14 +83,15 @@ func (s *subscription) take(limit int64) (seg *segment, low, high int64) {
 		if after == nil {
 			return nil, 0, 0
 		}
-		s.head.CompareAndSwap(at, after)
+		b.head.CompareAndSwap(at, after)
 	}
 }
 
-// takeAll takes whatever is left, to drop it or to hand it back.
-func (s *subscription) takeAll() (items []posthaste.RawDelivery, from []*segment) {
+// takeAll takes all items that are left, to drop or release them. from has the segment of
+// each item.
+func (b *backlog) takeAll() (items []posthaste.RawDelivery, from []*segment) {
 	for {
-		seg, low, high := s.take(posthaste.MaxPlaces)
+		seg, low, high := b.take(posthaste.MaxPlaces)
 		if seg == nil {
 			return items, from
 		}
@@ -146,13 +101,10 @@ func (s *subscription) takeAll() (items []posthaste.RawDelivery, from []*segment
 	}
 }
 
-// left counts the items of seg that nobody took.
-func (seg *segment) left() int64 { return max(0, int64(len(seg.items))-seg.next.Load()) }
-
 // waiting reports whether an item is left.
-func (s *subscription) waiting() bool {
-	for seg := s.head.Load(); seg != nil; seg = seg.after.Load() {
-		if seg.left() > 0 {
+func (b *backlog) waiting() bool {
+	for l := b.head.Load(); l != nil; l = l.after.Load() {
+		if l.left() > 0 {
 			return true
 		}
 	}
@@ -160,29 +112,21 @@ func (s *subscription) waiting() bool {
 }
 
 // buffered counts the items that are left.
-func (s *subscription) buffered() (n int64) {
-	for seg := s.head.Load(); seg != nil; seg = seg.after.Load() {
-		n += seg.left()
+func (b *backlog) buffered() (n int64) {
+	for l := b.head.Load(); l != nil; l = l.after.Load() {
+		n += l.left()
 	}
 	return n
 }
 
-// markAt makes the fetcher be told when about n items more were taken.
-func (s *subscription) markAt(n int64) {
-	for seg := s.head.Load(); seg != nil; seg = seg.after.Load() {
-		left := seg.left()
+// markAt sets the mark so that the fetcher is told when about n more items were taken.
+func (b *backlog) markAt(n int64) {
+	for l := b.head.Load(); l != nil; l = l.after.Load() {
+		left := l.left()
 		if n <= left {
-			seg.mark.Store(int64(len(seg.items)) - left + max(n, 1) - 1)
+			l.mark.Store(int64(len(l.items)) - left + max(n, 1) - 1)
 			return
 		}
 		n -= left
-	}
-}
-
-// want tells the fetcher to look at the capacity again.
-func (s *subscription) want() {
-	select {
-	case s.wanted <- struct{}{}:
-	default:
 	}
 }

@@ -8,23 +8,22 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A handler that runs for long holds what its own claim handed out, and none of what
-// others handed out and handled since.
+// A handler that runs for long keeps the messages of its own claim in memory, and none of
+// later claims that were handled meanwhile.
 func TestSlowHandlerKeepsNoLaterClaims(t *testing.T) {
 	t.Parallel()
-	s := &subscription{}
-	s.ready()
+	b := newBacklog()
 	claim := func() (*segment, weak.Pointer[segment]) {
-		s.append(newSegment(s, 1, make([]posthaste.RawDelivery, 1)))
-		seg, _, _ := s.take(1)
+		b.append(newSegment(&route{}, 1, make([]posthaste.RawDelivery, 1)))
+		seg, _, _ := b.take(1)
 		return seg, weak.Make(seg)
 	}
 	slow, _ := claim()
 	_, later := claim()
-	claim() // the last one is held by the list
+	claim() // because the list keeps the last one
 	goruntime.GC()
 	if later.Value() != nil {
-		t.Error("what was handled meanwhile is still held")
+		t.Error("messages that were handled meanwhile are still in memory")
 	}
 	goruntime.KeepAlive(slow)
 }

@@ -13,45 +13,37 @@ const (
 	batchConcurrency = 4
 )
 
-// many handles several messages in one call: a sink or a batch handler.
-type many interface {
-	// deliver answers each of items. What it knows of one of them before the
-	// others it may note by r.call.answer.
-	deliver(r *run, items []posthaste.RawDelivery) []posthaste.SinkResult
-}
-
-// HandleBatch registers a handler that gets several messages of a queue in one
-// call: what waits when the call begins, up to [BatchSize] (default 100).
-// Nothing waits for a batch to fill: while as many calls run as [Concurrency]
-// allows (default 4 here), messages gather for the next one.
+// HandleBatch registers a handler that gets several messages of a queue in one call: those
+// that wait when the call begins, up to [BatchSize] (default 100). The worker never waits for
+// a batch to fill: while as many calls run as [Concurrency] allows (default 4 here), messages
+// gather for the next call.
 //
-// The handler returns an error or nil for each message, in order; a nil slice
-// acknowledges all of them. One that fails neither fails nor repeats its
-// neighbours, and attempts are counted by message. slices.Repeat([]error{err},
-// len(batch)) fails all; so does a panic, and another number of answers than
-// messages. The context ends at the queue's timeout, which is for the call.
-// Payloads that cannot be decoded never reach the handler: their messages
-// become dead letters by themselves. Call HandleBatch before [Worker.Run].
+// The handler returns an error or nil for each message, in order; a nil slice acknowledges
+// all of them. A failed message neither fails nor repeats the others, and attempts are
+// counted by message. slices.Repeat([]error{err}, len(batch)) fails all messages. So does a
+// panic, and a result whose length differs from the batch's. The context ends at the queue's
+// timeout, which applies to the call. Messages whose payload cannot be decoded do not reach
+// the handler; each of them is dead-lettered. Call HandleBatch before [Worker.Run].
 func HandleBatch[T any](w *Worker, queue string, h func(ctx context.Context, batch []posthaste.Delivery[T]) []error, options ...Option) {
-	sub := &subscription{batch: sinkBatch, concurrency: min(batchConcurrency, w.config.Concurrency)}
+	r := &route{batch: sinkBatch, concurrency: min(batchConcurrency, w.config.Concurrency)}
 	if h != nil {
-		sub.many = &batchHandler[T]{handle: h, codecs: w.config.Codecs}
+		r.many = &batchHandler[T]{handle: h, codecs: w.config.Codecs}
 	}
-	w.add(queue, sub, options)
+	w.add(queue, r, options)
 }
 
-// sinkCalls is a sink as the pool calls it.
+// sinkCalls calls a sink for the pool.
 type sinkCalls struct{ posthaste.Sink }
 
-func (s sinkCalls) deliver(r *run, items []posthaste.RawDelivery) []posthaste.SinkResult {
-	return s.Deliver(r, items)
+func (s sinkCalls) deliver(ctx context.Context, _ func(int, error), items []posthaste.RawDelivery) []posthaste.SinkResult {
+	return s.Deliver(ctx, items)
 }
 
-// batchHandler is a batch handler as the pool calls it.
+// batchHandler calls a batch handler for the pool.
 type batchHandler[T any] struct {
 	codecs []posthaste.Codec
 	handle func(ctx context.Context, batch []posthaste.Delivery[T]) []error
-	// around is join with the middleware around it; nil if there is none.
+	// around is join, wrapped in the middleware; nil if there is none.
 	around posthaste.Handler
 }
 
@@ -60,15 +52,15 @@ func (b *batchHandler[T]) wrap(chain func(posthaste.Handler) posthaste.Handler) 
 	b.around = chain(b.join)
 }
 
-// batchOf is one batch on its way to the handler.
+// batchOf is the batch of one call.
 type batchOf[T any] struct {
 	deliveries []posthaste.Delivery[T]
-	places     []int // of each among the items
+	places     []int // index of each delivery among the items of the call
 	errs       []error
 }
 
-// add decodes a message into the batch. What breaks over a payload, such as a
-// type's own UnmarshalJSON, fails that message alone.
+// add decodes a message into the batch. A panic of the decoder, such as a type's own
+// UnmarshalJSON, fails that message only.
 func (b *batchOf[T]) add(place int, d posthaste.RawDelivery, codecs []posthaste.Codec) error {
 	var payload T
 	err := protect(func() error { return posthaste.Permanent(posthaste.Decode(d, &payload, codecs...)) }, func(error) {})
@@ -80,8 +72,8 @@ func (b *batchOf[T]) add(place int, d posthaste.RawDelivery, codecs []posthaste.
 	return nil
 }
 
-// call gives the batch to the handler and puts an answer for each into errs,
-// which are as many as there are items.
+// call gives the batch to the handler and stores the answer of each delivery in errs, which
+// has one element for each item.
 func (b *batchHandler[T]) call(ctx context.Context, batch *batchOf[T]) {
 	if len(batch.deliveries) == 0 {
 		return
@@ -89,7 +81,7 @@ func (b *batchHandler[T]) call(ctx context.Context, batch *batchOf[T]) {
 	answers := b.handle(ctx, batch.deliveries)
 	var err error
 	if answers != nil && len(answers) != len(batch.places) {
-		err = fmt.Errorf("the handler answered %d of %d messages, so none of its answers can be trusted", len(answers), len(batch.places))
+		err = fmt.Errorf("the handler answered %d of %d messages, so that none of its answers counts", len(answers), len(batch.places))
 	}
 	for i, place := range batch.places {
 		if batch.errs[place] = err; err == nil && answers != nil {
@@ -98,18 +90,18 @@ func (b *batchHandler[T]) call(ctx context.Context, batch *batchOf[T]) {
 	}
 }
 
-func (b *batchHandler[T]) deliver(r *run, items []posthaste.RawDelivery) []posthaste.SinkResult {
+func (b *batchHandler[T]) deliver(ctx context.Context, note func(int, error), items []posthaste.RawDelivery) []posthaste.SinkResult {
 	if b.around != nil {
-		return b.deliverAround(r, items)
+		return b.deliverAround(ctx, note, items)
 	}
 	batch := &batchOf[T]{deliveries: make([]posthaste.Delivery[T], 0, len(items)), places: make([]int, 0, len(items)), errs: make([]error, len(items))}
 	for i := range items {
 		if err := batch.add(i, items[i], b.codecs); err != nil {
 			batch.errs[i] = err
-			r.call.answer(i, err) // whatever becomes of the call
+			note(i, err) // which counts whatever the call returns
 		}
 	}
-	b.call(r, batch)
+	b.call(ctx, batch)
 	return answered(batch.errs)
 }
 
@@ -121,105 +113,106 @@ func answered(errs []error) []posthaste.SinkResult {
 	return results
 }
 
-// meeting is where the messages of a batch wait for each other, each within
-// the middleware around it.
-type meeting[T any] struct {
-	mu     sync.Mutex
-	batch  batchOf[T]
-	absent int           // that may still come
-	full   chan struct{} // closed when none can
-	done   chan struct{} // closed when the handler has answered
+// gathering collects the messages of a batch, each of which waits inside its middleware
+// until the handler has answered.
+type gathering[T any] struct {
+	mu      sync.Mutex
+	batch   batchOf[T]
+	pending int           // messages that may still join
+	full    chan struct{} // closed when no message may join any more
+	done    chan struct{} // closed when the handler has answered
 }
 
-// meetingKey finds a message's seat in its context.
-type meetingKey struct{}
+// memberKey is the context key of a message's member.
+type memberKey struct{}
 
-type seat[T any] struct {
-	meeting *meeting[T]
-	place   int
-	once    sync.Once
+// member is one message of a gathering.
+type member[T any] struct {
+	gathering *gathering[T]
+	place     int
+	once      sync.Once
 }
 
-// leave says that a message has come, or never will.
-func (s *seat[T]) leave() {
-	s.once.Do(func() {
-		m := s.meeting
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.absent--; m.absent == 0 {
-			close(m.full)
+// arrived says that the message has joined, or never will.
+func (m *member[T]) arrived() {
+	m.once.Do(func() {
+		g := m.gathering
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.pending--; g.pending == 0 {
+			close(g.full)
 		}
 	})
 }
 
-// deliverAround runs the middleware of all messages at the same time, each on
-// a goroutine of its own, and the handler once all have come to it that will.
-func (b *batchHandler[T]) deliverAround(r *run, items []posthaste.RawDelivery) []posthaste.SinkResult {
-	m := &meeting[T]{absent: len(items), full: make(chan struct{}), done: make(chan struct{}), batch: batchOf[T]{errs: make([]error, len(items))}}
+// deliverAround runs the middleware of all messages at the same time, each on a goroutine of
+// its own, and the handler once every message has joined or left its middleware.
+func (b *batchHandler[T]) deliverAround(ctx context.Context, note func(int, error), items []posthaste.RawDelivery) []posthaste.SinkResult {
+	g := &gathering[T]{pending: len(items), full: make(chan struct{}), done: make(chan struct{}), batch: batchOf[T]{errs: make([]error, len(items))}}
 	final := make([]error, len(items))
 	var chains sync.WaitGroup
 	for i := range items {
 		chains.Go(func() {
-			s := &seat[T]{meeting: m, place: i}
+			m := &member[T]{gathering: g, place: i}
 			end := func(err error) {
 				final[i] = err
-				r.call.answer(i, err)
-				s.leave()
+				note(i, err)
+				m.arrived()
 			}
 			exited := false
-			err := protect(func() error { return b.around(context.WithValue(r, meetingKey{}, s), items[i]) },
+			err := protect(func() error { return b.around(context.WithValue(ctx, memberKey{}, m), items[i]) },
 				func(err error) { exited = true; end(err) })
 			if !exited {
 				end(err)
 			}
 		})
 	}
-	<-m.full
-	b.callMeeting(r, m, &chains)
+	<-g.full
+	b.callGathering(ctx, g, &chains)
 	return answered(final)
 }
 
-// callMeeting calls the handler for those who came, tells them whatever
-// happened to it, and waits until each has made its answer of that. Deferred:
-// a handler that ends its goroutine takes this one along.
-func (b *batchHandler[T]) callMeeting(r *run, m *meeting[T], chains *sync.WaitGroup) {
+// callGathering calls the handler for the messages that joined, gives each its answer, and
+// waits until the middleware of each has returned. The steps after the call are deferred
+// because a handler that ends its goroutine ends this one.
+func (b *batchHandler[T]) callGathering(ctx context.Context, g *gathering[T], chains *sync.WaitGroup) {
 	defer chains.Wait()
 	all := func(err error) {
-		for _, place := range m.batch.places {
-			m.batch.errs[place] = err
+		for _, place := range g.batch.places {
+			g.batch.errs[place] = err
 		}
 	}
-	defer close(m.done)
-	err := protect(func() error { b.call(r, &m.batch); return nil }, all)
+	defer close(g.done)
+	err := protect(func() error { b.call(ctx, &g.batch); return nil }, all)
 	if err != nil {
 		all(err)
 	}
 }
 
-// join is what the middleware wraps: it takes a message into its batch. A
-// further call with the same message, as of a middleware that tries again, is a
-// batch of one.
+// join is the handler that the middleware wraps. It adds a message to its batch and waits
+// for the answer. A second call with the same message, for example by middleware that
+// retries, is a batch of one.
 func (b *batchHandler[T]) join(ctx context.Context, d posthaste.RawDelivery) error {
-	s, ok := ctx.Value(meetingKey{}).(*seat[T])
+	m, ok := ctx.Value(memberKey{}).(*member[T])
 	if !ok {
-		return fmt.Errorf("a middleware did not pass on its context, by which a message finds its batch")
+		return fmt.Errorf("middleware of a batch handler must pass on a context derived from the one it got")
 	}
-	m := s.meeting
-	m.mu.Lock()
+	g := m.gathering
+	g.mu.Lock()
 	select {
-	case <-m.full:
-		m.mu.Unlock()
+	case <-g.full:
+		g.mu.Unlock()
 		return b.alone(ctx, d)
 	default:
 	}
-	err := m.batch.add(s.place, d, b.codecs)
-	m.mu.Unlock()
-	s.leave()
+	err := g.batch.add(m.place, d, b.codecs)
+	g.mu.Unlock()
+	m.arrived()
 	if err != nil {
 		return err
 	}
-	<-m.done
-	return m.batch.errs[s.place]
+	<-g.done
+	return g.batch.errs[m.place]
 }
 
 func (b *batchHandler[T]) alone(ctx context.Context, d posthaste.RawDelivery) error {

@@ -9,16 +9,16 @@ import (
 
 func TestBellIsSharedWhereNeeded(t *testing.T) {
 	t.Parallel()
-	subsOf := func(queues ...string) (subs []*subscription) {
+	routesOf := func(queues ...string) (routes []*route) {
 		for _, q := range queues {
-			subs = append(subs, &subscription{ref: posthaste.QueueRef{Queue: q}})
+			routes = append(routes, &route{ref: posthaste.QueueRef{Queue: q}})
 		}
-		return subs
+		return routes
 	}
-	if shareBell(t.Context(), stubBell{}, subsOf("a", "b")) != posthaste.Doorbell(stubBell{}) {
+	if shareBell(t.Context(), stubBell{}, routesOf("a", "b")) != posthaste.Doorbell(stubBell{}) {
 		t.Error("a bell is shared though no queue has two subscriptions")
 	}
-	if _, shared := shareBell(t.Context(), stubBell{}, subsOf("a", "b", "a")).(*sharedbell.Bell); !shared {
+	if _, shared := shareBell(t.Context(), stubBell{}, routesOf("a", "b", "a")).(*sharedbell.Bell); !shared {
 		t.Error("a bell is not shared though a queue has two subscriptions")
 	}
 }

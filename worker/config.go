@@ -13,48 +13,49 @@ import (
 
 // Config tunes a [Worker]. Zero values mean the defaults.
 type Config struct {
-	// Name tells people which process this is. Default "host/pid".
+	// Name identifies the process to people. Default "host/pid".
 	Name string
 	// Version is the program's version, shown beside the name. Default "".
 	Version string
 	// Concurrency bounds how many calls of handlers and sinks run at the same
 	// time in this worker, over all queues. Default 100; 1 to 100,000.
 	Concurrency int
-	// Batch is the most messages that one claim asks for. Smaller claims are
-	// asked for where fewer can be started soon, and more than 1,000 only where
-	// these are handled within 25 ms. Default 4,000; 1 to [posthaste.MaxPlaces].
+	// Batch is the maximum of messages that one claim asks for. A claim asks for
+	// fewer if fewer can start soon, and for more than 1,000 only if these are
+	// handled within 25 ms. Default 4,000; 1 to [posthaste.MaxPlaces].
 	Batch int
-	// Lease is how long the worker lives without a heartbeat. After it, what
-	// the worker holds runs elsewhere. Default 10 s; 100 ms to 10 min.
+	// Lease is how long the worker counts as alive without a heartbeat. After it,
+	// the messages that the worker holds are redelivered to other workers.
+	// Default 10 s; 100 ms to 10 min.
 	Lease time.Duration
 	// Heartbeat is the time between heartbeats. Default 3/10 of Lease; at most
 	// half of it.
 	Heartbeat time.Duration
-	// Grace is how long running handlers may go on once the worker has to
-	// stop, before their contexts are cancelled. While the store is away, what was
-	// handled waits as long for it to be settled, and 5 s at least. Default 20 s;
-	// negative means none.
+	// Grace is how long running handlers may continue once the worker stops,
+	// before their contexts are canceled. While the store is unavailable, the
+	// worker waits as long, and at least 5 s, to settle the messages that were
+	// handled. Default 20 s; negative means none.
 	Grace time.Duration
-	// Overrun is how long a handler may go on after its context ended at the
+	// Overrun is how long a handler may continue after its context ended at the
 	// queue's timeout. Then its attempt counts as failed, its place in the
-	// pool is given to another, and what it returns later is ignored.
+	// pool is freed, and its result is ignored.
 	// Default 5 s; at least 1 ms.
 	Overrun time.Duration
 	// Middleware wraps every handler of messages, the first one outermost.
-	// Sinks are not wrapped. Around a batch handler it runs for each message by
-	// itself, on a goroutine of its own, and what it calls takes the message into
-	// the batch: docs/handlers.md tells how. Default none.
+	// Sinks are not wrapped. Around a batch handler it runs for each message on
+	// a goroutine of its own, and the handler that it calls adds the message to
+	// the batch: see docs/handlers.md. Default none.
 	Middleware []func(posthaste.Handler) posthaste.Handler
 	// Codecs decode payloads for [Handle] and [HandleBatch], beside JSON and raw
-	// bytes; the first that has a message's content type does. Default none.
+	// bytes; the first one that has a message's content type is used. Default none.
 	Codecs []posthaste.Codec
-	// Logger gets what people should know: failed attempts, panics with their
-	// stacks, possible duplicates, trouble with the store; each success only at
-	// debug level. Default slog.Default().
+	// Logger gets failed attempts, panics with their stacks, possible duplicates
+	// and failed calls to the store, and each success at debug level. Default
+	// slog.Default().
 	Logger *slog.Logger
 	// Telemetry gets every event. Default none.
 	Telemetry posthaste.Telemetry
-	// Tracing follows single messages. Default none.
+	// Tracing creates traces of single messages. Default none.
 	Tracing posthaste.Tracing
 }
 
@@ -77,7 +78,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// check lists every fault at once.
+// check returns all faults at once.
 func (c *Config) check() error {
 	var faults []error
 	fault := func(bad bool, field, format string, args ...any) {
@@ -88,7 +89,7 @@ func (c *Config) check() error {
 	fault(c.Concurrency < 1 || c.Concurrency > 100_000, "Concurrency", "must be 1 to 100000, got %d", c.Concurrency)
 	fault(c.Batch < 1 || c.Batch > posthaste.MaxPlaces, "Batch", "must be 1 to %d, got %d", posthaste.MaxPlaces, c.Batch)
 	fault(c.Lease < 100*time.Millisecond || c.Lease > 10*time.Minute, "Lease", "must be 100ms to 10m, got %s", c.Lease)
-	fault(c.Heartbeat <= 0 || c.Heartbeat > c.Lease/2, "Heartbeat", "must be above zero and at most half of Lease (%s), got %s", c.Lease, c.Heartbeat)
+	fault(c.Heartbeat <= 0 || c.Heartbeat > c.Lease/2, "Heartbeat", "must be greater than zero and at most half of Lease (%s), got %s", c.Lease, c.Heartbeat)
 	fault(c.Overrun < time.Millisecond, "Overrun", "must be at least 1ms, got %s", c.Overrun)
 	for i, m := range c.Middleware {
 		fault(m == nil, fmt.Sprintf("Middleware[%d]", i), "is nil")
@@ -99,35 +100,35 @@ func (c *Config) check() error {
 	return errors.Join(faults...)
 }
 
-// An Option tunes one handler.
-type Option func(*subscription)
+// An Option configures one handler.
+type Option func(*route)
 
 // Concurrency bounds how many messages of the queue (or batches, for a sink or
 // batch handler) this worker handles at the same time. The default is
 // Config.Concurrency, and 4 for a batch handler.
-// With 1, fresh messages are handled one after the other in the order in which
-// they were handed out.
-func Concurrency(n int) Option { return func(s *subscription) { s.concurrency = n } }
+// With 1, messages that were not retried are handled one after the other, in the order in
+// which they were claimed.
+func Concurrency(n int) Option { return func(r *route) { r.concurrency = n } }
 
 // Subscription names the subscription to read.
 // The default is [posthaste.DefaultSubscription].
-func Subscription(name string) Option { return func(s *subscription) { s.ref.Subscription = name } }
+func Subscription(name string) Option { return func(r *route) { r.ref.Subscription = name } }
 
-// BatchSize is the most messages that a sink or batch handler gets in one call
-// (default 100; 1 to [posthaste.MaxPlaces]). Handlers of single messages refuse
-// it.
+// BatchSize is the maximum of messages that a sink or batch handler gets in one call
+// (default 100; 1 to [posthaste.MaxPlaces]). It is not allowed for handlers of single
+// messages.
 func BatchSize(n int) Option {
-	return func(s *subscription) { s.batch, s.sized = int64(n), true }
+	return func(r *route) { r.batch, r.sized = int64(n), true }
 }
 
-// Middleware wraps this handler alone, within Config.Middleware and the first
-// one outermost. Sinks refuse it.
+// Middleware wraps this handler only, inside Config.Middleware, the first one outermost. It
+// is not allowed for sinks.
 func Middleware(around ...func(posthaste.Handler) posthaste.Handler) Option {
-	return func(s *subscription) { s.middleware = append(s.middleware, around...) }
+	return func(r *route) { r.middleware = append(r.middleware, around...) }
 }
 
-// Transactional says that the handler settles its deliveries itself, each
-// inside a transaction of its own, so that effects and settling commit
-// together. A delivery that was not settled when the handler returns nil is
-// acknowledged as usual; an error fails the attempt as usual.
-func Transactional() Option { return func(s *subscription) { s.single = true } }
+// Transactional says that the handler settles each delivery inside a transaction of its own,
+// so that its effects and the settlement commit together. If the handler returns nil without
+// having settled the delivery, the worker acknowledges it as usual; an error fails the
+// attempt as usual.
+func Transactional() Option { return func(r *route) { r.single = true } }

@@ -11,20 +11,23 @@ import (
 const (
 	maintainTimeout = 60 * time.Second
 	maintainBusy    = time.Second      // between rounds while messages flow
-	maintainIdle    = 30 * time.Second // and at most when none do
+	maintainIdle    = 30 * time.Second // longest time between rounds while none do
 )
 
-// janitor calls the store's upkeep: each second while messages flow, less and
-// less often when none do.
+// janitor calls the store's maintenance: each second while messages flow, and less and less
+// often while none do.
 type janitor struct {
-	rt    *runtime
-	idle  time.Duration
-	wake  chan struct{} // messages flowed, says a heartbeat
-	retry backoff
+	engine posthaste.Engine
+	report *reporter
+	routes []*route
+	idle   time.Duration // longest time between rounds
+	wake   chan struct{} // has a token when a heartbeat says that messages flowed
+	retry  backoff
 }
 
-func newJanitor(rt *runtime) *janitor {
-	return &janitor{rt: rt, idle: maintainIdle, wake: make(chan struct{}, 1), retry: backoff{rt: rt, task: "maintain"}}
+func newJanitor(engine posthaste.Engine, report *reporter, routes []*route) *janitor {
+	return &janitor{engine: engine, report: report, routes: routes, idle: maintainIdle, wake: make(chan struct{}, 1),
+		retry: backoff{report: report, task: "maintain"}}
 }
 
 func (j *janitor) run(ctx context.Context) {
@@ -32,7 +35,7 @@ func (j *janitor) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var reply posthaste.MaintainReply
 		err := bounded(ctx, maintainTimeout, func(ctx context.Context) (err error) {
-			reply, err = j.rt.engine.Maintain(ctx)
+			reply, err = j.engine.Maintain(ctx)
 			return err
 		})
 		if err != nil {
@@ -41,11 +44,11 @@ func (j *janitor) run(ctx context.Context) {
 		}
 		j.retry.worked()
 		if reply.ClockSetBack {
-			j.rt.tell(posthaste.Event{Kind: posthaste.EventClock})
+			j.report.tell(posthaste.Event{Kind: posthaste.EventClock})
 		}
-		j.rt.rescued(reply.Rescued)
-		// While this worker itself handles messages it needs nobody to say so.
-		flowed := j.rt.completed()
+		j.report.rescued(reply.Rescued)
+		// Messages that this worker itself handles need no heartbeat to announce them.
+		flowed := completed(j.routes)
 		if reply.More || reply.Flowed || flowed != seen {
 			wait = maintainBusy
 		} else {
@@ -55,12 +58,12 @@ func (j *janitor) run(ctx context.Context) {
 		if reply.More {
 			continue
 		}
-		timer := time.NewTimer(wait + rand.N(wait/4)) // workers spread out
+		timer := time.NewTimer(wait + rand.N(wait/4)) // jitter spreads the workers
 		select {
 		case <-timer.C:
 		case <-j.wake:
 			wait = maintainBusy
-			// A heartbeat may come at once; rounds stay a second apart.
+			// A heartbeat may come right after a round; rounds stay a second apart.
 			pause(ctx, maintainBusy)
 		case <-ctx.Done():
 		}

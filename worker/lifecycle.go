@@ -11,15 +11,17 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// service is the life of one background task: it is started once, and stopped
-// as often as anybody likes.
+// callTimeout bounds calls at the start and the end of a worker.
+const callTimeout = 10 * time.Second
+
+// service is the life of one background task.
 type service struct {
 	once   sync.Once
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// start runs f on a goroutine of its own until it returns or stop is called.
+// start runs f on a goroutine of its own until f returns or stop is called.
 // Further calls do nothing.
 func (s *service) start(ctx context.Context, f func(ctx context.Context)) {
 	s.once.Do(func() {
@@ -32,8 +34,8 @@ func (s *service) start(ctx context.Context, f func(ctx context.Context)) {
 	})
 }
 
-// stop ends the service and waits until it has ended. It is safe to call twice
-// and without a start, and no start has an effect after it.
+// stop cancels the service's context and waits until f has returned. It is safe to call
+// twice and without a start. A later start does nothing.
 func (s *service) stop() {
 	s.once.Do(func() {})
 	if s.done != nil {
@@ -42,41 +44,42 @@ func (s *service) stop() {
 	}
 }
 
-// backoff is the wait between tries of one task, 50 ms growing to 2 s.
+// backoff is the wait between tries of one task: 50 ms, doubled with each failure up to
+// 2 s, with jitter of half of it.
 type backoff struct {
-	rt     *runtime
+	report *reporter
 	task   string
 	tries  int
 	logged time.Time
 }
 
-// failed tells of a failure and waits before the next try. It logs the first
-// of a row and then one in 30 s. It returns false if ctx ended.
+// failed reports a failure and waits before the next try. It logs the first of several
+// failures in a row, then one in 30 s. It returns false if ctx ended.
 func (b *backoff) failed(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	b.rt.tell(posthaste.Event{Kind: posthaste.EventError, Task: b.task, Err: err})
+	b.report.tell(posthaste.Event{Kind: posthaste.EventError, Task: b.task, Err: err})
 	wait := min(50*time.Millisecond<<min(b.tries, 10), 2*time.Second)
 	wait = wait/2 + rand.N(wait)
 	b.tries++
 	if time.Since(b.logged) > 30*time.Second {
 		b.logged = time.Now()
-		b.rt.log.Warn("trouble with the store, trying again", slog.String("task", b.task), slog.Any("error", err),
+		b.report.log.Warn("the call to the store failed, retrying", slog.String("task", b.task), slog.Any("error", err),
 			slog.String("code", string(posthaste.CodeOf(err))), slog.Int("tries", b.tries))
 	}
 	return pause(ctx, wait)
 }
 
-// worked ends a row of failures.
+// worked ends a series of failures.
 func (b *backoff) worked() {
 	if b.tries > 0 {
-		b.rt.log.Info("the store answers again", slog.String("task", b.task), slog.Int("failures", b.tries))
+		b.report.log.Info("the store answers again", slog.String("task", b.task), slog.Int("failures", b.tries))
 		b.tries, b.logged = 0, time.Time{}
 	}
 }
 
-// pause returns false if ctx ended meanwhile.
+// pause waits for d. It returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -88,8 +91,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// uncertain reports whether a call that failed with err may have had its
-// effect, or may have it when it is tried again.
+// uncertain reports whether a call that failed with err may have taken effect, or may
+// succeed when it is retried.
 func uncertain(err error) bool {
 	switch posthaste.CodeOf(err) {
 	case "", posthaste.OutcomeUnsure, posthaste.Unavailable, posthaste.ReadOnly:
@@ -98,9 +101,9 @@ func uncertain(err error) bool {
 	return false
 }
 
-// hopeless reports whether err will not go away by itself, so that a worker
-// that meets it at its start should say so and end. Refused is a copy of a database,
-// where a person has the say: the worker waits for that.
+// hopeless reports whether retrying cannot help, so that a worker that meets err at its
+// start returns it. posthaste.Refused is not among these codes: it means that the database
+// is a copy, and the worker waits until an operator has decided about it.
 func hopeless(err error) bool {
 	switch posthaste.CodeOf(err) {
 	case posthaste.Invalid, posthaste.NotFound, posthaste.Unsupported, posthaste.SchemaOld, posthaste.SchemaNew,
@@ -110,8 +113,8 @@ func hopeless(err error) bool {
 	return false
 }
 
-// bounded calls f with a context that ends after limit, so that a connection
-// that is cut half-open holds nothing up for longer.
+// bounded calls f with a context that ends after limit, so that a half-open connection
+// cannot block the caller for longer.
 func bounded(ctx context.Context, limit time.Duration, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
 	defer cancel()
@@ -120,7 +123,7 @@ func bounded(ctx context.Context, limit time.Duration, f func(ctx context.Contex
 
 var errSlow = errors.New("the store did not answer in time")
 
-// token puts a token into a channel of one, if there is room.
+// token puts a token into a channel of capacity one unless it has one already.
 func token(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -1,172 +1,126 @@
 package worker
 
-import (
-	"math"
+import "math"
 
-	"github.com/posthaste-mq/posthaste"
-)
-
-// order keeps the messages of an ordered queue in sequence, key by key: one is in
-// the pool, and those of its key that were claimed after it wait here. What is
-// claimed comes in order, and while a worker has claims of a key's lane open
-// nobody else gets any. Guarded by holdings.mu; nil for other queues.
+// order keeps the messages of an ordered queue in sequence, key by key: one message of a key
+// is in the pool, and those claimed after it wait here. Claims hand out the messages of a
+// key in order, and while a worker has open claims of a key's lane, no other worker gets
+// messages of it. order has no lock of its own; [holdings] guards it.
 type order struct {
 	keys    map[string]*sequence
 	waiting int // messages, of all keys
 	bytes   int // of their payloads
 }
 
-// sequence is a key with something in the pool or waiting, or one that failed.
+// sequence is the state of one key that has a message in the pool, or whose message failed.
 type sequence struct {
 	running bool
 	waiting []*segment // of one message each
-	// until: one of its messages was not finished, or there were too many, and it
-	// goes first when it comes back. Whatever claims up to this number hand out of
-	// the key was claimed before the store knew, and is handed back. 0 if all went on.
+	// until is not 0 after a message of the key was not finished, or was released because
+	// too many waited. That message comes back first. The store handed out what comes with
+	// claims up to this number before it knew of that, so it is released.
 	until int64
-	// unsaid counts what the store must know of before the key opens again.
+	// unsaid counts the outcomes that must be on record before the key opens again.
 	unsaid int
 }
 
-// close has everything handed back that is claimed of the key, until restart.
-func (q *sequence) close() {
-	q.unsaid++
-	q.until = math.MaxInt64
+// turn says what happens to a message that was claimed.
+type turn int
+
+const (
+	turnNow  turn = iota // it may run at once
+	turnWait             // it waits for others of its key
+	turnBack             // it is released
+)
+
+func newOrder() *order { return &order{keys: map[string]*sequence{}} }
+
+// claimed decides about a message that the claim with this number handed out. After turnWait
+// the caller calls wait. After turnBack the key is closed until the caller has reported the
+// release with restart: until the release is on record, the store takes the message to be
+// running here and hands out those after it.
+//
+// What waits is bounded, to most messages of a key, and to 10 times as many and prefetchBytes
+// of all keys. Beyond that the last messages of a key are released, and wait in the store
+// without delaying other keys.
+func (o *order) claimed(number int64, key string, most int) turn {
+	q := o.keys[key]
+	switch {
+	case q == nil:
+		q = &sequence{}
+		o.keys[key] = q
+	case number <= q.until || q.running && (len(q.waiting) >= most || o.waiting >= 10*most || o.bytes >= prefetchBytes):
+		q.close()
+		return turnBack
+	case q.running:
+		return turnWait
+	}
+	q.running, q.until = true, 0
+	return turnNow
 }
 
-// handBack closes the key until the store knows that seg's message, which has not
-// started, is released.
-func (q *sequence) handBack(seg *segment) outcome {
-	q.close()
-	o := released(seg, &seg.items[0])
-	o.key, o.closes = seg.items[0].Key, true
-	return o
+// wait adds the message of seg to those that wait for others of their key.
+func (o *order) wait(key string, seg *segment) {
+	q := o.keys[key]
+	q.waiting = append(q.waiting, seg)
+	o.waiting++
+	o.bytes += len(seg.items[0].Payload)
 }
 
-// finishOrdered is finish for a claim of an ordered queue. Of each key the first
-// message is made available; back are those that must be handed back. What waits
-// is bounded, to batch messages of a key, ten times that and so many bytes of all:
-// beyond that a key's tail is handed back, and waits in the store without holding
-// up other keys.
-func (h *holdings) finishOrdered(number int64, sub *subscription, worker posthaste.WorkerID, batch int, items []posthaste.RawDelivery) (kept bool, back []outcome) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.flying, number)
-	if worker != h.id() {
-		return false, nil
-	}
-	if sub.order == nil {
-		sub.order = &order{keys: map[string]*sequence{}}
-	}
-	o := sub.order
-	h.forgetKeys(o)
-	ready := make([]posthaste.RawDelivery, 0, len(items))
-	for i := range items {
-		key := items[i].Key
-		if key == "" {
-			ready = append(ready, items[i])
-			continue
-		}
-		q := o.keys[key]
-		switch {
-		case q != nil && (number <= q.until || q.running && (len(q.waiting) >= batch || o.waiting >= 10*batch || o.bytes >= prefetchBytes)):
-			// Until the store knows that, it takes this one to be running here, and
-			// hands out what comes after it.
-			back = append(back, q.handBack(h.hold(sub, worker, items[i:i+1:i+1])))
-			continue
-		case q != nil && q.running:
-			q.waiting = append(q.waiting, h.hold(sub, worker, items[i:i+1:i+1]))
-			o.waiting++
-			o.bytes += len(items[i].Payload)
-			continue
-		case q == nil:
-			q = &sequence{}
-			o.keys[key] = q
-		}
-		q.running, q.until = true, 0
-		ready = append(ready, items[i])
-	}
-	if len(ready) > 0 {
-		sub.append(h.hold(sub, worker, ready))
-	}
-	return true, back
-}
-
-// hold needs h.mu.
-func (h *holdings) hold(sub *subscription, worker posthaste.WorkerID, items []posthaste.RawDelivery) *segment {
-	seg := newSegment(sub, worker, items)
-	h.segments[seg] = struct{}{}
-	h.open += seg.open
-	return seg
-}
-
-// ended says that a message of an ordered queue is done, and makes the next of its
-// key available.
-func (h *holdings) ended(seg *segment, key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	o := seg.sub.order
-	if o == nil || !h.lives(seg) || o.keys[key] == nil {
-		return
-	}
-	switch q := o.keys[key]; {
+// ended says that the key's message in the pool is done. It returns the next one, nil if
+// none waits.
+func (o *order) ended(key string) *segment {
+	q := o.keys[key]
+	switch {
+	case q == nil:
 	case len(q.waiting) > 0:
 		next := q.waiting[0]
 		q.waiting = q.waiting[1:]
-		o.forget(next)
-		seg.sub.append(next)
+		o.left(next)
+		return next
 	case q.until > 0:
-		q.running = false // not forgotten before what was claimed earlier is here
+		q.running = false // kept, because earlier claims may still be in flight
 	default:
 		delete(o.keys, key)
 	}
+	return nil
 }
 
-// unfinished says that a message of an ordered queue is not done. Those that wait
-// behind it are to be handed back, for it comes first when it comes again. The key
-// opens when the store knows of all of them: of a message that is dead it may know
-// earlier than of these, and would hand out what comes after them.
-func (h *holdings) unfinished(seg *segment, key string) (back []outcome) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	o := seg.sub.order
-	if o == nil || !h.lives(seg) || o.keys[key] == nil {
+// unfinished says that the key's message in the pool is not done. It returns the messages
+// behind it, which are to be released because that message comes back first. The key opens
+// after restart was called once for it and once for each of them: the store may know
+// earlier that a message is dead than that those behind it are released, and would then
+// hand out those after them.
+func (o *order) unfinished(key string) (back []*segment) {
+	q := o.keys[key]
+	if q == nil {
 		return nil
 	}
-	q := o.keys[key]
 	q.running = false
 	q.close()
-	for _, w := range q.waiting {
-		o.forget(w)
-		back = append(back, q.handBack(w))
+	for _, seg := range q.waiting {
+		o.left(seg)
+		q.close()
 	}
-	q.waiting = nil
+	back, q.waiting = q.waiting, nil
 	return back
 }
 
-// restart says that the store knows of the key's unfinished message, or of what was
-// handed back: what claims with higher numbers hand out of the key comes after it.
-func (h *holdings) restart(seg *segment, key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if o := seg.sub.order; o != nil && h.lives(seg) {
-		if q := o.keys[key]; q != nil && q.unsaid > 0 {
-			if q.unsaid--; q.unsaid == 0 {
-				q.until = h.number
-			}
+// restart says that one outcome that closed the key is on record. number is that of the
+// newest claim: those with higher numbers hand out what comes after that outcome.
+func (o *order) restart(key string, number int64) {
+	if q := o.keys[key]; q != nil && q.unsaid > 0 {
+		if q.unsaid--; q.unsaid == 0 {
+			q.until = number
 		}
 	}
 }
 
-// forgetKeys forgets keys that failed, once no claim is on its way any more that
-// the store may have answered before it knew. It needs h.mu.
-func (h *holdings) forgetKeys(o *order) {
+// forget forgets keys that failed once all claims up to until are answered. oldest is the
+// number up to which all claims are.
+func (o *order) forget(oldest int64) {
 	if len(o.keys) < 1024 {
-		return // not worth the look
-	}
-	oldest := h.number
-	for number := range h.flying {
-		oldest = min(oldest, number-1)
+		return // too few to be worth the search
 	}
 	for key, q := range o.keys {
 		if !q.running && q.until <= oldest {
@@ -175,7 +129,7 @@ func (h *holdings) forgetKeys(o *order) {
 	}
 }
 
-// takeAll takes whatever waits, to drop it or to hand it back.
+// takeAll takes all messages that wait, to drop or release them.
 func (o *order) takeAll() (waiting []*segment) {
 	if o == nil {
 		return nil
@@ -188,15 +142,14 @@ func (o *order) takeAll() (waiting []*segment) {
 	return waiting
 }
 
-// forget counts a message no more that does not wait any longer.
-func (o *order) forget(seg *segment) {
+// left counts out a message that no longer waits.
+func (o *order) left(seg *segment) {
 	o.waiting--
 	o.bytes -= len(seg.items[0].Payload)
 }
 
-// released hands back a message that has not started.
-func released(seg *segment, d *posthaste.RawDelivery) outcome {
-	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt}
-	o.Delivery, o.Outcome = d.ID, posthaste.Released
-	return o
+// close releases what is claimed of the key until restart.
+func (q *sequence) close() {
+	q.unsaid++
+	q.until = math.MaxInt64
 }

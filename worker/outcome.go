@@ -4,37 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// outcome is a settlement on its way, with what is needed to tell of it.
+// settleMost bounds the settlements of one Settle.
+const settleMost = 4096
+
+// outcome is a settlement on its way to the store, with what log and telemetry need to
+// report it.
 type outcome struct {
 	posthaste.Settlement
 	seg     *segment
 	message posthaste.MessageID
 	attempt int
 	cause   error
-	once    bool   // handing it out has settled it
-	key     string // of an ordered queue, whose outcomes are recorded in their order
+	once    bool   // at-most-once: the claim has settled it
+	key     string // of an ordered queue, whose outcomes are recorded in sequence
 	closes  bool   // the key is closed until this is on record
 	trace   posthaste.Trace
-	batch   *batch // of a call for many; nil if nobody wants to know
+	batch   *batch // of a call for many; nil if events go nowhere
 }
 
-// batch is what is told of a call for many once all of its messages are settled.
+// batch collects what an EventBatch reports about one call for many messages.
 type batch struct {
-	sub           *subscription
+	route         *route
 	count, failed int
-	left          int // not settled
+	left          int // unsettled messages
 	claim, took   time.Duration
 	ended         time.Duration
 }
 
-// settled notes one of its messages.
-func (b *batch) settled(rt *runtime, done bool) {
+// settled notes one of its messages, and reports the batch after the last one.
+func (b *batch) settled(report *reporter, done bool) {
 	if b == nil {
 		return
 	}
@@ -45,20 +50,32 @@ func (b *batch) settled(rt *runtime, done bool) {
 		return
 	}
 	settle := now() - b.ended
-	rt.tell(posthaste.Event{Kind: posthaste.EventBatch, Queue: b.sub.ref.Queue, Subscription: b.sub.ref.Subscription, Count: b.count, Failed: b.failed,
+	report.tell(posthaste.Event{Kind: posthaste.EventBatch, Queue: b.route.ref.Queue, Subscription: b.route.ref.Subscription, Count: b.count, Failed: b.failed,
 		Claim: b.claim, Duration: b.took, Settle: settle, Total: b.claim + b.took + settle})
 }
 
-// refusable says that the store may refuse the outcome for what it says.
+// refusable reports whether the store may refuse the outcome for its content.
 func (o *outcome) refusable() bool { return len(o.Receipt) > 0 || len(o.Terms) > 0 }
 
-// holdsUp says that what follows of its key is not settled by the same call.
+// holdsUp reports whether later outcomes of its key must not be settled by the same call.
 func (o *outcome) holdsUp() bool { return o.key != "" && o.refusable() }
 
-// errNotStarted is what became of a delivery that no handler was given.
-var errNotStarted = errors.New("it was not started, for the worker's lease was over")
+// traced reports the end of a settle that was sent at began to the delivery's trace.
+func (o *outcome) traced(began time.Time, became posthaste.Outcome, err error) {
+	if o.trace != nil {
+		o.trace.Settled(began, became, err)
+	}
+}
 
-// judge says how a delivery ended that returned err.
+func (o *outcome) attrs() []any {
+	return []any{slog.String("queue", o.seg.route.ref.Queue), slog.Any("message", o.message), slog.Any("delivery", o.Delivery),
+		slog.Int("attempt", o.attempt), slog.String("outcome", string(o.Outcome))}
+}
+
+// errNotStarted is the result of a message whose handler was not called.
+var errNotStarted = errors.New("the message was not started because the worker's lease had ended")
+
+// judge returns the outcome of a delivery whose handler returned err.
 func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration) outcome {
 	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt, once: d.AtMostOnce}
 	o.Delivery, o.Duration = d.ID, took
@@ -66,7 +83,7 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 		o.Outcome = posthaste.Done
 		return o
 	}
-	if err == errNotStarted { //nolint:errorlint // nobody else makes it
+	if err == errNotStarted { //nolint:errorlint // it is never wrapped
 		o.Outcome = posthaste.Released
 		return o
 	}
@@ -88,7 +105,21 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 	return o
 }
 
-// errorText is err's text as the store can keep it, and never empty.
+// released returns the outcome that hands back a message that has not started.
+func released(seg *segment, d *posthaste.RawDelivery) outcome {
+	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt}
+	o.Delivery, o.Outcome = d.ID, posthaste.Released
+	return o
+}
+
+// releasedInOrder is released for the single message of seg, whose key is closed.
+func releasedInOrder(seg *segment) outcome {
+	o := released(seg, &seg.items[0])
+	o.key, o.closes = seg.items[0].Key, true
+	return o
+}
+
+// errorText returns err's text as the store can keep it. It is never empty.
 func errorText(err error) string {
 	text := err.Error()
 	if strings.TrimSpace(text) == "" {

@@ -11,22 +11,24 @@ import (
 const (
 	reconcileTimeout = 10 * time.Second
 	reconcileEvery   = 30 * time.Second
-	// reconcileSoon is how long after an error the comparison is made: long
-	// enough for what was on its way to be repeated.
+	// reconcileSoon is the wait between an error and the comparison. It leaves time for
+	// the failed call to be retried.
 	reconcileSoon = 500 * time.Millisecond
 )
 
-// reconciler compares what the store says this worker holds with what it
-// knows, and releases the rest: the deliveries of answers that got lost. It
-// does so after errors and, while anything is claimed, each 30 s.
+// reconciler compares the deliveries that the store has given to this worker with those
+// that the worker knows, and releases the rest: they belong to replies that were lost. It
+// does so after errors and, while anything is claimed, every 30 s.
 type reconciler struct {
-	rt    *runtime
-	wake  chan struct{}
-	retry backoff
+	engine posthaste.Engine
+	report *reporter
+	held   *holdings
+	wake   chan struct{}
+	retry  backoff
 }
 
-func newReconciler(rt *runtime) *reconciler {
-	return &reconciler{rt: rt, wake: make(chan struct{}, 1), retry: backoff{rt: rt, task: "reconcile"}}
+func newReconciler(engine posthaste.Engine, report *reporter, held *holdings) *reconciler {
+	return &reconciler{engine: engine, report: report, held: held, wake: make(chan struct{}, 1), retry: backoff{report: report, task: "reconcile"}}
 }
 
 // poke asks for a comparison soon.
@@ -47,13 +49,13 @@ func (r *reconciler) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		worker, upTo, known := r.rt.held.memory()
+		worker, upTo, known := r.held.memory()
 		if worker == 0 || !poked && upTo == compared {
 			continue
 		}
 		err := r.compare(ctx, worker, upTo, known)
 		if posthaste.CodeOf(err) == posthaste.WorkerLost {
-			continue // nothing is held by it any more; the heartbeat registers anew
+			continue // the registration holds nothing any more; the heartbeat registers again
 		}
 		if err != nil {
 			if r.retry.failed(ctx, err) {
@@ -66,12 +68,12 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 }
 
-// compare releases what the store has handed out in claims up to upTo and is
-// not known. What was known when upTo was taken and is settled since is not
-// listed, or its release is refused: neither does harm.
+// compare releases the deliveries that claims up to upTo have handed out and that are not
+// known. A delivery that was settled after upTo was read is either not listed by the store,
+// or its release is refused. Neither does harm.
 func (r *reconciler) compare(ctx context.Context, worker posthaste.WorkerID, upTo int64, known map[posthaste.DeliveryID]struct{}) error {
 	return bounded(ctx, reconcileTimeout, func(ctx context.Context) error {
-		ids, err := r.rt.engine.Unsettled(ctx, worker, upTo)
+		ids, err := r.engine.Unsettled(ctx, worker, upTo)
 		if err != nil {
 			return err
 		}
@@ -86,12 +88,12 @@ func (r *reconciler) compare(ctx context.Context, worker posthaste.WorkerID, upT
 		}
 		for rest := release; len(rest) > 0; {
 			n := min(len(rest), settleMost)
-			if _, err := r.rt.engine.Settle(ctx, rest[:n]); err != nil {
+			if _, err := r.engine.Settle(ctx, rest[:n]); err != nil {
 				return err
 			}
 			rest = rest[n:]
 		}
-		r.rt.log.Info("released what lost answers had handed out to this worker", slog.Int("deliveries", len(release)))
+		r.report.log.Info("released deliveries of replies that were lost", slog.Int("deliveries", len(release)))
 		return nil
 	})
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -11,29 +10,31 @@ import (
 
 const rescueTimeout = 30 * time.Second
 
-// A lease is looked at this long after its end, and up to as much later: the store
-// may end a part of it a moment after the rest, and workers spread out.
+// rescueSlack is the time between the end of a lease and its rescue, with jitter of up to
+// as much again. The store may end a part of a lease a moment after the rest, and the
+// jitter keeps workers from rescuing at the same time.
 const rescueSlack = 100 * time.Millisecond
 
-// rescuer hands out anew what lost workers and ended leases left unsettled: at
-// the start, whenever a heartbeat says that it is needed, and when the first
-// lease of a worker that no longer beats ends, which heartbeats tell beforehand.
-// Any number of workers may do so at the same time.
+// rescuer makes the unsettled deliveries of lost workers and ended leases available again:
+// at the start, when a heartbeat says that a rescue is due, and when the first lease ends
+// of a worker that sends no heartbeats, which heartbeats announce. Any number of workers
+// may rescue at the same time.
 type rescuer struct {
-	rt    *runtime
-	due   *alarm
-	retry backoff
+	engine posthaste.Engine
+	report *reporter
+	due    *alarm
+	retry  backoff
 }
 
-func newRescuer(rt *runtime) *rescuer {
-	return &rescuer{rt: rt, due: newAlarm(), retry: backoff{rt: rt, task: "rescue"}}
+func newRescuer(engine posthaste.Engine, report *reporter) *rescuer {
+	return &rescuer{engine: engine, report: report, due: newAlarm(), retry: backoff{report: report, task: "rescue"}}
 }
 
 func (r *rescuer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var lost int
 		err := bounded(ctx, rescueTimeout, func(ctx context.Context) (err error) {
-			lost, err = r.rt.engine.Rescue(ctx)
+			lost, err = r.engine.Rescue(ctx)
 			return err
 		})
 		if err != nil {
@@ -41,7 +42,7 @@ func (r *rescuer) run(ctx context.Context) {
 			continue
 		}
 		r.retry.worked()
-		r.rt.rescued(lost)
+		r.report.rescued(lost)
 		if lost > 0 {
 			continue // there may be more
 		}
@@ -49,9 +50,9 @@ func (r *rescuer) run(ctx context.Context) {
 	}
 }
 
-// next notes what a heartbeat that was answered at a time said. The leases of
-// workers that live end later with each of theirs, so the alarm rings for others
-// only. It rings for the first of several; the next heartbeat tells the next.
+// next sets the alarm by a heartbeat's reply. A worker that is alive extends its lease with
+// each heartbeat, so that the alarm rings only for workers that are not. It rings for the
+// first lease that ends; the next heartbeat announces the one after it.
 func (r *rescuer) next(answered time.Time, reply posthaste.HeartbeatReply) {
 	switch {
 	case reply.Rescue:
@@ -60,14 +61,5 @@ func (r *rescuer) next(answered time.Time, reply posthaste.HeartbeatReply) {
 		r.due.set(answered.Add(reply.RescueIn + rescueSlack + rand.N(rescueSlack)))
 	default:
 		r.due.set(time.Time{})
-	}
-}
-
-// rescued tells of deliveries that were handed out anew, by a rescuer or by a
-// round of maintenance.
-func (rt *runtime) rescued(lost int) {
-	if lost > 0 {
-		rt.log.Info("handed out anew what a lost holder had", slog.Int("deliveries", lost))
-		rt.tell(posthaste.Event{Kind: posthaste.EventRescued, Count: lost})
 	}
 }

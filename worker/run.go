@@ -11,47 +11,48 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// epoch is what times inside the process are measured from. They are monotonic
-// and decide nothing but timeouts and durations. The epoch lies a century back because
-// a time of zero means never, and testing/synctest sets the clock to the year 2000.
+// epoch is the moment from which [now] counts. Such times are monotonic, and are used only
+// for timeouts and durations. The epoch lies a century back because a time of zero means
+// never, and testing/synctest sets the clock to the year 2000.
 var epoch = time.Now().Add(-100 * 365 * 24 * time.Hour)
 
 func now() time.Duration { return time.Since(epoch) }
 
-// run is one call of a handler or sink, and the context that it gets. A
-// context of the standard library (with its timer) is made only when somebody
-// asks for Done, since most handlers never do.
+// run is one call of a handler or sink, and the context that it gets. It creates a context
+// of the standard library, with its timer, only when Done is called, because most handlers
+// never call it.
 type run struct {
-	parent   context.Context
-	seg      *segment
-	low, hi  int64
+	parent context.Context
+	part
 	began    time.Duration
 	deadline time.Duration // 0: none
 	state    atomic.Int32
-	call     *call // of a call for many
+	call     *call // for a sink or batch handler, else nil
 	idle     bool  // no handler was called
-	// traces follow the deliveries, in order; nil where nothing is followed.
+	// traces follow the deliveries, in order; nil if none is traced.
 	traces []posthaste.Trace
 	mu     sync.Mutex
 	inner  context.Context
 	cancel context.CancelFunc
 }
 
-// part is items of one segment that follow each other.
+// part is consecutive items of one segment: from low to before high.
 type part struct {
 	seg       *segment
 	low, high int64
 }
 
-// call is what a run of several messages needs beside.
+func (p part) items() []posthaste.RawDelivery { return p.seg.items[p.low:p.high:p.high] }
+
+// call is what a run of several messages needs in addition.
 type call struct {
-	more []part // messages of further segments
+	more []part // messages of later segments
 	mu   sync.Mutex
-	// answers are what is known of single messages, whatever becomes of the rest.
+	// answers of single messages, which count whatever the call returns.
 	answers map[int]error
 }
 
-// answer notes what became of the i-th message.
+// answer notes the answer of the i-th message.
 func (c *call) answer(i int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +69,7 @@ func (c *call) answered(i int) (err error, ok bool) {
 	return err, ok
 }
 
-// answer is what became of the i-th message of a run whose result is known.
+// answer returns the i-th message's answer, of a run whose result is known.
 func (r *run) answer(i int, result func(i int) posthaste.SinkResult) posthaste.SinkResult {
 	if r.call != nil {
 		if err, ok := r.call.answered(i); ok {
@@ -84,8 +85,8 @@ const (
 	runAbandoned // it overran its timeout and was counted as failed
 )
 
-// end says that the run returned or, with runAbandoned, that nobody waits for
-// it any more. Only the first of both counts.
+// end says that the run returned or, with runAbandoned, that the pool no longer waits for it.
+// Only the first call counts; later ones return false.
 func (r *run) end(as int32) bool {
 	if !r.state.CompareAndSwap(runActive, as) {
 		return false
@@ -146,8 +147,8 @@ func (r *run) Err() error {
 	return nil
 }
 
-// Value implements [context.Context]. Once there is an inner context it
-// answers, so that children are attached to it without a goroutine of their own.
+// Value implements [context.Context]. An inner context answers if there is one, so that
+// package context attaches children to it without a goroutine of their own.
 func (r *run) Value(key any) any {
 	if inner := r.made(); inner != nil {
 		return inner.Value(key)
@@ -159,7 +160,7 @@ func (r *run) Value(key any) any {
 type panicError struct {
 	value any
 	stack []byte
-	told  bool // the stack is in the log; known to the acknowledger alone
+	told  bool // the stack is in the log; used by the acknowledger only
 }
 
 func (e *panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.value) }
@@ -169,8 +170,8 @@ type errExit struct{}
 
 func (errExit) Error() string { return "the handler ended its goroutine (runtime.Goexit)" }
 
-// protect calls f and turns a panic into an error. exited tells what happened
-// where f ends the goroutine, since nothing is returned then.
+// protect calls f and turns a panic into an error. If f ends the goroutine, protect calls
+// exited, because it does not return then.
 func protect(f func() error, exited func(error)) (err error) {
 	returned := false
 	defer func() {
@@ -188,15 +189,15 @@ func protect(f func() error, exited func(error)) (err error) {
 	return err
 }
 
-// deliver makes a call for many and makes sure that each delivery has an answer.
+// deliver calls a sink or batch handler and makes sure that each delivery has an answer.
 func deliver(to many, r *run, batch []posthaste.RawDelivery, exited func(error)) []posthaste.SinkResult {
 	var results []posthaste.SinkResult
 	err := protect(func() error {
-		results = to.deliver(r, batch)
+		results = to.deliver(r, r.call.answer, batch)
 		return nil
 	}, exited)
 	if err == nil && len(results) != len(batch) {
-		err = fmt.Errorf("the sink answered %d of %d deliveries, so none of its answers can be trusted", len(results), len(batch))
+		err = fmt.Errorf("the sink answered %d of %d deliveries, so that none of its answers counts", len(results), len(batch))
 	}
 	if err != nil {
 		results = make([]posthaste.SinkResult, len(batch))

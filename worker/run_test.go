@@ -45,7 +45,7 @@ func TestRunContext(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		if !errors.Is(r.Err(), context.DeadlineExceeded) {
-			t.Errorf("at its deadline, before anything asks for Done: %v", r.Err())
+			t.Errorf("at its deadline, before Done is called: %v", r.Err())
 		}
 		<-r.Done()
 		if !errors.Is(r.Err(), context.DeadlineExceeded) {
@@ -54,7 +54,7 @@ func TestRunContext(t *testing.T) {
 
 		r = newRun(parent, time.Hour)
 		r.end(runReturned)
-		<-r.Done() // asked for only afterwards
+		<-r.Done() // created only after the end
 
 		r = newRun(parent, time.Hour)
 		done := r.Done()
@@ -124,24 +124,27 @@ func TestServiceIsSafeTwice(t *testing.T) {
 	})
 }
 
-// TestFetcherAsksForWhatCanStartSoon: slow handlers get little ahead, fast ones
-// full batches.
+func assemble(t *testing.T, w *Worker) *runtime {
+	return newRuntime(t.Context(), nil, &w.config, w.routes, w.wall)
+}
+
+// TestFetcherAsksForWhatCanStartSoon checks that the fetcher prefetches few messages for slow
+// handlers and full batches for fast ones.
 func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ready := func() *fetcher {
 			w := New(nil, Config{Concurrency: 10})
 			HandleRaw(w, "q", func(context.Context, posthaste.RawDelivery) error { return nil })
-			w.subs[0].ready()
-			f := newFetcher(newRuntime(w), w.subs[0])
+			f := assemble(t, w).newFetcher(w.routes[0])
 			f.payload = 200
-			f.limited = false // as an answer said
+			f.limited = false // as after a claim of a queue without limits
 			return f
 		}
-		// pass lets a time pass in which n messages were completed.
+		// pass simulates that n messages were completed in a time.
 		pass := func(f *fetcher, n int64, took time.Duration) {
-			f.sub.starved.Store(true)
-			f.sub.completed.Add(n)
+			f.route.starved.Store(true)
+			f.route.completed.Add(n)
 			f.at = now() - took
 			f.adapt()
 		}
@@ -165,26 +168,26 @@ func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 		if want := fast.want(); want < 3500 || want > 4000 {
 			t.Errorf("with handlers that do nothing it asks for %d, want a full batch", want)
 		}
-		fast.sub.inOrder.Store(true)
+		fast.route.inOrder.Store(true)
 		if want := fast.want(); want != 1000 {
 			t.Errorf("of an ordered queue it asks for %d, want 1000", want)
 		}
-		fast.sub.inOrder.Store(false)
+		fast.route.inOrder.Store(false)
 		fast.limited = true
 		if want := fast.want(); want != 10 {
-			t.Errorf("of a queue with limits it asks for %d, want what can start at once", want)
+			t.Errorf("of a queue with limits it asks for %d, want the 10 that can start at once", want)
 		}
-		// Others have all goroutines: without one message waiting it would get none.
-		pool := fast.rt.pool
+		// Other teams have all goroutines, and a team with an empty backlog gets none.
+		pool := fast.pool
 		pool.active = pool.limit
 		if want := fast.want(); want != 1 {
 			t.Errorf("of a queue with limits that others crowd out it asks for %d, want 1", want)
 		}
-		fast.sub.active = 1
+		fast.team.active = 1
 		if want := fast.want(); want != 0 {
 			t.Errorf("of a queue with limits that has a goroutine it asks for %d beyond what can start", want)
 		}
-		pool.active, fast.sub.active = 0, 0
+		pool.active, fast.team.active = 0, 0
 		fast.limited = false
 		fast.payload = 8 << 20
 		if want := fast.want(); want != prefetchBytes/(8<<20) {
@@ -197,31 +200,28 @@ func TestFetcherAsksForWhatCanStartSoon(t *testing.T) {
 	})
 }
 
-// A queue of which so little comes that nothing is prefetched asks for a message
-// although others have the whole pool: nobody would tell it when they have ended.
+// A queue whose messages are so rare that none is prefetched asks for a message although
+// other teams have the whole pool: nothing would wake its fetcher after they have ended.
 func TestQuietQueueIsNotCrowdedOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := New(nil, Config{Concurrency: 2})
 		HandleRaw(w, "busy", func(context.Context, posthaste.RawDelivery) error { return nil })
 		HandleRaw(w, "quiet", func(context.Context, posthaste.RawDelivery) error { return nil })
-		rt := newRuntime(w)
-		for _, sub := range w.subs {
-			sub.concurrency, sub.batch = w.config.Concurrency, 1
-			sub.ready()
-		}
-		f := newFetcher(rt, w.subs[1])
+		rt := assemble(t, w)
+		f := rt.newFetcher(w.routes[1])
+		busy, quiet := rt.pool.teams[0], rt.pool.teams[1]
 		f.limited, f.rate, f.target, f.at = false, 1, 0, now() // one message a second
 		if n := f.want(); n != 2 {
 			t.Errorf("with an idle pool it wants %d", n)
 		}
-		rt.pool.active, w.subs[0].active = 2, 2
+		rt.pool.active, busy.active = 2, 2
 		if n := f.want(); n != 1 {
 			t.Errorf("while others have the whole pool it wants %d", n)
 		}
-		rt.pool.active, w.subs[0].active, w.subs[1].active = 2, 1, 1
+		rt.pool.active, busy.active, quiet.active = 2, 1, 1
 		if n := f.want(); n != 0 {
-			t.Errorf("with a handler at work, which tells of its end, it wants %d", n)
+			t.Errorf("with a running handler, whose end wakes the fetcher, it wants %d", n)
 		}
 	})
 }

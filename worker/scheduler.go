@@ -10,24 +10,26 @@ import (
 
 const (
 	tickTimeout = 30 * time.Second
-	// What is due and was not sent is somebody else's just now.
+	// A tick that is due and sends nothing is being sent by another worker. The scheduler
+	// looks again after firstTickWait, doubled each time up to slowestTickWait.
 	firstTickWait, slowestTickWait = 20 * time.Millisecond, time.Second
 )
 
-// scheduler sends the messages of schedules when they tick. Heartbeats tell
-// when that will be; without schedules it asks nothing of the store. Any number
-// of workers wake for the same tick, and one of them sends.
+// scheduler sends the messages of recurring schedules. Heartbeats announce the next tick;
+// without schedules the scheduler does not call the store. Any number of workers wake for
+// the same tick, and one of them sends.
 type scheduler struct {
-	rt    *runtime
-	tick  *alarm
-	retry backoff
+	engine posthaste.Engine
+	report *reporter
+	tick   *alarm
+	retry  backoff
 }
 
-func newScheduler(rt *runtime) *scheduler {
-	return &scheduler{rt: rt, tick: newAlarm(), retry: backoff{rt: rt, task: "tick"}}
+func newScheduler(engine posthaste.Engine, report *reporter) *scheduler {
+	return &scheduler{engine: engine, report: report, tick: newAlarm(), retry: backoff{report: report, task: "tick"}}
 }
 
-// next notes how long after a time the next tick is; zero means that there is none.
+// next sets the next tick to the duration in after from; zero means that there is none.
 func (s *scheduler) next(from time.Time, in time.Duration) {
 	var at time.Time
 	if in > 0 {
@@ -41,7 +43,7 @@ func (s *scheduler) run(ctx context.Context) {
 	for s.tick.wait(ctx) {
 		var reply posthaste.TickReply
 		err := bounded(ctx, tickTimeout, func(ctx context.Context) (err error) {
-			reply, err = s.rt.engine.Tick(ctx)
+			reply, err = s.engine.Tick(ctx)
 			return err
 		})
 		if err != nil {
@@ -51,8 +53,8 @@ func (s *scheduler) run(ctx context.Context) {
 		}
 		s.retry.worked()
 		if reply.Sent+reply.Missed > 0 {
-			s.rt.tell(posthaste.Event{Kind: posthaste.EventTicked, Count: reply.Sent, Missed: reply.Missed})
-			s.rt.log.Debug("schedules ticked", slog.Int("sent", reply.Sent), slog.Int("missed", reply.Missed))
+			s.report.tell(posthaste.Event{Kind: posthaste.EventTicked, Count: reply.Sent, Missed: reply.Missed})
+			s.report.log.Debug("schedules ticked", slog.Int("sent", reply.Sent), slog.Int("missed", reply.Missed))
 			wait = firstTickWait
 		} else if reply.TickIn > 0 && reply.TickIn < firstTickWait {
 			reply.TickIn = wait

@@ -9,14 +9,16 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// tally groups plain successes, so that telemetry costs little per message.
+// tally reports outcomes that are settled. It groups plain successes, so that telemetry
+// costs little per message.
 type tally struct {
+	report *reporter
 	groups map[tallyKey]*tallyGroup
 }
 
-// tallyKey groups durations by powers of two, so that a group's mean stands for each.
+// tallyKey groups durations by powers of two, so that a group's mean represents each.
 type tallyKey struct {
-	sub    *subscription
+	route  *route
 	bucket int
 }
 
@@ -25,47 +27,51 @@ type tallyGroup struct {
 	total time.Duration
 }
 
-// settled notes one settled outcome. What is no plain success is told at once.
-func (t *tally) settled(rt *runtime, o *outcome, became posthaste.Outcome) {
+// settled notes one settled outcome. It reports all but plain successes at once.
+func (t *tally) settled(o *outcome, became posthaste.Outcome) {
+	log := t.report.log
 	if o.Outcome == posthaste.Done {
-		if rt.debug {
-			rt.log.Debug("done", append(o.attrs(), slog.Duration("took", o.Duration))...)
+		if t.report.debug {
+			log.Debug("done", append(o.attrs(), slog.Duration("took", o.Duration))...)
 		}
-		if rt.quiet {
-			return
+		if !t.report.quiet() {
+			t.add(o)
 		}
-		key := tallyKey{o.seg.sub, bits.Len64(uint64(max(0, o.Duration.Microseconds())))}
-		g := t.groups[key]
-		if g == nil {
-			if t.groups == nil {
-				t.groups = map[tallyKey]*tallyGroup{}
-			}
-			g = &tallyGroup{}
-			t.groups[key] = g
-		}
-		g.count++
-		g.total += o.Duration
 		return
 	}
 	if became == "" {
 		became = o.Outcome
 	}
 	if o.Outcome == posthaste.Released {
-		if rt.debug {
-			rt.log.Debug("handed back", o.attrs()...)
+		if t.report.debug {
+			log.Debug("released", o.attrs()...)
 		}
 	} else {
-		logFailure(rt.log, o, became)
+		logFailure(log, o, became)
 	}
-	rt.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: o.seg.sub.ref.Queue, Subscription: o.seg.sub.ref.Subscription,
+	t.report.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: o.seg.route.ref.Queue, Subscription: o.seg.route.ref.Subscription,
 		Message: o.message, Delivery: o.Delivery, Attempt: o.attempt, Outcome: became, Count: 1, Duration: o.Duration, Err: o.cause})
 }
 
-// tell reports the groups: Duration is the mean of Count successes.
-func (t *tally) tell(rt *runtime) {
+func (t *tally) add(o *outcome) {
+	key := tallyKey{o.seg.route, bits.Len64(uint64(max(0, o.Duration.Microseconds())))}
+	g := t.groups[key]
+	if g == nil {
+		if t.groups == nil {
+			t.groups = map[tallyKey]*tallyGroup{}
+		}
+		g = &tallyGroup{}
+		t.groups[key] = g
+	}
+	g.count++
+	g.total += o.Duration
+}
+
+// flush reports the groups. The Duration of an event is the mean of its Count successes.
+func (t *tally) flush() {
 	for key, g := range t.groups {
 		if g.count > 0 {
-			rt.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: key.sub.ref.Queue, Subscription: key.sub.ref.Subscription,
+			t.report.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: key.route.ref.Queue, Subscription: key.route.ref.Subscription,
 				Outcome: posthaste.Done, Count: g.count, Duration: g.total / time.Duration(g.count)})
 			*g = tallyGroup{}
 		}
@@ -79,13 +85,12 @@ func logFailure(log *slog.Logger, o *outcome, became posthaste.Outcome) {
 		panicked.told = true // once for all messages of a call
 		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
 	}
-	if became == posthaste.Dead {
-		log.Error("a message failed for good and is a dead letter now", attrs...)
-		return
+	switch became {
+	case posthaste.Dead:
+		log.Error("a message failed and was dead-lettered", attrs...)
+	case posthaste.Failed:
+		log.Error("a message of an at-most-once queue failed; it is not retried", attrs...)
+	default:
+		log.Warn("an attempt failed and will be retried", attrs...)
 	}
-	if became == posthaste.Failed {
-		log.Error("a message failed and is not tried again, for its queue hands out at most once", attrs...)
-		return
-	}
-	log.Warn("an attempt failed and will be repeated", attrs...)
 }

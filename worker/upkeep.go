@@ -9,21 +9,22 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// upkeepIdle is the most between rounds of [Upkeep], and between its looks for schedules:
-// there are no heartbeats that tell it of either.
+// upkeepIdle bounds the time between two rounds of [Upkeep] and between two ticks of its
+// schedules, because there are no heartbeats that announce either.
 const upkeepIdle = 5 * time.Second
 
-// Upkeep keeps a store in order until ctx ends: what lost workers and ended leases held is
-// handed out anew, messages are counted, space is given back, schedules tick. Workers do so
-// by themselves; it is for programs that only send, or serve others. It calls the store each
-// second while messages flow, and every 5 s when none do. Any number of programs may do so
-// at the same time. Failures are logged, and tried again. A nil log is [slog.Default].
+// Upkeep maintains a store until ctx ends: it makes the deliveries of lost workers and ended
+// leases available again, counts messages, frees space and sends the messages of recurring
+// schedules. Workers do so by themselves; Upkeep is for programs that only send messages or
+// serve other programs. It calls the store each second while messages flow, and every 5 s
+// while none do. Any number of programs may call it at the same time. It logs failures and
+// retries. If log is nil, it uses [slog.Default].
 func Upkeep(ctx context.Context, engine posthaste.Engine, log *slog.Logger) {
 	if log == nil {
 		log = slog.Default()
 	}
-	rt := &runtime{engine: engine, log: log, quiet: true, base: context.WithoutCancel(ctx)}
-	upkeep, schedules := newJanitor(rt), newScheduler(rt)
+	report := newReporter(context.WithoutCancel(ctx), log, posthaste.NoTelemetry{})
+	upkeep, schedules := newJanitor(engine, report, nil), newScheduler(engine, report)
 	upkeep.idle = upkeepIdle
 	var services sync.WaitGroup
 	services.Go(func() { upkeep.run(ctx) })

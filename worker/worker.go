@@ -1,6 +1,12 @@
-// Package worker is the runtime: it claims messages, calls handlers and sinks,
-// records outcomes, and keeps a process alive in the store's eyes. One role
-// lives in one file; this one only assembles them.
+// Package worker claims messages, calls handlers and sinks, records outcomes, and sends the
+// heartbeats of the process.
+//
+// A message passes through these parts, each in a file of its own: the fetcher claims it, the
+// holdings keep it in the route's backlog, the pool calls the handler, the outbox takes its
+// outcome to the acknowledger, which settles it and tells the holdings. Beside them run the
+// heartbeat, the reconciler, the rescuer, the scheduler and the janitor. The runtime
+// assembles the parts. Each knows only the parts that it calls, and none holds another that
+// holds it.
 package worker
 
 import (
@@ -18,22 +24,22 @@ import (
 type Worker struct {
 	engine  posthaste.Engine
 	config  Config
-	subs    []*subscription
+	routes  []*route
 	running atomic.Bool
 	started chan struct{}
-	wall    func(time.Time) int64 // the wall clock, which jumps in tests
+	wall    func(time.Time) int64 // the wall clock; tests replace it
 }
 
-// New returns a worker on an engine. Faults in config are reported by
-// [Worker.Run], together with those of the handlers.
+// New returns a worker that uses an engine. [Worker.Run] reports errors in config, together
+// with those of the handlers.
 func New(engine posthaste.Engine, config Config) *Worker {
 	config.setDefaults()
 	return &Worker{engine: engine, config: config, started: make(chan struct{}), wall: time.Time.UnixNano}
 }
 
 // Handle registers a handler of decoded payloads for a queue. See
-// [posthaste.Decode] for how payloads are decoded; those that cannot be go to
-// the dead letters. Call it before [Worker.Run].
+// [posthaste.Decode] for how payloads are decoded. A message whose payload cannot be decoded
+// is dead-lettered. Call Handle before [Worker.Run].
 func Handle[T any](w *Worker, queue string, h func(ctx context.Context, d posthaste.Delivery[T]) error, options ...Option) {
 	if h == nil {
 		HandleRaw(w, queue, nil, options...)
@@ -42,46 +48,41 @@ func Handle[T any](w *Worker, queue string, h func(ctx context.Context, d postha
 	HandleRaw(w, queue, posthaste.Typed(h, w.config.Codecs...), options...)
 }
 
-// HandleRaw registers a handler of encoded payloads for a queue. Call it
-// before [Worker.Run].
+// HandleRaw registers a handler of encoded payloads for a queue. Call it before [Worker.Run].
 func HandleRaw(w *Worker, queue string, h posthaste.Handler, options ...Option) {
-	w.add(queue, &subscription{handler: h, batch: 1}, options)
+	w.add(queue, &route{handler: h, batch: 1}, options)
 }
 
-// HandleSink registers a sink for a queue, which gets messages in batches of
-// up to [BatchSize]. Its context ends at the shortest timeout of the batch. The
-// caller closes the sink, after [Worker.Run] has returned. Call HandleSink
-// before that.
+// HandleSink registers a sink for a queue. The sink gets messages in batches of up to
+// [BatchSize]. Its context ends at the shortest timeout of the batch. The caller closes the
+// sink after [Worker.Run] has returned. Call HandleSink before [Worker.Run].
 func HandleSink(w *Worker, queue string, sink posthaste.Sink, options ...Option) {
-	sub := &subscription{batch: sinkBatch}
+	r := &route{batch: sinkBatch}
 	if sink != nil {
-		sub.many = sinkCalls{sink}
+		r.many = sinkCalls{sink}
 	}
-	w.add(queue, sub, options)
+	w.add(queue, r, options)
 }
 
-func (w *Worker) add(queue string, sub *subscription, options []Option) {
-	sub.ref = posthaste.QueueRef{Queue: queue, Subscription: posthaste.DefaultSubscription}
-	if sub.concurrency == 0 {
-		sub.concurrency = w.config.Concurrency
+func (w *Worker) add(queue string, r *route, options []Option) {
+	r.ref = posthaste.QueueRef{Queue: queue, Subscription: posthaste.DefaultSubscription}
+	r.wanted = make(chan struct{}, 1)
+	if r.concurrency == 0 {
+		r.concurrency = w.config.Concurrency
 	}
 	for _, o := range options {
-		o(sub)
+		o(r)
 	}
-	w.subs = append(w.subs, sub)
+	w.routes = append(w.routes, r)
 }
 
-// Reads lists what the worker's handlers read, in the order in which they were
-// registered.
+// Reads returns the subscriptions that the worker's handlers read, in the order in which they
+// were registered.
 func (w *Worker) Reads() []posthaste.QueueRef {
-	refs := make([]posthaste.QueueRef, len(w.subs))
-	for i, s := range w.subs {
-		refs[i] = s.ref
-	}
-	return refs
+	return refsOf(w.routes)
 }
 
-// check lists every fault of the configuration and the handlers.
+// check returns all errors in the configuration and the handlers.
 func (w *Worker) check() error {
 	faults := []error{w.config.check()}
 	fault := func(bad bool, field, format string, args ...any) {
@@ -89,22 +90,22 @@ func (w *Worker) check() error {
 			faults = append(faults, posthaste.Invalidf(field, format, args...))
 		}
 	}
-	fault(len(w.subs) == 0, "queue", "the worker has no handler: register one with Handle before Run")
+	fault(len(w.routes) == 0, "queue", "the worker has no handler: register one with Handle before Run")
 	seen := map[posthaste.QueueRef]bool{}
-	for _, s := range w.subs {
-		q := s.ref.Queue
-		faults = append(faults, posthaste.CheckName("queue", q), posthaste.CheckName("subscription", s.ref.Subscription))
-		fault(s.handler == nil && s.many == nil, "handler", "the handler of queue %q is nil", q)
-		fault(s.concurrency < 1 || s.concurrency > 100_000, "Concurrency", "Concurrency of queue %q must be 1 to 100000, got %d", q, s.concurrency)
-		fault(s.batch < 1 || s.batch > posthaste.MaxPlaces, "BatchSize", "BatchSize of queue %q must be 1 to %d, got %d", q, posthaste.MaxPlaces, s.batch)
-		fault(s.sized && s.handler != nil, "BatchSize", "the handler of queue %q gets single messages, and no BatchSize: use HandleBatch", q)
-		_, sink := s.many.(sinkCalls)
-		fault(sink && len(s.middleware) > 0, "Middleware", "middleware wraps handlers, and queue %q has a sink", q)
-		for i, m := range s.middleware {
+	for _, r := range w.routes {
+		q := r.ref.Queue
+		faults = append(faults, posthaste.CheckName("queue", q), posthaste.CheckName("subscription", r.ref.Subscription))
+		fault(r.handler == nil && r.many == nil, "handler", "the handler of queue %q is nil", q)
+		fault(r.concurrency < 1 || r.concurrency > 100_000, "Concurrency", "Concurrency of queue %q must be 1 to 100000, got %d", q, r.concurrency)
+		fault(r.batch < 1 || r.batch > posthaste.MaxPlaces, "BatchSize", "BatchSize of queue %q must be 1 to %d, got %d", q, posthaste.MaxPlaces, r.batch)
+		fault(r.sized && r.handler != nil, "BatchSize", "BatchSize is not allowed for queue %q, whose handler gets single messages; use HandleBatch", q)
+		_, sink := r.many.(sinkCalls)
+		fault(sink && len(r.middleware) > 0, "Middleware", "Middleware is not allowed for queue %q, which has a sink", q)
+		for i, m := range r.middleware {
 			fault(m == nil, "Middleware", "Middleware %d of queue %q is nil", i+1, q)
 		}
-		fault(seen[s.ref], "queue", "subscription %q of queue %q has two handlers", s.ref.Subscription, q)
-		seen[s.ref] = true
+		fault(seen[r.ref], "queue", "subscription %q of queue %q has two handlers", r.ref.Subscription, q)
+		seen[r.ref] = true
 	}
 	return errors.Join(faults...)
 }
@@ -112,35 +113,36 @@ func (w *Worker) check() error {
 // Started is closed once the worker is registered and claims messages.
 func (w *Worker) Started() <-chan struct{} { return w.started }
 
-// Run handles messages until ctx ends. Then it claims nothing more, hands back
-// what has not started, lets handlers finish within Config.Grace, records their
-// outcomes, ends its registration and returns nil. Handlers that need longer
-// are cancelled and left behind; their messages run again elsewhere.
+// Run handles messages until ctx ends. Then it stops claiming, releases the messages that have
+// not started, lets handlers finish within Config.Grace, records their outcomes, ends its
+// registration and returns nil. Handlers that need longer are canceled and abandoned; their
+// messages are redelivered to other workers.
 //
-// Run returns an error only where it cannot start: wrong configuration, a queue
-// that does not exist, a schema that does not fit, missing privileges. A store
-// that is away is waited for, at the start as later. Run may be called once.
+// Run returns an error only if it cannot start: for an invalid configuration, a queue that
+// does not exist, a schema version that does not match, or missing privileges. While the
+// store is unavailable, Run waits for it, at the start as well as later. Run may be called
+// once.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.check(); err != nil {
 		return err
 	}
 	if !w.running.CompareAndSwap(false, true) {
-		return &posthaste.Error{Code: posthaste.Conflict, Message: "Run was called before on this worker", Hint: "make a new one with New"}
+		return &posthaste.Error{Code: posthaste.Conflict, Message: "Run was already called on this worker", Hint: "create another worker with New"}
 	}
-	for _, s := range w.subs {
-		s.ready()
-		s.wrap(slices.Concat(w.config.Middleware, s.middleware))
+	for _, r := range w.routes {
+		r.wrap(slices.Concat(w.config.Middleware, r.middleware))
 	}
-	rt := newRuntime(w)
+	base := context.WithoutCancel(ctx) // what the worker does at its end must not end with ctx
+	rt := newRuntime(base, w.engine, &w.config, w.routes, w.wall)
 	if err := rt.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	rt.start()
+	rt.start(base)
 	close(w.started)
 	<-ctx.Done()
-	rt.shutdown()
+	rt.shutdown(base)
 	return nil
 }

@@ -35,16 +35,16 @@ func TestHandlesWhatWaitsAndWhatComes(t *testing.T) {
 		f.eachOnce(ids)
 		f.nowState(posthaste.StateDone, ids...)
 		if t := f.elapsed(); t != 0 {
-			f.Errorf("it took %s, and no message should wait for a timer", t)
+			f.Errorf("it took %s, want no message to wait for a timer", t)
 		}
 		if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
-			f.Errorf("%d successes were told, want %d", n, len(ids))
+			f.Errorf("%d successes were reported, want %d", n, len(ids))
 		}
 		if n := f.seen.told(posthaste.EventClaimed, ""); n != len(ids) {
-			f.Errorf("%d claimed messages were told, want %d", n, len(ids))
+			f.Errorf("%d claimed messages were reported, want %d", n, len(ids))
 		}
 		if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
-			f.Errorf("%d duplicates were told", n)
+			f.Errorf("%d duplicates were reported", n)
 		}
 	})
 }
@@ -94,8 +94,8 @@ func TestOneReaderKeepsOrder(t *testing.T) {
 	})
 }
 
-// TestTH5_SlowMessageDelaysOnlyItself: with some handlers stuck, all others run
-// and are settled.
+// TestTH5_SlowMessageDelaysOnlyItself checks that while some handlers are stuck, all other
+// messages are handled and settled.
 func TestTH5_SlowMessageDelaysOnlyItself(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		ids := f.send(queue, 1000)
@@ -123,7 +123,8 @@ func TestTH5_SlowMessageDelaysOnlyItself(t *testing.T) {
 	})
 }
 
-// TestQueuesShareThePool: a queue with endless work leaves its turn to another.
+// TestQueuesShareThePool checks that a queue that never runs out of messages leaves goroutines
+// of the pool to another queue.
 func TestQueuesShareThePool(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		f.create("other", posthaste.QueueOptions{})
@@ -135,7 +136,7 @@ func TestQueuesShareThePool(t *testing.T) {
 				busy.Add(1)
 				if !stop.Load() {
 					time.Sleep(time.Millisecond)
-					_, err := f.memory.Send(ctx, posthaste.Message{Queue: queue}) // as many come as go
+					_, err := f.memory.Send(ctx, posthaste.Message{Queue: queue}) // replaces this message
 					return err
 				}
 				return nil
@@ -182,7 +183,7 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 		ids := f.send(queue, 4)
 		later := f.send("later", 1)
 		f.nowState(posthaste.StateRetrying, later...)
-		f.after(2 * time.Millisecond) // the longest backoffs of two retries
+		f.after(2 * time.Millisecond) // longer than the backoffs of two retries
 		f.nowState(posthaste.StateDead, ids...)
 		l.stop() // events follow after the store has recorded an outcome
 		if n := runs.Load(); n != 3+1+3+3 {
@@ -191,7 +192,7 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 		for i, want := range []string{"without a text", "never", "oh no", "Goexit"} {
 			for _, a := range f.state(ids[i]).Attempts {
 				if !strings.Contains(a.Error, want) {
-					f.Errorf("message %d: error %q, want it to tell %q", i, a.Error, want)
+					f.Errorf("message %d: error %q, want it to contain %q", i, a.Error, want)
 				}
 			}
 		}
@@ -202,7 +203,7 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 			f.Errorf("retried in %s, want an hour", in)
 		}
 		if dead, retried := f.seen.told(posthaste.EventSettled, posthaste.Dead), f.seen.told(posthaste.EventSettled, posthaste.Retried); dead != 4 || retried != 7 {
-			f.Errorf("%d dead and %d retried were told, want 4 and 7", dead, retried)
+			f.Errorf("%d dead and %d retried were reported, want 4 and 7", dead, retried)
 		}
 	})
 }
@@ -216,7 +217,7 @@ func TestTimeouts(t *testing.T) {
 		l := f.run(f.memory, worker.Config{Overrun: 4 * time.Second, Grace: time.Second}, func(w *worker.Worker) {
 			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
 				switch string(d.Payload) {
-				case "0": // obeys
+				case "0": // returns when its context ends
 					<-ctx.Done()
 					return fmt.Errorf("gave up: %w", ctx.Err())
 				case "1": // ignores its context
@@ -233,13 +234,13 @@ func TestTimeouts(t *testing.T) {
 		f.nowState(posthaste.StateRunning, ids[0])
 		f.after(1)
 		f.nowState(posthaste.StateDead, ids[0])
-		// Message 1 starts now, and its overrun ends after 4.4 s. The pool looks for
-		// such handlers each 500 ms.
+		// Message 1 starts now, and its overrun ends after 4.4 s. The pool checks for
+		// overruns each 500 ms.
 		f.after(4500*time.Millisecond - 1 - f.elapsed())
 		f.nowState(posthaste.StateRunning, ids[1])
 		f.after(1)
 		f.nowState(posthaste.StateDead, ids[1])
-		f.nowState(posthaste.StateDone, ids[2:]...) // although the only place was taken
+		f.nowState(posthaste.StateDone, ids[2:]...) // although the pool has one place only
 		if text := f.state(ids[0]).Attempts[0].Error; !strings.Contains(text, "timed out after 200ms") {
 			f.Errorf("error %q", text)
 		}
@@ -252,16 +253,17 @@ func TestTimeouts(t *testing.T) {
 		f.untilState(posthaste.StateDone, more[2:]...)
 		l.stop()
 		if s := f.state(ids[1]).State; s != posthaste.StateDead {
-			f.Errorf("what the stubborn handler returned late made its message %s", s)
+			f.Errorf("after the abandoned handler returned, its message is %s", s)
 		}
 		if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
-			f.Errorf("%d duplicates were told", n)
+			f.Errorf("%d duplicates were reported", n)
 		}
 	})
 }
 
-// TestDU2_GracefulStop: what runs is finished and settled, what was not started
-// is at once claimable and its attempt did not count, nothing is left behind.
+// TestDU2_GracefulStop checks that running handlers finish and their messages are settled, that
+// messages that have not started can be claimed at once and did not use up an attempt, and
+// that the registration ends.
 func TestDU2_GracefulStop(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		ids := f.send(queue, 200)
@@ -289,7 +291,7 @@ func TestDU2_GracefulStop(t *testing.T) {
 		}
 		for _, d := range reply.Deliveries {
 			if d.Attempt != 1 {
-				f.Errorf("message %d has attempt %d: handing back must not count", d.MessageID, d.Attempt)
+				f.Errorf("message %d has attempt %d: a release must not count", d.MessageID, d.Attempt)
 			}
 		}
 		close(release)
@@ -298,7 +300,7 @@ func TestDU2_GracefulStop(t *testing.T) {
 			f.Errorf("%d handled, %d started, want 3", f.seen.count(), running.Load())
 		}
 		for _, id := range ids {
-			want := posthaste.StateRunning // by the other
+			want := posthaste.StateRunning // by the other worker
 			if f.seen.handled[id] == 1 {
 				want = posthaste.StateDone
 			}
@@ -326,22 +328,22 @@ func TestHA3_GraceEnds(t *testing.T) {
 			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
 				running.Add(1)
 				if string(d.Payload) == "0" {
-					<-ctx.Done() // obeys
+					<-ctx.Done() // returns when its context ends
 					return ctx.Err()
 				}
-				<-release // does not
+				<-release // ignores its context
 				return nil
 			})
 		})
 		f.now("both run", func() bool { return running.Load() == 2 })
 		l.stop()
 		if t := f.elapsed(); t != 10*time.Millisecond+time.Second {
-			f.Errorf("it stopped after %s, want the grace time and a second for handlers that obey", t)
+			f.Errorf("it stopped after %s, want the grace time and a second for handlers to return", t)
 		}
-		for _, id := range ids { // they run again elsewhere, told as lost
+		for _, id := range ids { // they are redelivered, and their attempts are lost
 			s := f.state(id)
 			if s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.Lost {
-				f.Errorf("message %d is %+v, want to run again", id, s)
+				f.Errorf("message %d is %+v, want it redelivered", id, s)
 			}
 		}
 	})
@@ -354,12 +356,12 @@ func TestSinkGetsBatches(t *testing.T) {
 		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
 			worker.HandleSink(w, queue, sink, worker.BatchSize(50), worker.Concurrency(2))
 		})
-		f.after(2 * time.Millisecond) // the longest backoffs of two retries
+		f.after(2 * time.Millisecond) // longer than the backoffs of two retries
 		for i, id := range ids {
 			switch i {
 			case 7:
 				f.nowState(posthaste.StateDead, id)
-				// It too may have been in a batch that the sink broke over.
+				// It may have been in a batch whose call panicked, too.
 				if a := f.state(id).Attempts; string(a[len(a)-1].Receipt) != `{"code":550}` {
 					f.Errorf("receipt %s", a[len(a)-1].Receipt)
 				}
@@ -367,9 +369,9 @@ func TestSinkGetsBatches(t *testing.T) {
 				f.nowState(posthaste.StateDone, id)
 			}
 		}
-		// It may have been in the batch that the sink broke over, and come twice.
+		// It may have been in a batch whose call panicked, and then came twice.
 		if a := f.state(ids[9]).Attempts; a[len(a)-1].Receipt != nil {
-			f.Errorf("a receipt that is no JSON: %+v, want done without it", a)
+			f.Errorf("a receipt that is not JSON: %+v, want done without it", a)
 		}
 		if most := sink.most.Load(); most < 2 || most > 50 {
 			f.Errorf("the largest batch had %d, want 2 to 50", most)
@@ -422,10 +424,10 @@ func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
 		worker.HandleSink(w, "sinks", &testSink{}, worker.Middleware(func(h posthaste.Handler) posthaste.Handler { return h }))
 		worker.HandleBatch[int](w, "batches", nil, worker.BatchSize(5000))
 		err = w.Run(f.ctx)
-		for _, fault := range []string{"BatchSize/no BatchSize", "Middleware/is nil", "Middleware/has a sink", "handler/is nil", "BatchSize/1 to 4096", "queue/two handlers"} {
+		for _, fault := range []string{"BatchSize/not allowed", "Middleware/is nil", "Middleware/has a sink", "handler/is nil", "BatchSize/1 to 4096", "queue/two handlers"} {
 			field, text, _ := strings.Cut(fault, "/")
 			if !slices.ContainsFunc(flatten(err), func(e *posthaste.Error) bool { return e.Field == field && strings.Contains(e.Message, text) }) {
-				f.Errorf("error %v does not tell of %s", err, fault)
+				f.Errorf("error %v does not mention %s", err, fault)
 			}
 		}
 		w = worker.New(f.memory, worker.Config{})
@@ -445,7 +447,7 @@ func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// flatten lists the errors that were joined into err.
+// flatten returns the errors that were joined into err.
 func flatten(err error) (all []*posthaste.Error) {
 	var e *posthaste.Error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
