@@ -1,23 +1,21 @@
-// Package source takes messages from a broker into a queue of the ledger, and
-// acknowledges them to the broker once they are committed there. From then on they
-// are messages like all others: handlers, retries, dead letters, limits, order and
-// cancelling are those of the queue.
+// Package source takes messages from a broker into a queue of the ledger, and acknowledges
+// them to the broker once they are committed there. From then on the queue's handlers,
+// retries, dead letters, limits and order apply to them.
 //
-// # What is promised
+// # Guarantees
 //
-// A message is acknowledged after the commit of its send, and never before. If the
-// process, the broker or the connection ends in between, the broker delivers it
-// again, and the second send finds the first by its dedupe key, which is the
-// broker's id of the message, within [Config.DedupeWindow]. Messages without an id
-// (only RabbitMQ has such) may then be in the queue twice.
+// A message is acknowledged after its send has committed, and never before. If the process,
+// the broker or the connection fails in between, the broker redelivers it, and the second
+// send is deduplicated by the broker's message id within [Config.DedupeWindow]. A message
+// without an id (possible only with RabbitMQ) may be in the queue twice then.
 //
-// While the database is away nothing is acknowledged, and what was read is given
-// back after a minute; while the broker is away it is tried again. While as many
-// messages wait in the queue as [Config.MaxWaiting] says, nothing is read: the
-// backlog stays in the broker. What the ledger refuses for good is put aside at the
-// broker with the reason, and holds up and repeats nothing else.
+// While the database is unreachable, nothing is acknowledged, and after a minute the
+// messages are returned to the broker. While the broker is unreachable, the source retries.
+// While [Config.MaxWaiting] messages wait in the queue, the source reads nothing, so that
+// the backlog stays in the broker. Messages that the ledger rejects for good are put aside
+// at the broker with the reason. They neither delay nor repeat other messages.
 //
-// The packages below this one are the sources: [Source] is what all of them share.
+// The packages below broker have a source for each broker. [Source] is their common part.
 package source
 
 import (
@@ -33,91 +31,91 @@ import (
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
-// Headers that a message gets when it is put aside.
+// Headers of a refused message.
 const (
-	HeaderRefused     = "posthaste-refused"      // why, in words
+	HeaderRefused     = "posthaste-refused"      // the reason, as text
 	HeaderRefusedCode = "posthaste-refused-code" // the [posthaste.Code]
 )
 
-// Config is what all sources share. Only Queue is required.
+// Config is the configuration that all sources share. Only Queue is required. The fields
+// with a key can be set in a file of relays.
 type Config struct {
 	// Queue is the queue of the ledger that gets the messages.
-	Queue string
-	// Batch is the most messages of one send, 1 to 10,000 (default 500). A send
-	// carries what has arrived; nothing waits for more.
-	Batch int
-	// MaxWaiting is how many messages may wait in the queue, for the subscription
-	// that has most, before reading pauses (default 10,000; negative: however many).
-	// What others send to the queue meanwhile, or take in by sources of their own,
-	// comes on top. Who bounds it needs the role posthaste_admin, for that may look at
-	// queues; otherwise posthaste_sender is enough.
-	MaxWaiting int
-	// DedupeWindow is how long ids of messages are remembered (default 24 h).
-	DedupeWindow time.Duration
-	// Unpack, if set, makes one or more messages of one, such as of a chunk of ten
-	// notifications; those go into the ledger together or not at all. It gets the
-	// message as it would be sent, its payload a []byte. Queue may be left empty; a
-	// dedupe key that is empty, or still that of the whole, becomes that of the whole
-	// with a number. None at all: the message is only acknowledged. An error, or a
-	// panic, refuses the message for good: it is put aside with the reason.
-	Unpack func(ctx context.Context, m posthaste.Message) ([]posthaste.Message, error)
-	// Grace is how long the batch in hand may take to be sent and acknowledged once
-	// the source is to stop (default 20 s).
-	Grace time.Duration
-	// Telemetry is told of every batch ([posthaste.EventTaken]; nil: nobody).
-	Telemetry posthaste.Telemetry
-	// Logger is told when the database, the queue or the broker cannot be used, of
-	// every message that is put aside, and of those that were in the queue already
-	// (nil: nobody). Payloads are never logged.
-	Logger *slog.Logger
+	Queue string `yaml:"queue"`
+	// Batch is the maximum number of messages of one send, 1 to 10,000 (default 500). A
+	// send never waits for more messages to arrive.
+	Batch int `yaml:"batch"`
+	// MaxWaiting is the number of waiting messages in the queue, for the subscription
+	// with the most, at which reading pauses (default 10,000; negative: no limit).
+	// Messages from other senders and sources can exceed it. A limit requires the role
+	// posthaste_admin, which may read the state of queues; without one, posthaste_sender
+	// is enough.
+	MaxWaiting int `yaml:"max_waiting"`
+	// DedupeWindow is how long message ids are remembered (default 24 h).
+	DedupeWindow time.Duration `yaml:"dedupe_window"`
+	// Unpack, if set, turns one message into several, such as a chunk of ten
+	// notifications. They are sent together or not at all. Its argument is the message
+	// to send, with a payload of type []byte. The result may leave Queue empty. A dedupe
+	// key that is empty or unchanged becomes the original key with a number. If there
+	// are no messages, the original is only acknowledged. After an error or a panic, the
+	// message is refused with the reason.
+	Unpack func(ctx context.Context, m posthaste.Message) ([]posthaste.Message, error) `yaml:"-"`
+	// Grace bounds the send and acknowledgement of the current batch when the source
+	// stops (default 20 s).
+	Grace time.Duration `yaml:"-"`
+	// Telemetry gets an event for each batch ([posthaste.EventTaken]). Nil disables it.
+	Telemetry posthaste.Telemetry `yaml:"-"`
+	// Logger logs when the database, the queue or the broker becomes unusable, and every
+	// refused or duplicate message, without payloads. Nil disables logging.
+	Logger *slog.Logger `yaml:"-"`
 }
 
-// Ledger is what a source needs of a [posthaste.Engine].
+// Ledger is the part of a [posthaste.Engine] that a source needs.
 type Ledger interface {
 	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
 	Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error)
 	Maintain(ctx context.Context) (posthaste.MaintainReply, error)
 }
 
-// Broker is where a source takes messages from. One whose sessions outlive their
-// connections says by a further method, Away() bool, that none could be opened.
+// Broker is the broker of a source. If its sessions reopen their connections, it needs a
+// further method, Away() bool, which reports that none could be opened.
 type Broker interface {
-	// Kind and Address name it, "kafka" at "host:port", without secrets.
+	// Kind and Address return its name and addresses, such as "kafka" and "host:port",
+	// without secrets.
 	Kind() string
 	Address() string
-	// Check finds what is wrong with the configuration, by asking the broker: then
-	// the error is an Invalid one with the field, or Unavailable where the broker
-	// does not answer.
+	// Check connects to the broker and verifies the configuration. The error is Invalid
+	// with the field, or Unavailable if the broker does not answer.
 	Check(ctx context.Context) error
-	// Open begins to consume.
+	// Open starts to consume.
 	Open(ctx context.Context) (Session, error)
 }
 
-// Session consumes from a broker for as long as its connection lasts. It is used by
-// one goroutine at a time. After an error it is closed, and a new one opened.
+// Session consumes from a broker. It is used by one goroutine at a time. After an error it
+// is closed, and a new one is opened.
 type Session interface {
-	// Read returns what has arrived, at most most messages in the order of the
-	// broker. It waits for one, as long as ctx lasts, and never for more.
+	// Read returns the messages that have arrived, at most most, in the broker's order.
+	// It waits for the first one until ctx ends, and never for more.
 	Read(ctx context.Context, most int) ([]Arrival, error)
-	// Acknowledge tells the broker that it need not keep what was read.
+	// Acknowledge acknowledges messages to the broker.
 	Acknowledge(ctx context.Context, arrived []Arrival) error
-	// Refuse puts a message aside, with headers in addition to its own. It returns
-	// once the broker has it there for good, and does not acknowledge it.
+	// Refuse puts a message aside, with headers in addition to its own. It returns once
+	// the broker has stored it, and does not acknowledge it.
 	Refuse(ctx context.Context, a Arrival, headers map[string]string) error
-	// Use says whether the session can still be used.
+	// Use reports whether the session can still be used.
 	Use() bool
-	// Close ends it. What was read and not acknowledged goes back to the broker.
+	// Close ends the session and returns unacknowledged messages to the broker.
 	Close()
 }
 
 // Arrival is a message that was read from a broker.
 type Arrival struct {
-	// Message is as it shall be sent; Queue, DedupeWindow and what [Config.Unpack]
-	// does are added.
+	// Message is the message to send, before Queue and DedupeWindow are set and
+	// [Config.Unpack] is called.
 	Message posthaste.Message
-	// Err says that it is no message that could be sent.
+	// Err is the reason why it cannot be sent.
 	Err error
-	// Token is by what the session knows it.
+	// Token identifies it to the session.
 	Token any
 }
 
@@ -129,25 +127,25 @@ type Source struct {
 	sessions *relay.Connections[Session]
 	room     room
 	running  atomic.Bool
-	// newest is the highest message id that the ledger has answered; 0: none yet.
+	// newest is the highest message id that the ledger has returned, or 0.
 	newest posthaste.MessageID
-	// trouble is why sending fails; empty while it does not.
+	// trouble is why sending fails, or empty.
 	trouble  string
 	patience time.Duration
 }
 
-// Pauses after what failed.
+// Pauses after failures.
 const (
 	firstPause = 50 * time.Millisecond
 	longPause  = 5 * time.Second
 )
 
-// patience is how long messages are held while the store cannot be reached, or has no
-// room, before they go back to the broker: another process may have better luck.
+// patience is how long messages are held while the store is unreachable or has no room.
+// Then they are returned to the broker, because another process may reach it.
 const patience = time.Minute
 
-// New returns a source, which connects to nobody yet. Errors are *posthaste.Error
-// with the field.
+// New returns a source, which connects when it runs. Errors are *posthaste.Error with the
+// field.
 func New(ledger Ledger, c Config, broker Broker) (*Source, error) {
 	if err := posthaste.CheckName("queue", c.Queue); err != nil {
 		return nil, err
@@ -174,11 +172,11 @@ func New(ledger Ledger, c Config, broker Broker) (*Source, error) {
 	return s, nil
 }
 
-// Address is the broker's address, without secrets.
+// Address returns the broker's address, without secrets.
 func (s *Source) Address() string { return s.broker.Address() }
 
-// Away says whether the broker could not be used when it was tried last. It is safe for
-// concurrent use.
+// Away reports whether the last attempt to use the broker failed. It is safe for concurrent
+// use.
 func (s *Source) Away() bool {
 	if b, ok := s.broker.(interface{ Away() bool }); ok && b.Away() {
 		return true
@@ -186,14 +184,13 @@ func (s *Source) Away() bool {
 	return s.sessions.Away()
 }
 
-// Check finds what is wrong with the configuration, by asking the database and the
-// broker: a queue that is not there, a login, a certificate. Then the error is a
-// *posthaste.Error of code Invalid with the field; where one of them does not answer,
-// of code Unavailable.
+// Check connects to the database and the broker and verifies the configuration, such as the
+// queue, the login and the certificate. An error is a *posthaste.Error: Invalid with the
+// field if the configuration is wrong, Unavailable if one of them does not answer.
 func (s *Source) Check(ctx context.Context) error {
 	found, err := s.ledger.Queues(ctx, s.Queue)
 	if posthaste.CodeOf(err) == posthaste.Denied && s.MaxWaiting < 0 {
-		return s.broker.Check(ctx) // who may only send
+		return s.broker.Check(ctx) // the role may only send
 	}
 	if err != nil {
 		return err
@@ -205,11 +202,10 @@ func (s *Source) Check(ctx context.Context) error {
 	return s.broker.Check(ctx)
 }
 
-// Run takes messages in until ctx ends. Then it stops reading, finishes the batch in
-// hand within Grace, gives the rest back to the broker, and returns nil. What fails
-// meanwhile is logged and tried again. A source runs once at a time, and takes in one
-// batch after the other, in the broker's order; several with the same configuration
-// share the work.
+// Run takes messages in until ctx ends. Then it stops reading, finishes the current batch
+// within Grace, returns the rest to the broker, and returns nil. Failures are logged and
+// retried. A source runs once at a time, and takes in one batch after the other, in the
+// broker's order. Several sources with the same configuration share the work.
 func (s *Source) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return &posthaste.Error{Code: posthaste.Conflict, Message: "the source runs already", Hint: "make another one to take in more at the same time"}
@@ -223,7 +219,7 @@ func (s *Source) Run(ctx context.Context) error {
 		}
 		session, err := s.sessions.Get(ctx, 0)
 		if err != nil {
-			break // it waits for the broker as long as ctx lasts
+			break // Get waits for the broker until ctx ends
 		}
 		took, err := s.consume(ctx, work, session)
 		session.Close()
@@ -240,7 +236,7 @@ func (s *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// grace is the context of what shall still be finished when ctx has ended.
+// grace returns the context of the work that continues for Grace after ctx has ended.
 func (s *Source) grace(ctx context.Context) (context.Context, func()) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -253,8 +249,8 @@ func (s *Source) grace(ctx context.Context) (context.Context, func()) {
 	return work, func() { stop(); cancel() }
 }
 
-// consume takes in batch after batch, until there is no room for a minute (nil), ctx
-// ends or something fails. took says that something was taken in.
+// consume takes in batch after batch until there is no room for a minute (nil), ctx ends or
+// something fails. took reports that at least one batch was taken in.
 func (s *Source) consume(ctx, work context.Context, session Session) (took bool, err error) {
 	for {
 		most, err := s.room.wait(ctx, s.patience, s.told)
@@ -278,8 +274,8 @@ func (s *Source) consume(ctx, work context.Context, session Session) (took bool,
 	}
 }
 
-// await returns once there is room in the queue, or ctx ends: before a session is
-// opened, so that nothing is read that would have to wait.
+// await returns once there is room in the queue, or ctx ends. It is called before a session
+// is opened, so that no message is read that would have to wait.
 func (s *Source) await(ctx context.Context) error {
 	for {
 		most, err := s.room.wait(ctx, s.patience, s.told)
@@ -292,7 +288,7 @@ func (s *Source) await(ctx context.Context) error {
 	}
 }
 
-// told logs that sending fails, why, and that it no longer does: each once.
+// told logs once that sending fails and why, and once that it works again.
 func (s *Source) told(err error) {
 	var reason string
 	if err != nil {
@@ -306,7 +302,7 @@ func (s *Source) told(err error) {
 	default:
 		level := slog.LevelWarn
 		if posthaste.CodeOf(err) == posthaste.NotFound || posthaste.CodeOf(err) == posthaste.Denied {
-			level = slog.LevelError // it will not pass by itself
+			level = slog.LevelError // because it needs an operator
 		}
 		s.Logger.Log(context.Background(), level, "no messages can be taken in: they stay in the broker, and it is tried again", "error", err)
 	}
@@ -321,7 +317,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// refused says that an error is one of the message, and for good.
+// refused reports that an error is permanent and caused by the message.
 func refused(err error) bool {
 	var e *posthaste.Error
 	if !errors.As(err, &e) {

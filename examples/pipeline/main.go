@@ -23,13 +23,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
 	"github.com/posthaste-mq/posthaste/inbox"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
-	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/source"
-	origin "github.com/posthaste-mq/posthaste/source/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -111,7 +110,7 @@ func plan(ctx context.Context, engine posthaste.Engine, at time.Time) error {
 
 // publish takes what is due to the broker, ten to a message, confirmed.
 func publish(ctx context.Context, engine posthaste.Engine, broker string) error {
-	to, err := sink.New(sink.Config{URL: broker, RoutingKey: notifications})
+	to, err := rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(broker), RoutingKey: notifications})
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func publish(ctx context.Context, engine posthaste.Engine, broker string) error 
 // consume takes chunks apart and handles each notification by itself, once: its id and
 // what the handler does in tx are committed together. Run as many as you like.
 func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string, sent func()) error {
-	from, err := origin.New(engine, origin.Config{URL: broker, FromQueue: notifications,
+	from, err := rabbitmq.NewSource(engine, rabbitmq.SourceConfig{URL: rabbitmq.URL(broker), FromQueue: notifications,
 		Config: source.Config{Queue: sending, Unpack: chunks.Unpack}})
 	if err != nil {
 		return err

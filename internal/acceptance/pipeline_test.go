@@ -19,11 +19,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
 	"github.com/posthaste-mq/posthaste/relay"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/source"
-	origin "github.com/posthaste-mq/posthaste/source/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -32,7 +31,7 @@ var chunks = relay.Chunks{Size: 10, Codec: msgpack.Codec}
 // publish relays what is due of a queue to the mailbox, in chunks.
 func (m *mailbox) publish(queue string, w worker.Config) (stop func()) {
 	m.Helper()
-	sink, err := rabbitmq.New(rabbitmq.Config{URL: m.url, RoutingKey: m.name, Logger: slog.New(slog.DiscardHandler)})
+	sink, err := rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(m.url), RoutingKey: m.name, Logger: slog.New(slog.DiscardHandler)})
 	m.must(err)
 	m.Cleanup(func() { sink.Close() })
 	w.Logger = m.log
@@ -44,7 +43,7 @@ func (m *mailbox) publish(queue string, w worker.Config) (stop func()) {
 // takeIn runs a source that takes chunks of the mailbox apart into a queue.
 func (m *mailbox) takeIn(queue string) {
 	m.Helper()
-	from, err := origin.New(m.open(), origin.Config{URL: m.url, FromQueue: m.name, Config: source.Config{Queue: queue, Unpack: chunks.Unpack}})
+	from, err := rabbitmq.NewSource(m.open(), rabbitmq.SourceConfig{URL: rabbitmq.URL(m.url), FromQueue: m.name, Config: source.Config{Queue: queue, Unpack: chunks.Unpack}})
 	m.must(err)
 	ctx, cancel := context.WithCancel(m.ctx)
 	ended := make(chan error, 1)

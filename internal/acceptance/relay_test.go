@@ -19,12 +19,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 	"github.com/posthaste-mq/posthaste/inbox"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -147,16 +147,16 @@ func (s *stage) settledAll(queue string, ids []posthaste.MessageID) {
 }
 
 // relay runs a worker that relays a queue to the mailbox, with connections of its own.
-func (m *mailbox) relay(queue string, c rabbitmq.Config, w worker.Config, options ...worker.Option) (stop func()) {
+func (m *mailbox) relay(queue string, c rabbitmq.SinkConfig, w worker.Config, options ...worker.Option) (stop func()) {
 	m.Helper()
 	if c.URL == "" {
-		c.URL = m.url
+		c.URL = rabbitmq.URL(m.url)
 	}
 	c.RoutingKey = m.name
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	sink, err := rabbitmq.New(c)
+	sink, err := rabbitmq.NewSink(c)
 	m.must(err)
 	m.Cleanup(func() { sink.Close() })
 	w.Logger = m.log
@@ -172,7 +172,7 @@ func relayRole(ctx context.Context, t task, ready func()) error {
 		return err
 	}
 	defer engine.Close()
-	sink, err := rabbitmq.New(rabbitmq.Config{URL: t.Broker, RoutingKey: t.Target})
+	sink, err := rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(t.Broker), RoutingKey: t.Target})
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func TestOR1_LargePayloads(t *testing.T) {
 		s.must(tx.Commit(s.ctx))
 		want[ids[0].String()] = payload
 	}
-	m.relay(queue, rabbitmq.Config{}, worker.Config{})
+	m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{})
 	s.settled(queue)
 	all := m.read()
 	for _, d := range all {
@@ -228,7 +228,7 @@ func TestOR3_RelaysShare(t *testing.T) {
 	queue := s.queue(posthaste.QueueOptions{Lanes: 5})
 	n := size(20_000, 2_000_000)
 	for range 5 {
-		m.relay(queue, rabbitmq.Config{}, worker.Config{}, worker.BatchSize(500), worker.Concurrency(2))
+		m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.BatchSize(500), worker.Concurrency(2))
 	}
 	for sent := 0; sent < n; sent += 10_000 {
 		s.send(queue, 10_000)
@@ -258,7 +258,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		m := s.mailbox(broker, amqp.Table{"x-max-length": 5, "x-overflow": "reject-publish"})
 		queue := s.queue(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
 		ids := s.send(queue, 30)
-		stop := m.relay(queue, rabbitmq.Config{}, worker.Config{}, worker.BatchSize(1), worker.Concurrency(1))
+		stop := m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.BatchSize(1), worker.Concurrency(1))
 		s.settled(queue)
 		stop()
 		came := counted(m.read())
@@ -281,7 +281,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		_, err := m.ch.QueueDelete(m.name, false, false, false)
 		s.must(err)
 		id := s.send(queue, 1)[0]
-		m.relay(queue, rabbitmq.Config{}, worker.Config{})
+		m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{})
 		s.settled(queue)
 		if state := s.state(id); state.State != posthaste.StateDead || !strings.Contains(state.Attempts[1].Error, "NO_ROUTE") {
 			t.Errorf("%+v", state)
@@ -293,7 +293,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		m := s.mailbox(broker, nil)
 		queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
 		n := size(1000, 100_000)
-		m.relay(queue, rabbitmq.Config{Connections: 1}, worker.Config{}, worker.BatchSize(50))
+		m.relay(queue, rabbitmq.SinkConfig{Connections: 1}, worker.Config{}, worker.BatchSize(50))
 		ids := s.send(queue, n/3)
 		// A crash must not find the queue's own declaration unwritten.
 		s.must(broker.Sync(s.ctx))
@@ -323,7 +323,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 			queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
 			n := size(1000, 30_000)
 			said := &lines{}
-			m.relay(queue, rabbitmq.Config{Connections: 1, Logger: slog.New(slog.NewTextHandler(said, nil))}, worker.Config{}, worker.BatchSize(50))
+			m.relay(queue, rabbitmq.SinkConfig{Connections: 1, Logger: slog.New(slog.NewTextHandler(said, nil))}, worker.Config{}, worker.BatchSize(50))
 			s.settledAll(queue, s.send(queue, 10))
 			_, err := broker.Control(s.ctx, control[0]...)
 			s.must(err)
@@ -527,7 +527,7 @@ func TestOR5_CutBeforeTheConfirm(t *testing.T) {
 	s.must(err)
 	t.Cleanup(proxy.Close)
 	queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
-	m.relay(queue, rabbitmq.Config{URL: "amqp://guest:guest@" + proxy.Address() + "/", Connections: 1}, worker.Config{}, worker.BatchSize(10), worker.Concurrency(1))
+	m.relay(queue, rabbitmq.SinkConfig{URL: rabbitmq.URL("amqp://guest:guest@" + proxy.Address() + "/"), Connections: 1}, worker.Config{}, worker.BatchSize(10), worker.Concurrency(1))
 	cuts := 0
 	var ids []posthaste.MessageID
 	for range 20 {

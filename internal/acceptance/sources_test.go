@@ -9,18 +9,17 @@ import (
 	"testing"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
-	sink "github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/source"
-	"github.com/posthaste-mq/posthaste/source/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // take takes messages of the mailbox into a queue until stop is called.
 func (m *mailbox) take(queue string) (stop func()) {
 	m.Helper()
-	s, err := rabbitmq.New(m.open(), rabbitmq.Config{Config: source.Config{Queue: queue, Logger: m.log}, URL: m.url, FromQueue: m.name})
+	s, err := rabbitmq.NewSource(m.open(), rabbitmq.SourceConfig{Config: source.Config{Queue: queue, Logger: m.log}, URL: rabbitmq.URL(m.url), FromQueue: m.name})
 	m.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -39,7 +38,7 @@ func (m *mailbox) take(queue string) (stop func()) {
 // queued: none is lost, and each is handled once.
 func TestNP5_BrokerRestarted(t *testing.T) {
 	t.Parallel()
-	testrun.Nightly(t, "restarts a broker twice; TestNP5_BrokerKilled in source/rabbitmq and TestRelay in sink/rabbitmq run on each change")
+	testrun.Nightly(t, "restarts a broker twice; TestNP5_BrokerKilled and TestRelay in broker/rabbitmq run on each change")
 	s := newStage(t)
 	s.failing()
 	// A broker takes long to start on a busy machine.
@@ -66,7 +65,7 @@ func TestNP5_BrokerRestarted(t *testing.T) {
 		return q.Messages
 	}
 	s.send(out, n)
-	stop := m.relay(out, sink.Config{}, worker.Config{}, worker.BatchSize(100))
+	stop := m.relay(out, rabbitmq.SinkConfig{}, worker.Config{}, worker.BatchSize(100))
 	s.until("a part is published", func() bool { return queued() > n/10 })
 	restart()
 	s.settled(out)

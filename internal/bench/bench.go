@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 )
 
 const (
@@ -303,8 +304,8 @@ func (o *Options) check(scenario string) error {
 	case err != nil:
 		faults = append(faults, err)
 	default:
-		fault(kind != rabbitmqBroker && scenario == "pipeline", "broker", "the pipeline goes through RabbitMQ: broker must be its URL, amqp://user:password@host/")
-		fault(kind != rabbitmqBroker && o.QueueType != "", "queue_type", "only RabbitMQ has types of queues, and the broker is %s", kind.name)
+		fault(kind != brokers.RabbitMQ && scenario == "pipeline", "broker", "the pipeline goes through RabbitMQ: broker must be its URL, amqp://user:password@host/")
+		fault(kind != brokers.RabbitMQ && o.QueueType != "", "queue_type", "only RabbitMQ has types of queues, and the broker is %s", kind.Name)
 	}
 	fault(o.Handler < 0 || o.Handler > 10*time.Second, "handler", "handler must be above 0 and at most 10s, got %s", o.Handler)
 	fault(o.Consumers < 0 || o.Consumers > 16, "consumers", "consumers must be 1 to 16, got %d", o.Consumers)

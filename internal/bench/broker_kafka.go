@@ -13,11 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/posthaste-mq/posthaste"
-	reach "github.com/posthaste-mq/posthaste/internal/kafka"
-	"github.com/posthaste-mq/posthaste/sink/kafka"
+	"github.com/posthaste-mq/posthaste/broker/kafka"
 )
 
-// kafkaPartitions is how many the topic has: as many as there are connections at most.
+// kafkaPartitions is the number of partitions of the topic, and of connections at most.
 const kafkaPartitions = 4
 
 // kafkaPlace is a topic of Kafka.
@@ -28,7 +27,7 @@ type kafkaPlace struct {
 }
 
 func openKafka(ctx context.Context, _ *run, url string) (place, error) {
-	options, _, err := (&reach.Brokers{URL: url, Name: "posthaste-bench"}).Options()
+	options, err := kafka.URL(url).ClientOptions("posthaste-bench")
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func openKafka(ctx context.Context, _ *run, url string) (place, error) {
 	return &kafkaPlace{url, options, client}, nil
 }
 
-// remove deletes the topic, if there is one.
+// remove deletes the topic if it exists.
 func (p *kafkaPlace) remove(ctx context.Context) error {
 	topic, request := relayPlace, kmsg.NewPtrDeleteTopicsRequest()
 	request.TimeoutMillis = 10_000
@@ -76,7 +75,7 @@ func (p *kafkaPlace) fresh(ctx context.Context) error {
 	})
 }
 
-// eventually does what fails with an error that passes.
+// eventually repeats do while it fails with a temporary error.
 func (p *kafkaPlace) eventually(ctx context.Context, passes error, do func() error) error {
 	for {
 		err := do()
@@ -118,7 +117,7 @@ func (p *kafkaPlace) count(ctx context.Context) (n int64, err error) {
 }
 
 func (p *kafkaPlace) sink(log *slog.Logger) (posthaste.Sink, error) {
-	return kafka.New(kafka.Config{URL: p.url, Topic: relayPlace, Logger: log})
+	return kafka.NewSink(kafka.SinkConfig{URL: kafka.URL(p.url), Topic: relayPlace, Logger: log})
 }
 
 func (p *kafkaPlace) close() {
@@ -130,8 +129,8 @@ func (p *kafkaPlace) close() {
 
 type kafkaPublisher struct{ client *kgo.Client }
 
-// publisher is an idempotent producer, whose messages are confirmed by all replicas in
-// sync, as they are by default.
+// publisher returns an idempotent producer with the default acknowledgement of all in-sync
+// replicas.
 func (p *kafkaPlace) publisher(_ context.Context, window int) (publisher, error) {
 	client, err := kgo.NewClient(append([]kgo.Opt{kgo.DefaultProduceTopic(relayPlace), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(window), kgo.UnknownTopicRetries(-1)}, p.options...)...)

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/sink/nats"
+	"github.com/posthaste-mq/posthaste/broker/nats"
 )
 
 // natsPlace is a stream of NATS JetStream, in files.
@@ -51,7 +51,7 @@ func (p *natsPlace) count(ctx context.Context) (int64, error) {
 }
 
 func (p *natsPlace) sink(log *slog.Logger) (posthaste.Sink, error) {
-	return nats.New(nats.Config{URL: p.url, Subject: relayPlace, Logger: log})
+	return nats.NewSink(nats.SinkConfig{URL: nats.URL(p.url), Subject: relayPlace, Logger: log})
 }
 
 func (p *natsPlace) close() {
@@ -65,7 +65,7 @@ type natsPublisher struct {
 	conn   *natsgo.Conn
 	js     jetstream.JetStream
 	window int
-	ids    string // before each id, for the stream drops what it has had
+	ids    string // prefix of ids, because the stream drops ids that it knows
 }
 
 func (p *natsPlace) publisher(_ context.Context, window int) (publisher, error) {

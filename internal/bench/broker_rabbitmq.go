@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
+	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 )
 
 // rabbitmqPlace is a queue of RabbitMQ.
@@ -47,7 +47,7 @@ func (p *rabbitmqPlace) count(context.Context) (int64, error) {
 }
 
 func (p *rabbitmqPlace) sink(log *slog.Logger) (posthaste.Sink, error) {
-	return rabbitmq.New(rabbitmq.Config{URL: p.url, RoutingKey: relayPlace, Logger: log})
+	return rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(p.url), RoutingKey: relayPlace, Logger: log})
 }
 
 func (p *rabbitmqPlace) close() {

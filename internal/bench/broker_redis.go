@@ -9,7 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/sink/redisstream"
+	"github.com/posthaste-mq/posthaste/broker/redisstream"
 )
 
 // redisPlace is a stream of Redis.
@@ -40,7 +40,7 @@ func (p *redisPlace) count(ctx context.Context) (int64, error) {
 }
 
 func (p *redisPlace) sink(log *slog.Logger) (posthaste.Sink, error) {
-	return redisstream.New(redisstream.Config{URL: p.url, Stream: relayPlace, Logger: log})
+	return redisstream.NewSink(redisstream.SinkConfig{URL: redisstream.URL(p.url), Stream: relayPlace, Logger: log})
 }
 
 func (p *redisPlace) close() {
@@ -62,7 +62,7 @@ func (p *redisPlace) publisher(_ context.Context, window int) (publisher, error)
 
 func (p *redisPublisher) close() { p.client.Close() }
 
-// publish writes as many commands as may be without a reply, and reads the replies.
+// publish repeatedly writes window commands and reads their replies.
 func (p *redisPublisher) publish(ctx context.Context, until time.Time) (published int64, err error) {
 	for time.Now().Before(until) {
 		pipe := p.client.Pipeline()

@@ -10,79 +10,63 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 )
 
-// relayPlace is what messages are relayed to: the broker's queue, topic, stream.
+// relayPlace is the name of the broker's queue, topic or stream.
 const relayPlace = "posthaste-bench-relay"
 
-// brokerKind is a kind of broker that relays are measured on.
-type brokerKind struct {
-	// name is how a person calls it, and word how [Options.Broker] names the one of
-	// this machine.
-	name, word string
-	schemes    []string
-	// install says how it gets on the machine.
-	install string
-	open    func(ctx context.Context, r *run, url string) (place, error)
+// openPlaces open the place to measure at in a broker of each kind.
+var openPlaces = map[*brokers.Kind]func(ctx context.Context, r *run, url string) (place, error){
+	brokers.RabbitMQ: openRabbitMQ, brokers.Kafka: openKafka, brokers.NATS: openNATS, brokers.Redis: openRedisStream,
 }
 
-// place is where in a broker a relay is measured. Its methods are called one at a time.
+// place is the queue, topic or stream of a broker at which a relay is measured. It is not
+// safe for concurrent use.
 type place interface {
-	// fresh makes it anew, without messages.
+	// fresh deletes the place and creates it again, without messages.
 	fresh(ctx context.Context) error
-	// count is how many messages it has.
+	// count returns the number of its messages.
 	count(ctx context.Context) (int64, error)
-	// publisher is the broker's client alone, on a connection of its own, with at most
-	// window messages that are not confirmed.
+	// publisher returns a publisher on a connection of its own that uses the broker's
+	// client alone, with at most window unconfirmed messages.
 	publisher(ctx context.Context, window int) (publisher, error)
-	// sink is the relay's, as it is by default.
+	// sink returns a sink with the defaults of a relay.
 	sink(log *slog.Logger) (posthaste.Sink, error)
-	// close removes it.
+	// close deletes the place.
 	close()
 }
 
-// publisher publishes what a relay would.
+// publisher publishes the messages of a relay without a relay.
 type publisher interface {
-	// publish goes on until the time is up and all is confirmed, and says how many
-	// messages that were.
+	// publish publishes until a time, waits for the confirms, and returns the number of
+	// messages.
 	publish(ctx context.Context, until time.Time) (int64, error)
 	close()
 }
 
-var rabbitmqBroker = &brokerKind{"RabbitMQ", "rabbitmq", []string{"amqp", "amqps"}, "Debian: apt-get install rabbitmq-server", openRabbitMQ}
-
-var redisBroker = &brokerKind{"Redis Streams", "redis", []string{"redis", "rediss"}, "Debian: apt-get install redis-server", openRedisStream}
-
-// brokerKinds are those that there are; the first is the default.
-var brokerKinds = []*brokerKind{
-	rabbitmqBroker,
-	{"Kafka", "kafka", []string{"kafka", "kafkas"}, "Java, and its jars: make needs fetches them", openKafka},
-	{"NATS JetStream", "nats", []string{"nats", "tls"}, "go install github.com/nats-io/nats-server/v2@latest", openNATS},
-	redisBroker,
-}
-
-// kindOf is the kind of a broker that is named by its URL or its word, RabbitMQ where
-// it is not named at all. own says that it is the one of this machine, which the run
-// starts.
-func kindOf(broker string) (kind *brokerKind, own bool, err error) {
+// kindOf returns the kind of a broker from its URL or its word; the default is the first
+// kind. own reports that the run starts the broker itself.
+func kindOf(broker string) (kind *brokers.Kind, own bool, err error) {
 	scheme, _, isURL := strings.Cut(broker, "://")
 	if broker == "" {
-		scheme = rabbitmqBroker.word
+		scheme = brokers.All[0].Word
 	}
-	for _, k := range brokerKinds {
-		if !isURL && scheme == k.word || isURL && slices.Contains(k.schemes, scheme) {
+	for _, k := range brokers.All {
+		if !isURL && scheme == k.Word || isURL && slices.Contains(k.Schemes, scheme) {
 			return k, !isURL, nil
 		}
 	}
-	// The rest of what was said may hold a password.
-	return nil, false, posthaste.Invalidf("broker", "broker must be a URL that begins with amqp://, kafka://, nats:// or redis://, or rabbitmq, kafka, nats or redis for the one of this machine")
+	// Without the value, because it may hold a password.
+	return nil, false, posthaste.Invalidf("broker", "broker must be a URL that begins with %s, or %s for the one of this machine",
+		brokers.List(func(k *brokers.Kind) string { return k.Schemes[0] + "://" }), brokers.List(func(k *brokers.Kind) string { return k.Word }))
 }
 
-// notUsed says that a broker refuses what the run needs of it.
+// notUsed returns the error of a broker that refuses a request of the run.
 func notUsed(cause error) error {
 	var u *url.Error
 	if errors.As(cause, &u) {
-		cause = u.Err // the rest of its text is the URL, with its password
+		cause = u.Err // without the URL, which may hold a password
 	}
 	return &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: "the broker cannot be used: " + cause.Error(), Hint: "check --broker", Cause: cause}
 }

@@ -12,13 +12,13 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
 	"github.com/posthaste-mq/posthaste/inbox"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/relay"
-	"github.com/posthaste-mq/posthaste/sink/rabbitmq"
 	"github.com/posthaste-mq/posthaste/source"
-	origin "github.com/posthaste-mq/posthaste/source/rabbitmq"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -58,7 +58,7 @@ func pipeline(ctx context.Context, r *run) (err error) {
 	}
 	defer stop()
 	// What each handler stands behind, beside the broker as the article has it.
-	store, stopStore, err := r.startOwn(ctx, redisBroker)
+	store, stopStore, err := r.startOwn(ctx, brokers.Redis)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (p *pipelined) start(ctx context.Context, url string) (stop func() error, e
 		})
 	}
 	log := quiet(p.o.Log)
-	to, err := rabbitmq.New(rabbitmq.Config{URL: p.broker, RoutingKey: pipelineBroker, Logger: log})
+	to, err := rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(p.broker), RoutingKey: pipelineBroker, Logger: log})
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
@@ -230,7 +230,7 @@ func (p *pipelined) start(ctx context.Context, url string) (stop func() error, e
 			return nil, errors.Join(err, stop())
 		}
 		closers = append(closers, engine.Close)
-		from, err := origin.New(engine, origin.Config{URL: p.broker, FromQueue: pipelineBroker,
+		from, err := rabbitmq.NewSource(engine, rabbitmq.SourceConfig{URL: rabbitmq.URL(p.broker), FromQueue: pipelineBroker,
 			Config: source.Config{Queue: pipelineSending, Unpack: pipelineChunks.Unpack, Logger: log}})
 		if err != nil {
 			return nil, errors.Join(err, stop())

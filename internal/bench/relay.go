@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -53,13 +54,13 @@ func relayed(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer stop()
-	at, err := kind.open(ctx, r, broker)
+	at, err := openPlaces[kind](ctx, r, broker)
 	if err != nil {
 		return err
 	}
 	defer at.close()
 	if err := at.fresh(ctx); err != nil {
-		return fmt.Errorf("%s: %s cannot be made: %w", kind.name, relayPlace, err)
+		return fmt.Errorf("%s: %s cannot be made: %w", kind.Name, relayPlace, err)
 	}
 	url, err := r.server.database(ctx, "relay")
 	if err != nil {
@@ -127,9 +128,9 @@ func relayed(ctx context.Context, r *run) (err error) {
 	res := r.result
 	res.PerSecond, res.Ratio, res.Messages = known(throughput), quotient(throughput, best.perSecond), waiting
 	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
-	res.RelayResult = &RelayResult{Broker: kind.name, CeilingPerSecond: *known(best.perSecond), CeilingOutstanding: best.outstanding, CeilingConnections: best.connections,
+	res.RelayResult = &RelayResult{Broker: kind.Name, CeilingPerSecond: *known(best.perSecond), CeilingOutstanding: best.outstanding, CeilingConnections: best.connections,
 		ConfirmP50: *known(watch.percentile(0.5)), ConfirmP99: *known(watch.percentile(0.99))}
-	if kind == rabbitmqBroker {
+	if kind == brokers.RabbitMQ {
 		res.QueueType = r.o.QueueType
 	}
 	return nil
@@ -145,16 +146,16 @@ func (r *run) broker(ctx context.Context) (url string, stop func(), err error) {
 }
 
 // startOwn starts one of this machine for the run.
-func (r *run) startOwn(ctx context.Context, kind *brokerKind) (url string, stop func(), err error) {
-	r.phase("starting " + kind.name)
+func (r *run) startOwn(ctx context.Context, kind *brokers.Kind) (url string, stop func(), err error) {
+	r.phase("starting " + kind.Name)
 	dir, err := os.MkdirTemp(r.o.DataDir, "posthaste-bench-broker-")
 	if err != nil {
 		return "", nil, err
 	}
-	url, end, err := startBroker(ctx, kind.word, dir)
+	url, end, err := startBroker(ctx, kind.Word, dir)
 	if err != nil {
 		os.RemoveAll(dir)
-		return "", nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: err.Error(), Hint: "install it (" + kind.install + "), or name a broker with --broker", Cause: err}
+		return "", nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: err.Error(), Hint: "install it (" + kind.Install + "), or name a broker with --broker", Cause: err}
 	}
 	return url, func() {
 		end()

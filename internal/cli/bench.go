@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/posthaste-mq/posthaste/internal/bench"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 )
 
 func newBench(a *app) *cobra.Command {
@@ -90,7 +91,7 @@ func benchFlags(flags *pflag.FlagSet, o *bench.Options, databaseURL, redisURL, e
 	flags.StringVar(&o.PostgresVersion, "postgres-version", "", "the embedded PostgreSQL to use, 14 or 18 (default 18)")
 	flags.StringVar(&o.DataDir, "data", "", "where the embedded PostgreSQL's throw-away cluster lies")
 	flags.StringVar(&o.Profile, "profile", "", "write a CPU profile of the last measurement to this file")
-	flags.StringVar(&o.Broker, "broker", "", "relay, pipeline: the broker to measure on, amqp://, kafka://, nats:// or redis://user:password@host, or rabbitmq, kafka, nats or redis for the one of this machine, started for the run (default rabbitmq; pipeline: RabbitMQ alone)")
+	flags.StringVar(&o.Broker, "broker", "", "relay, pipeline: the broker to measure on, "+brokers.List(func(k *brokers.Kind) string { return k.Schemes[0] + "://" })+"user:password@host, or "+brokers.List(func(k *brokers.Kind) string { return k.Word })+" for the one of this machine, started for the run (default "+brokers.All[0].Word+"; pipeline: RabbitMQ alone)")
 	flags.StringVar(&o.QueueType, "queue-type", "", "relay: RabbitMQ's queue, classic or quorum (default classic)")
 	flags.Var(duration{&o.Handler}, "handler", "pipeline: how long each handler waits (default 10ms)")
 	flags.IntVar(&o.Consumers, "consumers", 0, "pipeline: how many consumers, 1 to 16 (default 3)")

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -45,7 +47,11 @@ SIGTERM or Ctrl-C stops it in order, as posthaste worker.`,
 	flags.SortFlags = false
 	flags.StringVarP(&r.config, "config", "c", "", "a file of relays and sources (YAML)")
 	flags.StringSliceVarP(&r.queues, "queue", "q", nil, "the queue to relay; may be repeated")
-	flags.StringVar(&r.broker, "broker", "", "the broker: amqp:// or amqps:// for RabbitMQ, kafka:// or kafkas:// for Kafka, nats:// or tls:// for NATS JetStream, redis:// or rediss:// for Redis Streams; also for what names none in the file")
+	var urls []string
+	for _, k := range brokers.All {
+		urls = append(urls, strings.Join(k.Schemes, ":// or ")+":// for "+k.Name)
+	}
+	flags.StringVar(&r.broker, "broker", "", "the broker: "+strings.Join(urls, ", ")+"; also for what names none in the file")
 	flags.StringArrayVar(&r.set, "set", nil, "a key of the file with its value, as exchange=orders or headers.region=eu; may be repeated")
 	db.flag(cmd)
 	db.pollingFlag(cmd)
@@ -54,7 +60,7 @@ SIGTERM or Ctrl-C stops it in order, as posthaste worker.`,
 	return cmd
 }
 
-// relaying says what a process relays.
+// relaying is the configuration of a process that relays.
 type relaying struct {
 	working
 	config string
@@ -62,7 +68,7 @@ type relaying struct {
 	set    []string
 }
 
-// read understands the flags and the file.
+// read parses the flags and the file.
 func (r *relaying) read() ([]relayConfig, []sourceConfig, error) {
 	switch {
 	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0):
@@ -76,13 +82,13 @@ func (r *relaying) read() ([]relayConfig, []sourceConfig, error) {
 	return relays, nil, err
 }
 
-// openRelay is a relay whose sink is made.
+// openRelay is a relay with its sink.
 type openRelay struct {
 	relayConfig
-	sink brokerSink
+	sink brokers.Sink
 }
 
-// openRelays makes the sinks. close closes them, after the worker.
+// openRelays opens the sinks. close closes them, after the worker.
 func openRelays(configs []relayConfig, log *slog.Logger) (relays []openRelay, close func(), err error) {
 	close = func() {
 		for _, r := range relays {
@@ -90,7 +96,7 @@ func openRelays(configs []relayConfig, log *slog.Logger) (relays []openRelay, cl
 		}
 	}
 	for _, c := range configs {
-		sink, err := c.kind.open(c.Broker, c.options, log)
+		sink, err := c.open(log)
 		if err != nil {
 			close()
 			return nil, nil, c.placed(err)
@@ -100,10 +106,10 @@ func openRelays(configs []relayConfig, log *slog.Logger) (relays []openRelay, cl
 	return relays, close, nil
 }
 
-// checkPatience bounds the look at each broker before the start.
+// checkPatience bounds the check of each broker before the start.
 const checkPatience = 15 * time.Second
 
-// check asks the brokers whether they would take messages as configured.
+// check verifies the configuration with the broker.
 func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
@@ -115,12 +121,12 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 	return r.placed(err)
 }
 
-// checkQueue refuses what the queue's options do not go with: handing out at most once
-// settles a message before the broker has it, and a chunk holds messages of many keys.
-// That there is no such queue, or that it may not be looked at, is told by the worker.
+// checkQueue rejects queues that cannot be relayed: an at-most-once queue settles a message
+// before the broker has it, and a chunk of an ordered queue would hold messages of many keys.
+// The worker reports a missing queue or a missing permission.
 func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Engine) error {
 	found, err := engine.Queues(ctx, r.Queue)
-	for posthaste.CodeOf(err) == posthaste.Unavailable { // which it was not a moment ago, and may pass
+	for posthaste.CodeOf(err) == posthaste.Unavailable { // it was available a moment ago
 		if waitToRetry(ctx) != nil {
 			return err
 		}
@@ -142,10 +148,10 @@ func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Engine) err
 	return nil
 }
 
-// handle has a worker relay, and shows whether the broker can be used.
+// handle adds the relay to a worker, and the state of the broker to the metrics.
 func (r *openRelay) handle(run *worker.Worker, parts workerParts) {
 	var sink posthaste.Sink = r.sink
-	if chunks, _ := r.chunks(); chunks != nil { // it was checked when it was read
+	if chunks, _ := r.chunks(); chunks != nil { // readRelay has checked it
 		sink = chunks.Sink(r.sink)
 	}
 	options := []worker.Option{worker.BatchSize(r.Batch), worker.Concurrency(r.Concurrency)}
@@ -198,7 +204,7 @@ func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen 
 	}, "relaying", "queues", queues)
 }
 
-// batchLog logs every batch, and passes all events on.
+// batchLog logs every batch and passes all events on.
 type batchLog struct {
 	next posthaste.Telemetry
 	log  *slog.Logger
@@ -217,22 +223,22 @@ func (l batchLog) Event(ctx context.Context, e posthaste.Event) {
 	}
 }
 
-// workerParts is what a program's worker is made of.
+// workerParts are the parts of a program's worker.
 type workerParts struct {
 	engine  posthaste.Engine
 	log     *slog.Logger
-	metrics *telemetry.Prometheus // nil where nobody asks
+	metrics *telemetry.Prometheus // nil if metrics are not served
 	follows posthaste.Tracing
 }
 
-// expect shows the counters of what a worker reads from the start.
+// expect initializes the counters of the queues that a worker reads.
 func (w workerParts) expect(run *worker.Worker) {
 	if w.metrics != nil {
 		w.metrics.Expect(run.Reads()...)
 	}
 }
 
-// broker shows whether a broker can be used.
+// broker adds the state of a broker to the metrics.
 func (w workerParts) broker(queue, address string, away func() bool) {
 	if w.metrics != nil {
 		w.metrics.Broker(queue, address, away)

@@ -17,37 +17,36 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
-// relayTarget is the part of a relay that is the same for all brokers.
+// relayTarget is the part of a relay that all brokers share.
 type relayTarget struct {
 	Queue        string `yaml:"queue"`
 	Subscription string `yaml:"subscription"`
-	// Broker is the broker's URL, whose scheme says which kind it is.
+	// Broker is the broker's URL. Its scheme selects the kind.
 	Broker string `yaml:"broker"`
-	// Batch is the most messages that are published in one go.
+	// Batch is the maximum number of messages that are published together.
 	Batch int `yaml:"batch"`
-	// Concurrency is how many batches are on their way at the same time.
+	// Concurrency is the number of batches in flight.
 	Concurrency int `yaml:"concurrency"`
-	// Chunks, if set, puts several messages into one of the broker.
+	// Chunks, if set, packs several messages into one of the broker.
 	Chunks *relayChunks `yaml:"chunks"`
 }
 
-// relayConfig is a relay that is understood, with the place where each of its
-// parts was said.
+// relayConfig is the parsed configuration of a relay, with the place of each of its fields.
 type relayConfig struct {
 	relayTarget
-	kind    *brokerKind
-	options any
+	kind *brokers.Kind
+	open brokers.OpenSink
 	place
 }
 
-// place tells where a field was said: a line of a file, or a flag.
+// place returns where a field was set: a line of a file, or a flag.
 type place func(field string) string
 
-// readRelays understands a file of relays and sources. broker is for those that name
-// none.
+// readRelays parses a file of relays and sources. broker is the default broker.
 func readRelays(file, broker string) (relays []relayConfig, sources []sourceConfig, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -111,7 +110,7 @@ func readRelays(file, broker string) (relays []relayConfig, sources []sourceConf
 	return relays, sources, nil
 }
 
-// setRelays are the relays that flags ask for: one for each queue, with what was set.
+// setRelays returns the relays of the flags: one for each queue, with the same settings.
 func setRelays(queues []string, broker string, set []string) ([]relayConfig, error) {
 	var relays []relayConfig
 	for _, queue := range queues {
@@ -152,7 +151,7 @@ func setRelays(queues []string, broker string, set []string) ([]relayConfig, err
 	return relays, nil
 }
 
-// readRelay understands one relay.
+// readRelay parses one relay.
 func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error) {
 	c := relayConfig{relayTarget: relayTarget{Broker: broker, Batch: relay.DefaultBatch, Concurrency: relay.DefaultConcurrency}, place: place}
 	if node.Kind != yaml.MappingNode {
@@ -177,27 +176,28 @@ func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error)
 	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
 		return c, err
 	}
-	c.options = c.kind.options()
-	if u := unknownKey(node, reflect.TypeOf(c.relayTarget), reflect.TypeOf(c.options)); u != nil {
-		return c, c.fault(u.key(), u.message()+" of a relay to "+c.kind.name, u.hint())
+	options, open := c.kind.Sink(c.Broker)
+	if u := unknownKey(node, reflect.TypeOf(c.relayTarget), reflect.TypeOf(options)); u != nil {
+		return c, c.fault(u.key(), u.message()+" of a relay to "+c.kind.Name, u.hint())
 	}
-	if err := node.Decode(c.options); err != nil {
+	if err := node.Decode(options); err != nil {
 		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
 	}
+	c.open = open
 	_, err = c.chunks()
 	return c, err
 }
 
 var schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
-// broker understands a broker's URL.
-func (p place) broker(text string) (string, *brokerKind, error) {
+// broker parses a broker's URL, with variables of the environment.
+func (p place) broker(text string) (string, *brokers.Kind, error) {
 	url, err := expand(text)
 	if err != nil {
 		return "", nil, p.fault("broker", err.Error(), "set it, or write the URL itself")
 	}
 	scheme, _, _ := strings.Cut(url, "://")
-	kind := brokerKinds[scheme]
+	kind := brokers.OfScheme(scheme)
 	if kind == nil {
 		message := fmt.Sprintf("there is no broker of scheme %q", scheme)
 		if url == "" {
@@ -205,17 +205,17 @@ func (p place) broker(text string) (string, *brokerKind, error) {
 		} else if !schemeForm.MatchString(scheme) {
 			message = "the broker is no URL"
 		}
-		return "", nil, p.fault("broker", message, "its URL begins with "+strings.Join(slices.Sorted(maps.Keys(brokerKinds)), "://, ")+"://")
+		return "", nil, p.fault("broker", message, "its URL begins with "+strings.Join(brokers.Schemes(), "://, ")+"://")
 	}
 	return url, kind, nil
 }
 
-// fault is an error with the place of a field.
+// fault returns an error with the place of a field.
 func (p place) fault(field, message, hint string) error {
 	return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: p(field) + ": " + message, Hint: hint}
 }
 
-// placed puts the place before an error of a sink or source that names a field.
+// placed adds the place to an error of a sink or source that names a field.
 func (p place) placed(err error) error {
 	var e *posthaste.Error
 	if !errors.As(err, &e) || e.Code != posthaste.Invalid {
@@ -228,11 +228,11 @@ func (p place) placed(err error) error {
 	return &posthaste.Error{Code: e.Code, Field: field, Message: p(field) + ": " + e.Message, Hint: e.Hint, Cause: err}
 }
 
-// variable is one of the environment in a broker's URL.
+// variable matches a variable of the environment in a broker's URL.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// expand puts variables of the environment into a URL, so that a file need hold no
-// password: ${MQ_URL} as the whole of it as it is, and others percent-encoded.
+// expand replaces variables of the environment in a URL, so that a file need not hold
+// passwords. A variable that is the whole URL is used unchanged; others are percent-encoded.
 func expand(text string) (string, error) {
 	var missing []string
 	out := variable.ReplaceAllStringFunc(text, func(v string) string {
@@ -252,7 +252,7 @@ func expand(text string) (string, error) {
 	return out, nil
 }
 
-// unknown is a key that nobody asked for.
+// unknown is an unknown key.
 type unknown struct {
 	node  *yaml.Node
 	path  string
@@ -263,15 +263,14 @@ func (u *unknown) key() string     { return u.path + u.node.Value }
 func (u *unknown) message() string { return fmt.Sprintf("unknown key %q", u.key()) }
 func (u *unknown) hint() string    { return "there are " + strings.Join(u.known, ", ") }
 
-// unknownKey finds a key of a mapping that none of the structs has, also further
-// below.
+// unknownKey returns a key of a mapping, at any depth, that none of the structs has.
 func unknownKey(node *yaml.Node, structs ...reflect.Type) *unknown {
 	return unknownBelow(node, "", structs)
 }
 
 func unknownBelow(node *yaml.Node, path string, structs []reflect.Type) *unknown {
 	if node.Kind != yaml.MappingNode {
-		return nil // whoever decodes it complains
+		return nil // decoding it fails
 	}
 	fields := map[string]reflect.Type{}
 	for _, t := range structs {
@@ -295,7 +294,7 @@ func unknownBelow(node *yaml.Node, path string, structs []reflect.Type) *unknown
 	return nil
 }
 
-// keysOf gathers the keys that a struct has.
+// keysOf adds the keys of a struct.
 func keysOf(t reflect.Type, into map[string]reflect.Type) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -305,14 +304,14 @@ func keysOf(t reflect.Type, into map[string]reflect.Type) {
 		name, option, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		if option == "inline" {
 			keysOf(field.Type, into)
-		} else if name != "" {
+		} else if name != "" && name != "-" {
 			into[name] = field.Type
 		}
 	}
 }
 
-// lineOf is the line of a field such as "cloudevents.source", or of what is around
-// it where it was not written.
+// lineOf returns the line of a field such as "cloudevents.source", or of the nearest
+// enclosing field that is set.
 func lineOf(node *yaml.Node, field string) int {
 	line := node.Line
 	for node.Kind == yaml.MappingNode && field != "" {

@@ -11,33 +11,29 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/brokers"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// sourceTarget is the part of a source that is the same for all brokers.
+// sourceTarget is the part of a source that all brokers share.
 type sourceTarget struct {
-	// Queue is the queue that messages are taken into.
-	Queue        string        `yaml:"queue"`
-	Broker       string        `yaml:"broker"`
-	Batch        int           `yaml:"batch"`
-	MaxWaiting   int           `yaml:"max_waiting"`
-	DedupeWindow time.Duration `yaml:"dedupe_window"`
-	// Chunks, if set, says how chunks are encoded, which are taken apart.
+	source.Config `yaml:",inline"`
+	Broker        string `yaml:"broker"`
+	// Chunks, if set, unpacks chunks with this encoding.
 	Chunks *sourceChunks `yaml:"chunks"`
 }
 
-// sourceConfig is a source that is understood, with the place where each of its parts
-// was said.
+// sourceConfig is the parsed configuration of a source, with the place of each of its
+// fields.
 type sourceConfig struct {
 	sourceTarget
-	kind    *brokerKind
-	options any
+	openBroker brokers.OpenSource
 	place
 }
 
-// readSource understands one source.
+// readSource parses one source.
 func readSource(node *yaml.Node, broker string, place place) (sourceConfig, error) {
 	c := sourceConfig{sourceTarget: sourceTarget{Broker: broker}, place: place}
 	if node.Kind != yaml.MappingNode {
@@ -50,23 +46,26 @@ func readSource(node *yaml.Node, broker string, place place) (sourceConfig, erro
 	if err != nil {
 		return c, err
 	}
-	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
+	var kind *brokers.Kind
+	if c.Broker, kind, err = c.broker(c.Broker); err != nil {
 		return c, err
 	}
-	c.options = c.kind.sourceOptions()
-	if u := unknownKey(node, reflect.TypeOf(c.sourceTarget), reflect.TypeOf(c.options)); u != nil {
-		return c, c.fault(u.key(), u.message()+" of a source from "+c.kind.name, u.hint())
+	options, open := kind.Source(c.Broker)
+	if u := unknownKey(node, reflect.TypeOf(c.sourceTarget), reflect.TypeOf(options)); u != nil {
+		return c, c.fault(u.key(), u.message()+" of a source from "+kind.Name, u.hint())
 	}
-	if err := node.Decode(c.options); err != nil {
+	if err := node.Decode(options); err != nil {
 		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
 	}
+	c.openBroker = open
 	_, err = c.open(nil, nil, posthaste.NoTelemetry{}, 0)
 	return c, err
 }
 
-// open makes the source. It connects to nobody yet.
+// open returns the source, which connects when it runs.
 func (c *sourceConfig) open(ledger source.Ledger, log *slog.Logger, telemetry posthaste.Telemetry, grace time.Duration) (*source.Source, error) {
-	shared := source.Config{Queue: c.Queue, Batch: c.Batch, MaxWaiting: c.MaxWaiting, DedupeWindow: c.DedupeWindow, Grace: grace, Telemetry: telemetry, Logger: log}
+	shared := c.Config
+	shared.Grace, shared.Telemetry, shared.Logger = grace, telemetry, log
 	if c.Chunks != nil {
 		codec, err := c.encoding(c.Chunks.Encoding)
 		if err != nil {
@@ -74,18 +73,18 @@ func (c *sourceConfig) open(ledger source.Ledger, log *slog.Logger, telemetry po
 		}
 		shared.Unpack = relay.Chunks{Codec: codec}.Unpack
 	}
-	s, err := c.kind.source(ledger, c.Broker, shared, c.options)
+	s, err := c.openBroker(ledger, shared)
 	return s, c.placed(err)
 }
 
-// withSources is a worker with sources beside it.
+// withSources runs a worker and sources.
 type withSources struct {
-	worker  *worker.Worker // nil: there is nothing to relay
+	worker  *worker.Worker // nil if there are no relays
 	sources []*source.Source
 	started chan struct{}
 }
 
-// Run implements [runner]: all of it ends with ctx, or with the worker.
+// Run implements [runner]. Everything ends with ctx, or with the worker.
 func (w *withSources) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -110,8 +109,7 @@ func (w *withSources) Started() <-chan struct{} {
 	return w.worker.Started()
 }
 
-// openSources puts sources beside a worker, and asks their brokers whether they can be
-// read as configured.
+// openSources adds sources to a worker, and checks their configurations with their brokers.
 func openSources(ctx context.Context, run *worker.Worker, w workerParts, configs []sourceConfig, like worker.Config) (runner, error) {
 	if len(configs) == 0 {
 		return run, nil

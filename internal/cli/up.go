@@ -266,11 +266,13 @@ func easyRelay(broker string) ([]relayConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	var set []string
-	for key, value := range relays[0].kind.easy {
-		set = append(set, key+"="+value)
+	if easy := relays[0].kind.Easy; easy != nil {
+		var set []string
+		for key, value := range easy(relayQueue) {
+			set = append(set, key+"="+value)
+		}
+		relays, err = setRelays([]string{relayQueue}, broker, set)
 	}
-	relays, err = setRelays([]string{relayQueue}, broker, set)
 	for i := range relays {
 		relays[i].place = func(string) string { return "--broker" } // the only flag that says something of it
 	}

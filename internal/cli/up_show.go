@@ -115,7 +115,7 @@ func (a *app) announce(u up, home *home, r *running) {
 		fmt.Fprintf(w, "  Caught mail   %s\n", shown.Caught)
 		fmt.Fprintf(w, "  Mail catcher  smtp://%s\n", shown.SMTP)
 		if len(r.relays) > 0 {
-			fmt.Fprintf(w, "  Relay         queue %s to %s at %s\n", relayQueue, r.relays[0].kind.name, r.relays[0].sink.Broker())
+			fmt.Fprintf(w, "  Relay         queue %s to %s at %s\n", relayQueue, r.relays[0].kind.Name, r.relays[0].sink.Broker())
 		}
 		fmt.Fprintf(w, "  %-12s  %s\n", u.storeName(), r.database.URL())
 		fmt.Fprintf(w, "  Data          %s\n", shown.Data)

@@ -49,19 +49,11 @@ var rooms = []room{
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},
 	{name: "sink/smtp", may: []string{".", "email", "internal/login"}},
-	{name: "sink/rabbitmq", may: []string{".", "relay", "internal/rabbit"}},
-	{name: "sink/kafka", may: []string{".", "relay", "internal/kafka"}},
-	{name: "sink/nats", may: []string{".", "relay", "internal/nats"}},
-	{name: "sink/redisstream", may: []string{".", "relay", "internal/redis"}},
-	{name: "sink/sinktest", may: []string{".", "worker", "internal/testrun"}},
-	{name: "sink/*", may: []string{".", "relay"}},
+	{name: "sink/sinktest", may: []string{"."}},
+	{name: "sink/*", may: []string{"."}},
 	{name: "source", may: []string{".", "relay"}},
-	{name: "source/rabbitmq", may: []string{".", "relay", "source", "internal/rabbit"}},
-	{name: "source/kafka", may: []string{".", "relay", "source", "internal/kafka"}},
-	{name: "source/nats", may: []string{".", "relay", "source", "internal/nats"}},
-	{name: "source/redisstream", may: []string{".", "relay", "source", "internal/redis"}},
-	{name: "source/*", may: []string{".", "relay", "source"}},
-	{name: "source/sourcetest", may: []string{".", "relay", "source", "redis", "internal/devbroker", "internal/testrun"}},
+	{name: "broker/*", may: []string{".", "relay", "source", "internal/login", "internal/redis"}},
+	{name: "broker/brokertest", may: []string{".", "relay", "source", "worker", "postgres", "redis", "internal/devbroker", "internal/testpg", "internal/testrun"}},
 	{name: "inbox", may: []string{"."}},
 	{name: "server", may: []string{".", "email", "internal/wire", "internal/sharedbell"}},
 	{name: "telemetry", may: []string{"."}},
@@ -70,14 +62,15 @@ var rooms = []room{
 	{name: "enginetest", may: []string{"."}},
 	{name: "posthastetest", may: []string{".", "worker", "internal/memory", "internal/scratch"}},
 
-	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "source/*", "codec/*", "inbox"}}, // what users write
+	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "broker/*", "codec/*", "inbox"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
-	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "source/*", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",
-		"relay", "internal/bench", "internal/catcher", "internal/devpg", "internal/outbox", "internal/sidekiq", "internal/wire"}},
+	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",
+		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/devpg", "internal/outbox", "internal/sidekiq", "internal/wire"}},
 
 	// They measure and test what is shipped, put together as users do.
-	{name: "internal/bench", may: []string{".", "postgres", "redis", "server", "worker", "sink/*", "source", "source/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/cpumeter", "internal/devpg", "internal/devbroker", "internal/kafka"}},
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "server", "worker", "source", "broker/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/brokers", "internal/cpumeter", "internal/devpg", "internal/devbroker"}},
+	{name: "internal/brokers", may: []string{".", "broker/*", "source"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "redis", "worker", "email", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/cpumeter", stdOnly: true},
@@ -90,8 +83,6 @@ var rooms = []room{
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},
 	{name: "internal/testpg/testdb", may: []string{"internal/devpg"}}, // for the tests inside postgres: not postgres
 	{name: "internal/testpg/launch", may: []string{"internal/devpg", "internal/testpg/testdb", "internal/testrun"}},
-	{name: "internal/rabbit", may: []string{".", "internal/login"}},
-	{name: "internal/nats", may: []string{".", "internal/login"}},
 	{name: "internal/redis", may: []string{".", "internal/login"}},
 	{name: "internal/*", may: []string{"."}},
 }

@@ -22,7 +22,7 @@ var underRace = []string{".", "./worker", "./internal/sharedbell", "./server", "
 
 // longest are the packages that take longest. They begin first, so that none of them
 // runs alone at the end, and those that mostly wait for brokers run beside others.
-var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./sink/kafka", "./redis", "./sink/rabbitmq", "./postgres", "./source/nats", "./internal/chaos", "./internal/bench"}
+var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./broker/rabbitmq", "./broker/kafka", "./redis", "./broker/redisstream", "./postgres", "./broker/nats", "./internal/chaos", "./internal/bench"}
 
 // onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and
 // the golden files of the SQL, the engine's suite, and the scenarios in which the

@@ -26,7 +26,7 @@ func nightly() []step {
 }
 
 // brokers are the packages that do the same on each version of PostgreSQL.
-var brokers = []string{"./sink/...", "./source/...", "./redis", "./inbox", "./internal/devbroker", "./internal/redis"}
+var brokers = []string{"./broker/...", "./sink/...", "./source", "./redis", "./inbox", "./internal/devbroker", "./internal/redis"}
 
 // allTests is every test at the size of a change, with what a change leaves out.
 func allTests(version string) []step {

@@ -1,0 +1,39 @@
+package kafka
+
+import (
+	"testing"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+)
+
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartKafka(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
+		Kill: func(*testing.T) { own.Kill() },
+		Start: func(t *testing.T) {
+			if err := own.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Place: func(t *testing.T) brokertest.Place {
+			o := outsideOf(t, own, 3)
+			return brokertest.Place{
+				Sink:     func(*testing.T) posthaste.Sink { return o.sink(nil) },
+				CutAfter: o.proxy.CutAfter, OnceThroughCuts: true,
+				Arrived: func(*testing.T) (all []brokertest.Arrived) {
+					for _, r := range o.all() {
+						all = append(all, brokertest.Arrived{ID: header(r, HeaderMessageID), Key: string(r.Key), Payload: r.Value})
+					}
+					return all
+				},
+			}
+		},
+	})
+}

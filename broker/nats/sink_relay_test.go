@@ -1,0 +1,43 @@
+package nats
+
+import (
+	"testing"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartNATS(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
+		Kill: func(*testing.T) { own.Kill() },
+		Start: func(t *testing.T) {
+			if err := own.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Place: func(t *testing.T) brokertest.Place {
+			o := outsideOf(t, own.Address(), func(c *jetstream.StreamConfig) { c.Storage = jetstream.FileStorage })
+			return brokertest.Place{
+				Sink:     func(*testing.T) posthaste.Sink { return o.sink(nil) },
+				CutAfter: o.proxy.CutAfter, OnceThroughCuts: true, OnceThroughKills: true, // within the duplicate window
+				Arrived: func(*testing.T) (all []brokertest.Arrived) {
+					for _, m := range o.all() {
+						all = append(all, brokertest.Arrived{ID: m.Header.Get(natsgo.MsgIdHdr), Key: m.Header.Get(relay.HeaderKey), Payload: m.Data})
+					}
+					return all
+				},
+			}
+		},
+	})
+}

@@ -1,0 +1,14 @@
+package nats
+
+import (
+	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/configtest"
+)
+
+func TestNoPartOfAPasswordIsTold(t *testing.T) {
+	t.Parallel()
+	configtest.NoPartOfAPassword(t, func(password string) error {
+		return (&reach{URL: URL("nats://me:" + password + "@mq:4222,nats://mq2")}).check()
+	})
+}

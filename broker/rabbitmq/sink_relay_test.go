@@ -1,0 +1,108 @@
+package rabbitmq
+
+import (
+	"fmt"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+func TestRelay(t *testing.T) { testRelay(t, "classic") }
+
+func TestRelayIntoQuorumQueue(t *testing.T) {
+	testrun.Nightly(t, "TestRelay runs the same into a classic queue on each change")
+	testRelay(t, "quorum")
+}
+
+func testRelay(t *testing.T, queue string) {
+	t.Parallel()
+	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	places := 0
+	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
+		Kill: func(*testing.T) { own.Kill() },
+		Start: func(t *testing.T) {
+			if err := own.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Place: func(t *testing.T) brokertest.Place {
+			places++
+			name := fmt.Sprint("place-", places)
+			proxy, err := faultproxy.New(own.Address(), isPublish)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(proxy.Close)
+			conn, err := amqp.Dial(own.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ch, err := conn.Channel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": queue}); err != nil {
+				t.Fatal(err)
+			}
+			// A crash must not find the queue's own declaration unwritten.
+			if err := own.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return brokertest.Place{
+				Sink: func(t *testing.T) posthaste.Sink {
+					s, err := NewSink(SinkConfig{URL: URL("amqp://guest:guest@" + proxy.Address() + "/"), RoutingKey: name})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				},
+				CutAfter: proxy.CutAfter,
+				Arrived:  func(t *testing.T) []brokertest.Arrived { return arrived(t, own, name) },
+			}
+		},
+	})
+}
+
+// arrived returns the messages of a queue.
+func arrived(t *testing.T, own *devbroker.RabbitMQ, name string) (all []brokertest.Arrived) {
+	t.Helper()
+	conn, err := amqp.Dial(own.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.ConsumeWithContext(t.Context(), name, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := range deliveries {
+		all = append(all, brokertest.Arrived{ID: d.MessageId, Key: fmt.Sprint(d.Headers[relay.HeaderKey]), Payload: d.Body})
+		if len(all) == q.Messages {
+			break
+		}
+	}
+	if len(all) != q.Messages {
+		t.Fatalf("read %d of %d messages", len(all), q.Messages)
+	}
+	return all
+}

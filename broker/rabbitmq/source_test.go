@@ -1,0 +1,321 @@
+package rabbitmq
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/source"
+)
+
+// places numbers the queues of tests.
+var places atomic.Int64
+
+// place is a queue of the broker.
+type place struct {
+	name  string
+	ch    *amqp.Channel
+	proxy *faultproxy.Proxy
+	aside []relay.Incoming
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	return placeOf(t, broker, nil)
+}
+
+func placeOf(t *testing.T, broker *devbroker.RabbitMQ, args amqp.Table) *place {
+	t.Helper()
+	conn, err := amqp.Dial(broker.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	p := &place{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), places.Add(1))}
+	if p.ch, err = conn.Channel(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = p.ch.QueueDeclare(p.name, true, false, false, false, args); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	if p.proxy, err = faultproxy.New(broker.Address(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.proxy.Close)
+	return p
+}
+
+func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
+	t.Helper()
+	config := SourceConfig{Config: c, URL: URL("amqp://guest:guest@" + p.proxy.Address() + "/"), FromQueue: p.name}
+	if change != nil {
+		change(&config)
+	}
+	s, err := NewSource(ledger, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// publish publishes messages, and waits for the confirms.
+func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+	t.Helper()
+	var confirms []*amqp.DeferredConfirmation
+	for _, m := range messages {
+		headers := amqp.Table{"posthaste-key": m.Key}
+		for name, value := range m.Headers {
+			headers[name] = value
+		}
+		confirm, err := p.ch.PublishWithDeferredConfirm("", p.name, true, false, amqp.Publishing{MessageId: m.MessageID, ContentType: m.ContentType, Type: m.Kind, Body: m.Payload, Headers: headers, DeliveryMode: amqp.Persistent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		confirms = append(confirms, confirm)
+	}
+	for _, c := range confirms {
+		if !c.Wait() {
+			t.Fatal("not confirmed")
+		}
+	}
+}
+
+func (p *place) left(t *testing.T) int {
+	t.Helper()
+	q, err := p.ch.QueueDeclarePassive(p.name, true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.Messages
+}
+
+// refused returns the messages that were put aside so far.
+func (p *place) refused(t *testing.T) []relay.Incoming {
+	t.Helper()
+	for {
+		d, ok, err := p.ch.Get(p.name+".refused", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return p.aside
+		}
+		m := relay.Incoming{MessageID: d.MessageId, ContentType: d.ContentType, Payload: d.Body, Headers: map[string]string{}}
+		for name, value := range d.Headers {
+			m.Headers[name] = text(value)
+		}
+		p.aside = append(p.aside, m)
+	}
+}
+
+func TestSourceOnRedis(t *testing.T) {
+	testrun.Nightly(t, "a source takes messages in on every engine alike; that of Redis Streams runs on both")
+	testSource(t, brokertest.Redis, nil)
+}
+
+func TestSource(t *testing.T) { testSource(t, brokertest.Postgres, nil) }
+
+func TestSourceFromQuorumQueue(t *testing.T) {
+	testrun.Nightly(t, "another type of the same broker's queues")
+	testSource(t, brokertest.Postgres, amqp.Table{"x-queue-type": "quorum"})
+}
+
+func testSource(t *testing.T, ledger func(*testing.T) posthaste.Engine, args amqp.Table) {
+	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
+		p := placeOf(t, broker, args)
+		return brokertest.SourceFixture{
+			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+				return p.source(t, ledger, c, nil)
+			},
+			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+				s, err := NewSink(SinkConfig{URL: URL(broker.URL()), RoutingKey: p.name, Mapping: m})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				return s
+			},
+		}
+	})
+}
+
+// The broker hands over no more than it may.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for n := range 50 {
+		p.publish(t, relay.Incoming{MessageID: fmt.Sprint(n)})
+	}
+	b := &sourceBroker{SourceConfig: SourceConfig{FromQueue: p.name, Prefetch: 7, Refused: p.name + ".refused"}}
+	b.reach.URL = URL(broker.URL())
+	if err := b.reach.check(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []source.Arrival
+	for len(got) < 7 {
+		more, err := s.Read(ctx, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, more...)
+	}
+	if left := p.left(t); left != 43 || len(got) != 7 {
+		t.Errorf("%d were handed over, %d are left", len(got), left)
+	}
+	// One by one, as beside refused messages, and then all of them.
+	if err := s.Acknowledge(ctx, got[1:3]); err != nil {
+		t.Fatal(err)
+	}
+	for len(got) < 9 {
+		more, err := s.Read(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, more...)
+	}
+	if err := s.Acknowledge(ctx, append(got[:1:1], got[3:]...)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	for p.left(t) != 50-9 {
+		if ctx.Err() != nil {
+			t.Fatalf("%d are left", p.left(t))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// What others than relays publish.
+func TestForeignMessage(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("i", 300)
+	a := arrival(amqp.Delivery{MessageId: long, Exchange: "events", RoutingKey: "order.placed", CorrelationId: "c-1", Body: []byte("x"),
+		Headers: amqp.Table{"n": int32(7), "b": true, "t": time.Unix(1e9, 0), "l": []any{"a", int64(1)}, "raw": []byte{255}, "nil": nil}})
+	m := a.Message
+	if a.Err != nil || m.Kind != "order.placed" || m.ContentType != posthaste.ContentTypeBytes || !strings.HasPrefix(m.DedupeKey, "sha256:") || len(m.DedupeKey) != 71 {
+		t.Errorf("%v, %+v", a.Err, m)
+	}
+	want := map[string]string{"n": "7", "b": "true", "t": "2001-09-09T01:46:40Z", "l": `["a",1]`, "raw": "/w==", "nil": "", "correlation-id": "c-1"}
+	if fmt.Sprint(m.Headers) != fmt.Sprint(want) {
+		t.Errorf("headers %v", m.Headers)
+	}
+	if a := arrival(amqp.Delivery{ContentType: "application/cloudevents+json", Body: []byte("no")}); posthaste.CodeOf(a.Err) != posthaste.Invalid {
+		t.Errorf("no event: %v", a.Err)
+	}
+}
+
+func TestNP5_BrokerKilled(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	p := placeOf(t, own, nil)
+	// A crash must not find the queue's own declaration unwritten.
+	if err := own.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish,
+		Left: func(t *testing.T) int {
+			conn, err := amqp.Dial(own.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if p.ch, err = conn.Channel(); err != nil {
+				t.Fatal(err)
+			}
+			return p.left(t)
+		},
+	}, own.Kill, func() {
+		if err := own.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSourceCheck(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), brokertest.Postgres(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	at := func(user, path string) func(*SourceConfig) {
+		return func(c *SourceConfig) { c.URL = URL("amqp://" + user + "@" + broker.Address() + path) }
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*SourceConfig)
+	}{
+		{"as it is", "", "", nil},
+		{"password", "url", posthaste.Invalid, at("guest:wrong", "/")},
+		{"vhost", "url", posthaste.Invalid, at("guest:guest", "/nowhere")},
+		{"queue of the broker", "from_queue", posthaste.Invalid, func(c *SourceConfig) { c.FromQueue = "nowhere" }},
+		{"queue of the ledger", "queue", posthaste.Invalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
+		{"refused", "refused", posthaste.Invalid, func(c *SourceConfig) { c.Refused = "amq.refused" }},
+		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL = "amqp://127.0.0.1:1/" }},
+	} {
+		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
+	}
+}
+
+func TestSourceTLS(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), brokertest.Postgres(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, func(c *SourceConfig) {
+			c.URL, c.TLS = URL("amqps://guest:guest@"+certificates.Address(host)+"/"), trust
+		})
+	})
+}
+
+func TestSourceConfig(t *testing.T) {
+	for field, change := range map[string]func(*SourceConfig){
+		"url":           func(c *SourceConfig) { c.URL = "http://secret@x" },
+		"queue":         func(c *SourceConfig) { c.Queue = "No" },
+		"from_queue":    func(c *SourceConfig) { c.FromQueue = "" },
+		"refused":       func(c *SourceConfig) { c.Refused = c.FromQueue },
+		"prefetch":      func(c *SourceConfig) { c.Prefetch = 70_000 },
+		"batch":         func(c *SourceConfig) { c.Batch = -1 },
+		"dedupe_window": func(c *SourceConfig) { c.DedupeWindow = -1 },
+		"grace":         func(c *SourceConfig) { c.Grace = -1 },
+	} {
+		c := SourceConfig{URL: "amqp://localhost", FromQueue: "in", Config: source.Config{Queue: "orders"}}
+		change(&c)
+		_, err := NewSource(nil, c)
+		configtest.Refused(t, field, err)
+	}
+}

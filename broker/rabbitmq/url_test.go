@@ -1,0 +1,14 @@
+package rabbitmq
+
+import (
+	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/configtest"
+)
+
+func TestNoPartOfAPasswordIsTold(t *testing.T) {
+	t.Parallel()
+	configtest.NoPartOfAPassword(t, func(password string) error {
+		return (&reach{URL: URL("amqp://me:" + password + "@mq/")}).check()
+	})
+}

@@ -1,0 +1,122 @@
+package redisstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+)
+
+// Sink adds messages to streams. It implements [posthaste.Sink].
+type Sink struct {
+	target  *target
+	servers *servers
+}
+
+var _ posthaste.Sink = (*Sink)(nil)
+
+// NewSink checks the configuration and returns a sink, which connects at its first
+// delivery. Errors are *posthaste.Error with the field, and hold no password.
+func NewSink(c SinkConfig) (*Sink, error) {
+	t, err := parseSink(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{target: t, servers: newServers(t)}, nil
+}
+
+// Broker returns the server's address, "host:port", or several separated by commas.
+func (s *Sink) Broker() string { return s.target.address }
+
+// Away reports whether the last attempt to use a server failed. Messages wait for it then.
+// It is safe for concurrent use.
+func (s *Sink) Away() bool { return s.servers.Away() }
+
+// Close closes the connections. Messages in flight may or may not be stored. Later
+// deliveries fail and can be retried. Close is idempotent.
+func (s *Sink) Close() error {
+	s.servers.Close()
+	return nil
+}
+
+// Check connects and verifies the login, the database, that the server is a primary and
+// has the replicas, and the stream, if all messages go to the same one and the user may
+// ask. An error is a *posthaste.Error: Invalid with the field if the configuration is
+// wrong, Unavailable if the server does not answer or lacks replicas.
+func (s *Sink) Check(ctx context.Context) error {
+	l, err := s.servers.any(ctx)
+	if err != nil {
+		return s.atStart(err)
+	}
+	defer func() {
+		if l != nil {
+			l.Close()
+		}
+	}()
+	stream, static := s.target.stream.Static()
+	if !static {
+		stream = "posthaste" // any name, because the answer is ignored
+	}
+	if address := s.servers.owner(stream); l.layout != nil && address != l.address {
+		l.Close()
+		if l, err = s.servers.dial(ctx, address); err != nil {
+			return s.atStart(err)
+		}
+	}
+	replies, err := l.ask(ctx, words("ROLE"), words("TYPE", stream))
+	if err != nil {
+		return s.atStart(fmt.Errorf("redis at %s: %w", l.address, err))
+	}
+	invalid := func(field, what, hint string) error {
+		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("redis at %s: %s", l.address, what), Hint: hint}
+	}
+	if role := replies[0].list; len(role) == 3 && role[0].text == "master" && len(role[2].list) < s.target.Replicas {
+		return &posthaste.Error{Code: posthaste.Unavailable, Hint: "start the replicas, or ask for fewer (replicas)",
+			Message: fmt.Sprintf("redis at %s has %d replicas, and %d are asked for", l.address, len(role[2].list), s.target.Replicas)}
+	} else if len(role) > 0 && role[0].text == "slave" {
+		return invalid("url", "this is a replica, which takes no messages", "name the primary")
+	}
+	kind := replies[1]
+	switch {
+	case strings.HasPrefix(string(kind.fault), "MOVED "):
+		return invalid("url", string(kind.fault)+": a server of a Redis Cluster, and the stream is on another, of which this user may not be told", "let the user run CLUSTER SLOTS (ACL: +cluster|slots)")
+	case kind.fault != "" || !static:
+	case kind.text == "none" && s.target.Existing:
+		return invalid("stream", fmt.Sprintf("there is no stream %q, and none shall be made", stream), "make the stream (XGROUP CREATE … MKSTREAM), or leave existing out")
+	case kind.text != "none" && kind.text != "stream":
+		return invalid("stream", fmt.Sprintf("key %q holds a %s and no stream", stream, kind.text), "name another key")
+	}
+	return nil
+}
+
+// denied reports whether the server says that the user is logged in and lacks a permission.
+func denied(f fault) bool { return strings.HasPrefix(string(f), "NOPERM") }
+
+// atStart classifies an error of connecting: Invalid with the field and a hint if the
+// configuration is at fault, Unavailable otherwise.
+func (s *Sink) atStart(err error) error {
+	var authority *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	var said fault
+	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
+	switch {
+	case errors.As(err, &said) && (strings.HasPrefix(string(said), "LOADING") || strings.Contains(string(said), "max number of clients")):
+		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "wait until the server has loaded its data and has room for connections"}
+	case errors.Is(err, errAlone):
+		e.Hint = "name one server, the primary; or let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
+	case errors.As(err, &said) && (strings.Contains(string(said), "DB index") || strings.Contains(string(said), "SELECT")):
+		e.Hint = "check the number of the database, which is the URL's path"
+	case errors.As(err, &said):
+		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the server"
+	case errors.As(err, &authority):
+		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
+	case errors.Is(err, errProtocol), errors.As(err, &plain):
+		e.Hint = "name a Redis server; use rediss:// with one that has TLS, and redis:// with one that has not"
+	default:
+		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
+	}
+	return e
+}

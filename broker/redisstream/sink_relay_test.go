@@ -1,0 +1,36 @@
+package redisstream
+
+import (
+	"fmt"
+	"testing"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
+	"github.com/posthaste-mq/posthaste/relay"
+)
+
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	own, _ := newServer(t, "--appendfsync", "always")
+	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
+		Kill: func(*testing.T) { own.Kill() },
+		Start: func(t *testing.T) {
+			if err := own.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Place: func(t *testing.T) brokertest.Place {
+			o := outsideOf(t, own)
+			return brokertest.Place{
+				Sink:     func(*testing.T) posthaste.Sink { return o.sink(nil) },
+				CutAfter: o.proxy.CutAfter,
+				Arrived: func(*testing.T) (all []brokertest.Arrived) {
+					for _, m := range o.all() {
+						all = append(all, brokertest.Arrived{ID: fmt.Sprint(m.Values[FieldMessageID]), Key: fmt.Sprint(m.Values[relay.HeaderKey]), Payload: []byte(fmt.Sprint(m.Values[FieldPayload]))})
+					}
+					return all
+				},
+			}
+		},
+	})
+}

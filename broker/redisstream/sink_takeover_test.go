@@ -1,0 +1,71 @@
+//go:build unix
+
+package redisstream
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/redis"
+)
+
+// A master stands still, and another takes its place: what waits for its replies, and what
+// comes then, goes there soon.
+func TestSinkMasterStandsStill(t *testing.T) {
+	t.Parallel()
+	for name, idle := range map[string]bool{"under load": false, "idle": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := newCluster(t, 0)
+			s, err := NewSink(SinkConfig{URL: URL(c.URL()), Stream: streamOf(c), DialTimeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+			if err := syscall.Kill(c.Nodes[0].PID(), syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = syscall.Kill(c.Nodes[0].PID(), syscall.SIGCONT) }()
+			var waits chan []posthaste.SinkResult
+			if !idle {
+				waits = make(chan []posthaste.SinkResult, 1)
+				go func() { waits <- s.Deliver(t.Context(), []posthaste.RawDelivery{delivery(2)}) }()
+				time.Sleep(time.Second)
+			}
+			began := time.Now()
+			if _, err := c.Replace(t.Context(), c.Nodes[0]); err != nil {
+				t.Fatal(err)
+			}
+			if waits != nil {
+				t.Logf("what waited ends with %v", (<-waits)[0].Err)
+			}
+			if r := s.Deliver(t.Context(), []posthaste.RawDelivery{delivery(3)}); r[0].Err != nil {
+				if r = s.Deliver(t.Context(), []posthaste.RawDelivery{delivery(3)}); r[0].Err != nil {
+					t.Error(r[0].Err)
+				}
+			}
+			// By itself the sink waits as long as it may.
+			if took := time.Since(began); took > 15*time.Second {
+				t.Errorf("it took %s until the one that took its place has a message", took)
+			} else {
+				t.Log("it took", took)
+			}
+		})
+	}
+}
+
+// streamOf is a stream of the first node.
+func streamOf(*devbroker.RedisCluster) string {
+	for i := 0; ; i++ {
+		if stream := fmt.Sprint("stream-", i); redis.Slot(stream) < redis.Slots/3 {
+			return stream
+		}
+	}
+}

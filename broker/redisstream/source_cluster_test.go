@@ -1,0 +1,273 @@
+package redisstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/source"
+)
+
+// reef is a cluster with a ledger that a stream of it is taken into.
+type reef struct {
+	*testing.T
+	*devbroker.RedisCluster
+	client *goredis.ClusterClient
+	ledger posthaste.Engine
+	stream string
+}
+
+func newReef(t *testing.T, replicas int) *reef {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, replicas, "--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	var addresses []string
+	for _, n := range c.Nodes {
+		addresses = append(addresses, n.Address())
+	}
+	r := &reef{T: t, RedisCluster: c, client: goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses}), ledger: brokertest.Postgres(t), stream: "in"}
+	t.Cleanup(func() { r.client.Close() })
+	r.must(r.ledger.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}))
+	r.must(r.client.XGroupCreateMkStream(t.Context(), r.stream, "posthaste", "0").Err())
+	return r
+}
+
+func (r *reef) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *reef) source(change func(*SourceConfig)) *source.Source {
+	r.Helper()
+	c := SourceConfig{Config: source.Config{Queue: "orders", Batch: 20}, URL: URL(r.URL()), Stream: r.stream}
+	if change != nil {
+		change(&c)
+	}
+	s, err := NewSource(r.ledger, c)
+	r.must(err)
+	return s
+}
+
+// run runs a source until the test ends.
+func (r *reef) run(s *source.Source) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	r.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+// publish adds entries, and waits until so many replicas have them.
+func (r *reef) publish(from, to, size, replicas int) {
+	r.Helper()
+	var end error
+	r.until("it is published", func() bool { // a client has to find a new master
+		end = func() error {
+			master, err := r.client.MasterForKey(r.Context(), r.stream)
+			if err != nil {
+				return err
+			}
+			conn := master.Conn()
+			defer conn.Close()
+			for ; from < to; from++ {
+				if err := conn.XAdd(r.Context(), &goredis.XAddArgs{Stream: r.stream, Values: []any{FieldMessageID, fmt.Sprint("m-", from), FieldContentType, "text/plain",
+					FieldPayload, strings.Repeat("x", size-len(fmt.Sprint(from))) + fmt.Sprint(from), relay.HeaderKind, "placed"}}).Err(); err != nil {
+					return err
+				}
+			}
+			if have, err := conn.Wait(r.Context(), replicas, time.Minute).Result(); err != nil || int(have) < replicas {
+				return fmt.Errorf("%d of %d replicas have it: %w", have, replicas, err)
+			}
+			return nil
+		}()
+		if end != nil {
+			r.client.ReloadState(r.Context())
+		}
+		return end == nil
+	})
+}
+
+// until waits for a condition.
+func (r *reef) until(what string, met func() bool) {
+	r.Helper()
+	testrun.Until(r, 2*time.Minute, what, met)
+}
+
+// sent returns the number of messages in the ledger.
+func (r *reef) sent() int {
+	r.Helper()
+	_, err := r.ledger.Maintain(r.Context()) // counts
+	r.must(err)
+	found, err := r.ledger.Queues(r.Context(), "orders")
+	r.must(err)
+	return int(found[0].Subscriptions[0].Sent)
+}
+
+// settled waits until the ledger has n messages, each once, and the cluster keeps none for the group.
+func (r *reef) settled(n int) {
+	r.Helper()
+	r.until("all of it is taken in", func() bool { return r.sent() >= n })
+	r.until("all of it is acknowledged", func() bool {
+		groups, err := r.client.XInfoGroups(r.Context(), r.stream).Result()
+		return err == nil && len(groups) == 1 && groups[0].Pending == 0 && groups[0].Lag == 0
+	})
+	var got []string
+	for {
+		batch, err := r.ledger.Receive(r.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1000, Lease: time.Hour})
+		r.must(err)
+		if len(batch.Deliveries) == 0 {
+			break
+		}
+		for _, d := range batch.Deliveries {
+			got = append(got, strings.TrimLeft(string(d.Payload), "x"))
+		}
+	}
+	slices.Sort(got)
+	if all := len(got); all != n || len(slices.Compact(got)) != n {
+		r.Errorf("the ledger has %d messages, want %d, each once", all, n)
+	}
+}
+
+// The stream is read where the cluster has it, and what is refused goes where that
+// stream is, whichever server is named.
+func TestSourceCluster(t *testing.T) {
+	t.Parallel()
+	r := newReef(t, 0)
+	refused := "in.refused"
+	if a, b := r.Owner(t.Context(), r.stream), r.Owner(t.Context(), refused); a == b {
+		for n := 0; a == b; n++ {
+			refused = fmt.Sprint("aside-", n)
+			b = r.Owner(t.Context(), refused)
+		}
+	}
+	for n, node := range r.Nodes {
+		s := r.source(func(c *SourceConfig) { c.URL, c.Refused, c.Group = URL(node.URL()), refused, fmt.Sprint("group-", n) })
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("Check of %s: %v", node.Address(), err)
+		}
+	}
+	for n := range r.Nodes { // those have read nothing
+		r.must(r.client.XGroupDestroy(t.Context(), r.stream, fmt.Sprint("group-", n)).Err())
+	}
+	s := r.source(func(c *SourceConfig) { c.URL, c.Refused = URL(r.Nodes[0].URL()), refused })
+	r.publish(0, 100, 10, 0)
+	r.publish(100, 103, 2000, 0) // too large
+	r.publish(103, 200, 10, 0)
+	r.run(s)
+	r.settled(197)
+	if n := r.client.XLen(t.Context(), refused).Val(); n != 3 {
+		t.Errorf("%d are put aside, want 3", n)
+	}
+
+	for _, n := range r.Nodes {
+		r.must(n.Client.Do(t.Context(), "acl", "setuser", "little", "on", ">s", "+@all", "-cluster", "~*").Err())
+	}
+	as := func(user, url string) string { return strings.Replace(url, "redis://", "redis://"+user+"@", 1) }
+	other := r.Nodes[0]
+	if r.Owner(t.Context(), r.stream) == other {
+		other = r.Nodes[1]
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*SourceConfig)
+	}{
+		{"the first is away", "", "", func(c *SourceConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
+		{"database", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL += "/1" }},
+		{"password", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL(as("me:wrong", string(c.URL))) }},
+		{"password, and one is away", "url", posthaste.Invalid, func(c *SourceConfig) {
+			c.URL = URL(as("me:wrong", strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)))
+		}},
+		{"one who may not ask", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL(as("little:s", string(c.URL))) }},
+		{"one who may not ask, of another server", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL(as("little:s", other.URL())) }},
+		{"servers that are no cluster", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
+		{"no stream", "stream", posthaste.Invalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
+		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
+	} {
+		configtest.Check(t, test.name, r.source(test.change), test.code, test.field, "wrong")
+	}
+}
+
+// striking is a ledger that does something once between a commit and its answer.
+type striking struct {
+	posthaste.Engine
+	once   sync.Once
+	strike func()
+}
+
+func (e *striking) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	ids, err := e.Engine.Send(ctx, messages...)
+	if err == nil {
+		e.once.Do(e.strike)
+	}
+	return ids, err
+}
+
+// The master that is read from is killed between commit and acknowledgement, and a replica takes its place: nothing is
+// lost, and nothing is in the ledger twice.
+func TestSourceMasterFailsOver(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	r := newReef(t, 3)
+	r.publish(0, n, 10, 1)
+	dead, struck := r.Owner(t.Context(), r.stream), make(chan struct{})
+	r.Failover(t.Context(), false) // not before it was seen that the master is away
+	r.ledger = &striking{Engine: r.ledger, strike: func() {
+		dead.Kill()
+		close(struck)
+	}}
+	s := r.source(nil)
+	r.run(s)
+	<-struck
+	r.until("the source says that the broker is away", s.Away)
+	r.Failover(t.Context(), true)
+	r.until("a replica takes its place", func() bool {
+		now := r.Owner(t.Context(), r.stream)
+		return now != nil && now != dead
+	})
+	r.publish(n, n+100, 10, 0)
+	r.settled(n + 100)
+	r.until("the source says that the broker is there", func() bool { return !s.Away() })
+}
+
+// The stream's slot moves between commit and acknowledgement.
+func TestSourceSlotMoves(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	r := newReef(t, 0)
+	r.publish(0, n, 10, 0)
+	from := r.Owner(t.Context(), r.stream)
+	to := r.Nodes[0]
+	if to == from {
+		to = r.Nodes[1]
+	}
+	moved := make(chan error, 1)
+	r.ledger = &striking{Engine: r.ledger, strike: func() { moved <- r.Move(t.Context(), r.stream, from, to, func() {}) }}
+	r.run(r.source(nil))
+	r.must(<-moved)
+	r.publish(n, n+100, 10, 0)
+	r.settled(n + 100)
+}

@@ -1,0 +1,283 @@
+package redisstream
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
+	"github.com/posthaste-mq/posthaste/internal/configtest"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/source"
+)
+
+// places numbers the streams of tests.
+var places atomic.Int64
+
+// place is a stream.
+type place struct {
+	name   string
+	client *goredis.Client
+	proxy  *faultproxy.Proxy
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	return placeOf(t, broker)
+}
+
+func placeOf(t *testing.T, broker *devbroker.Redis) *place {
+	t.Helper()
+	p := &place{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), places.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address()})}
+	t.Cleanup(func() { p.client.Close() })
+	if err := p.client.XGroupCreateMkStream(t.Context(), p.name, "posthaste", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if p.proxy, err = faultproxy.New(broker.Address(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.proxy.Close)
+	return p
+}
+
+func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
+	t.Helper()
+	config := SourceConfig{Config: c, URL: URL("redis://" + p.proxy.Address()), Stream: p.name}
+	if change != nil {
+		change(&config)
+	}
+	s, err := NewSource(ledger, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+	t.Helper()
+	for _, m := range messages {
+		fields := []any{FieldMessageID, m.MessageID, FieldContentType, m.ContentType, FieldPayload, m.Payload, relay.HeaderKind, m.Kind, relay.HeaderKey, m.Key}
+		for name, value := range m.Headers {
+			fields = append(fields, name, value)
+		}
+		if err := p.client.XAdd(t.Context(), &goredis.XAddArgs{Stream: p.name, Values: fields}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (p *place) left(t *testing.T) int {
+	t.Helper()
+	groups, err := p.client.XInfoGroups(t.Context(), p.name).Result()
+	if err != nil || len(groups) != 1 {
+		t.Fatal(groups, err)
+	}
+	return int(groups[0].Pending + groups[0].Lag)
+}
+
+func (p *place) refused(t *testing.T) (all []relay.Incoming) {
+	t.Helper()
+	entries, err := p.client.XRange(t.Context(), p.name+".refused", "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		m := relay.Incoming{Headers: map[string]string{}}
+		for name, value := range e.Values {
+			switch text := value.(string); name {
+			case FieldMessageID:
+				m.MessageID = text
+			case FieldContentType:
+				m.ContentType = text
+			case FieldPayload:
+				m.Payload = []byte(text)
+			default:
+				m.Headers[name] = text
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func TestSourceOnRedis(t *testing.T) { testSource(t, brokertest.Redis) }
+
+func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
+
+func testSource(t *testing.T, ledger func(*testing.T) posthaste.Engine) {
+	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
+		p := newPlace(t)
+		return brokertest.SourceFixture{
+			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+				// A consumer of the same name finds the pending entries of the one before.
+				return p.source(t, ledger, c, func(c *SourceConfig) { c.Consumer = "one" })
+			},
+			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+				s, err := NewSink(SinkConfig{URL: URL(broker.URL()), Stream: p.name, Mapping: m})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				return s
+			},
+		}
+	})
+}
+
+// What a consumer gave back, or that died with it, another one takes over: in time,
+// and nothing that one holds who lives.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	open := func(consumer string) source.Session {
+		t.Helper()
+		b := newBroker(SourceConfig{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, &goredis.Options{PoolSize: 1, MaxRetries: -1}, []string{broker.Address()})
+		s, err := b.Open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	read := func(s source.Session, n int) (got []source.Arrival) {
+		t.Helper()
+		for len(got) < n {
+			more, err := s.Read(ctx, n-len(got))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, more...)
+		}
+		return got
+	}
+	for n := range 6 {
+		p.publish(t, relay.Incoming{MessageID: fmt.Sprint(n)})
+	}
+	stopped, dead, lives := open("stopped"), open("dead"), open("lives")
+	given := read(stopped, 2)
+	if err := stopped.Acknowledge(ctx, given[:1]); err != nil {
+		t.Fatal(err)
+	}
+	lost := read(dead, 2)
+	held := read(lives, 1)
+	stopped.Close()
+	// As if it had died long ago.
+	id := func(a source.Arrival) string { return a.Token.(goredis.XMessage).ID }
+	if err := p.client.Do(ctx, "XCLAIM", p.name, "posthaste", "dead", 0, id(lost[0]), id(lost[1]), "IDLE", 600_000, "JUSTID").Err(); err != nil {
+		t.Fatal(err)
+	}
+	heir := open("heir")
+	defer heir.Close()
+	got := map[string]bool{}
+	for _, a := range read(heir, 4) {
+		got[a.Message.DedupeKey] = true
+	}
+	if fmt.Sprint(got) != fmt.Sprint(map[string]bool{"1": true, "2": true, "3": true, "5": true}) {
+		t.Errorf("the heir has %v, beside %q", got, held[0].Message.DedupeKey)
+	}
+	// Entries that were deleted meanwhile do not block others.
+	if err := p.client.XDel(ctx, p.name, id(held[0])).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(t, relay.Incoming{MessageID: "7"})
+	again := open("lives")
+	defer again.Close()
+	if a := read(again, 1); a[0].Message.DedupeKey != "7" {
+		t.Errorf("read %q", a[0].Message.DedupeKey)
+	}
+}
+
+// An entry by somebody else.
+func TestForeignEntry(t *testing.T) {
+	t.Parallel()
+	s := &session{sourceBroker: &sourceBroker{SourceConfig: SourceConfig{Stream: "events"}}}
+	m := s.arrival(goredis.XMessage{ID: "17-1", Values: map[string]any{"name": "ada", "n": "7"}}).Message
+	if m.DedupeKey != "redis/events/17-1" || m.ContentType != posthaste.ContentTypeJSON || string(m.Payload.([]byte)) != `{"n":"7","name":"ada"}` || m.Headers != nil {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
+	own, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--appendfsync", "always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	p := placeOf(t, own)
+	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish, Left: p.left,
+	}, own.Kill, func() {
+		if err := own.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSourceCheck(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), brokertest.Postgres(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Set(t.Context(), p.name+"-text", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, field string
+		code        posthaste.Code
+		change      func(*SourceConfig)
+	}{
+		{"as it is", "", "", nil},
+		{"a group of its own", "", "", func(c *SourceConfig) { c.Group = "another" }},
+		{"password", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL("redis://me:wrong@" + broker.Address()) }},
+		{"database", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "/99") }},
+		{"no stream", "stream", posthaste.Invalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
+		{"another type", "stream", posthaste.Invalid, func(c *SourceConfig) { c.Stream += "-text" }},
+		{"queue", "queue", posthaste.Invalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
+		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1" }},
+	} {
+		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "me:wrong")
+	}
+}
+
+func TestSourceTLS(t *testing.T) {
+	t.Parallel()
+	p, e := newPlace(t), brokertest.Postgres(t)
+	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, func(c *SourceConfig) { c.URL, c.TLS = URL("rediss://"+certificates.Address(host)), trust })
+	})
+}
+
+func TestSourceConfig(t *testing.T) {
+	for field, change := range map[string]func(*SourceConfig){
+		"url":         func(c *SourceConfig) { c.URL = "http://secret@x" },
+		"queue":       func(c *SourceConfig) { c.Queue = "No" },
+		"stream":      func(c *SourceConfig) { c.Stream = "" },
+		"refused":     func(c *SourceConfig) { c.Refused = c.Stream },
+		"claim_after": func(c *SourceConfig) { c.ClaimAfter = time.Second },
+	} {
+		c := SourceConfig{URL: "redis://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}
+		change(&c)
+		_, err := NewSource(nil, c)
+		configtest.Refused(t, field, err)
+	}
+}
