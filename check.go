@@ -1,6 +1,7 @@
 package posthaste
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -58,6 +59,19 @@ func (m *Message) Check() error {
 			Message: fmt.Sprintf("payload has %d bytes, at most %d are possible", n, MaxPayloadBytes)}
 	}
 	return nil
+}
+
+// payloadBytes is the payload's size if it is known without encoding it.
+func payloadBytes(payload any) int {
+	switch p := payload.(type) {
+	case []byte:
+		return len(p)
+	case json.RawMessage:
+		return len(p)
+	case string:
+		return len(p)
+	}
+	return 128
 }
 
 // lastTime is the upper bound of times that a caller gives, posthaste.last_time in SQL.

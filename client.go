@@ -2,11 +2,9 @@ package posthaste
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
-
 	"sync"
 )
 
@@ -180,39 +178,4 @@ func checkAll(messages []Message) (bytes int, err error) {
 		bytes += payloadBytes(messages[i].Payload) + 128
 	}
 	return bytes, nil
-}
-
-// payloadBytes is the payload's size where that is known without encoding it.
-func payloadBytes(payload any) int {
-	switch p := payload.(type) {
-	case []byte:
-		return len(p)
-	case json.RawMessage:
-		return len(p)
-	case string:
-		return len(p)
-	}
-	return 128
-}
-
-// sendAlone sends one caller's messages by themselves.
-func sendAlone(ctx context.Context, engine Engine, messages []Message) ([]MessageID, error) {
-	ids, err := engine.Send(ctx, messages...)
-	if err != nil {
-		if end := ctx.Err(); end != nil && CodeOf(err) == "" && errors.Is(err, end) {
-			return nil, unsure(end)
-		}
-		return nil, err
-	}
-	return ids, nil
-}
-
-func notSent(cause error) error {
-	return fmt.Errorf("not sent, nothing was stored: %w", cause)
-}
-
-func unsure(cause error) error {
-	return &Error{Code: OutcomeUnsure, Cause: cause,
-		Message: "the call ended while the messages were on their way (" + cause.Error() + "): they may or may not have been stored",
-		Hint:    "look for them by their reference before sending again, or make handling them twice harmless"}
 }

@@ -3,6 +3,8 @@ package posthaste
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -68,6 +70,18 @@ func (c *gatherer) send(ctx context.Context, messages []Message) ([]MessageID, e
 	}
 	c.mu.Unlock()
 	return c.gather(ctx, messages)
+}
+
+// sendAlone sends one caller's messages by themselves.
+func sendAlone(ctx context.Context, engine Engine, messages []Message) ([]MessageID, error) {
+	ids, err := engine.Send(ctx, messages...)
+	if err != nil {
+		if end := ctx.Err(); end != nil && CodeOf(err) == "" && errors.Is(err, end) {
+			return nil, unsure(end)
+		}
+		return nil, err
+	}
+	return ids, nil
 }
 
 // landed ends a lone caller's flush and starts one for what gathered meanwhile.
@@ -286,4 +300,14 @@ func refused(err error) bool {
 		return false
 	}
 	return true
+}
+
+func notSent(cause error) error {
+	return fmt.Errorf("not sent, nothing was stored: %w", cause)
+}
+
+func unsure(cause error) error {
+	return &Error{Code: OutcomeUnsure, Cause: cause,
+		Message: "the call ended while the messages were on their way (" + cause.Error() + "): they may or may not have been stored",
+		Hint:    "look for them by their reference before sending again, or make handling them twice harmless"}
 }

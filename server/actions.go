@@ -7,7 +7,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// listActions shows what operators did, newest first.
+// listActions lists the recorded actions of operators, newest first.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "queue", "message", "limit", "before")
 	filter := posthaste.ActionFilter{
@@ -27,9 +27,5 @@ func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
 		next = posthaste.MessageID(actions[len(actions)-1].ID)
 	}
 	linkNext(w, r, next)
-	shown := make([]wire.Action, len(actions))
-	for i, a := range actions {
-		shown[i] = wire.NewAction(a)
-	}
-	return s.writeJSON(w, http.StatusOK, shown)
+	return s.writeJSON(w, http.StatusOK, shown(actions, wire.NewAction))
 }

@@ -5,16 +5,17 @@ import (
 	"crypto/sha256"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Scope is what a token may do, as in [posthaste.Scope].
+// Scope is a permission of a token, as in [posthaste.Scope].
 type Scope = posthaste.Scope
 
-// The scopes. ScopeAny is not given to tokens: it marks what every token may
-// do that is not limited to queues.
+// The scopes. Tokens do not have ScopeAny: it marks operations that are allowed to every
+// token that is not limited to some queues.
 const (
 	ScopeSend    = posthaste.ScopeSend
 	ScopeReceive = posthaste.ScopeReceive
@@ -22,103 +23,80 @@ const (
 	ScopeAny     = Scope("any")
 )
 
-// NewToken makes a token of its secret, for [Config.Tokens]. The secret must be
-// of visible ASCII characters, as the Authorization header carries it, and
-// should be long and random: nothing slows down who guesses but the limit on
-// requests.
+// NewToken returns a token with the given secret for [Config.Tokens]. The secret must
+// consist of visible ASCII characters, since the Authorization header carries it. It should
+// be long and random, because only the rate limits slow down an attacker who guesses.
 func NewToken(name, secret string, scopes ...Scope) (posthaste.Token, error) {
 	if !isSecret(secret) {
-		return posthaste.Token{}, posthaste.Invalidf("token", "a token must be of 1 to %d visible ASCII characters without spaces", maxSecret)
+		return posthaste.Token{}, posthaste.Invalidf("token", "a token must have 1 to %d visible ASCII characters without spaces", maxSecret)
 	}
 	t := posthaste.Token{Name: name, Hash: sha256.Sum256([]byte(secret)), Scopes: scopes}
 	return t, t.Check()
 }
 
-// maxSecret bounds what is hashed to look for a token.
+// maxSecret limits the bytes that are hashed to look up a token.
 const maxSecret = 4096
 
 func isSecret(text string) bool {
 	return text != "" && len(text) <= maxSecret && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-type callerKey struct{}
-
-// callerOf is the token that a request came with, nil where none is asked for.
-func callerOf(r *http.Request) *posthaste.Token {
-	t, _ := r.Context().Value(callerKey{}).(*posthaste.Token)
-	return t
-}
-
-// caller names who asked, for the records that operators' actions leave.
-func caller(r *http.Request) string {
-	if t := callerOf(r); t != nil {
-		return "http:" + t.Name
-	}
-	return "http"
-}
-
-// authorize returns the request with its caller, or the error to tell.
-func (s *Server) authorize(r *http.Request, scope Scope) (*http.Request, error) {
-	if scope == "" {
-		return r, nil
+// authorize returns the caller's token, nil if the route or the server requires none.
+func (s *Server) authorize(r *http.Request, route *route) (*posthaste.Token, error) {
+	if route.scope == "" {
+		return nil, nil
 	}
 	secret, fault := bearer(r.Header.Values("Authorization"))
-	token, asked, err := s.tokens.find(r.Context(), secret, scope == ScopeAny)
+	token, asked, err := s.tokens.find(r.Context(), secret, route.scope == ScopeAny)
 	switch {
-	case err != nil && scope == ScopeAny && !s.tokens.required:
-		return r, checkHost(r.Host) // the metrics of a server on loopback, whose store is away since it started
+	case err != nil && route.scope == ScopeAny && !s.tokens.required:
+		return nil, checkHost(r.Host) // metrics of a server on loopback that never reached its store
 	case err != nil:
-		return r, err
+		return nil, err
 	case !asked:
-		return r, checkHost(r.Host)
+		return nil, checkHost(r.Host)
 	case fault != nil:
-		return r, fault
+		return nil, fault
 	case token == nil:
-		return r, unauthorized("invalid_token", "the token is not known", "check that it was copied whole, and was neither dropped nor has expired")
+		return nil, unauthorized("invalid_token", "unknown token", "check that it was copied completely, was not dropped and has not expired")
+	case !token.Allows(route.scope) && route.scope != ScopeAny:
+		return nil, insufficient(route.scope, "token lacks scope "+strconv.Quote(string(route.scope)))
 	}
-	if !token.Allows(scope) && scope != ScopeAny {
-		return r, insufficient(scope, "the token has not the scope "+string(scope))
-	}
-	if err := s.allowPath(token, r); err != nil {
-		return r, err
-	}
-	return r.WithContext(context.WithValue(r.Context(), callerKey{}, token)), nil
+	return token, allowPath(token, r, route)
 }
 
-// stillAuthorized is asked after long waiting, in which the token may have been
-// dropped.
-func (s *Server) stillAuthorized(r *http.Request, scope Scope) error {
-	_, err := s.authorize(r, scope)
+// stillAuthorized repeats the check after a long wait, because the token may have been
+// dropped in the meantime.
+func (s *Server) stillAuthorized(r *http.Request) error {
+	_, err := s.authorize(r, exchangeOf(r).route)
 	return err
 }
 
-// bearer takes the secret out of the Authorization headers. Nothing that the
-// caller sent is repeated in the error.
+// bearer returns the secret in the Authorization headers. Its errors repeat nothing that
+// the caller sent.
 func bearer(headers []string) (secret string, fault error) {
 	if len(headers) > 1 {
-		return "", unauthorized("invalid_request", "there are several Authorization headers", "send one: Authorization: Bearer TOKEN")
+		return "", unauthorized("invalid_request", "the request has several Authorization headers", "send one: Authorization: Bearer TOKEN")
 	}
 	if len(headers) == 0 || strings.Trim(headers[0], " \t") == "" {
 		return "", unauthorized("", "a token is required", "send the header Authorization: Bearer TOKEN")
 	}
 	scheme, rest, _ := strings.Cut(headers[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", unauthorized("", "a token is required, and Authorization has another scheme than Bearer", "send the header Authorization: Bearer TOKEN")
+		return "", unauthorized("", "a token is required, and the scheme of Authorization is not Bearer", "send the header Authorization: Bearer TOKEN")
 	}
 	secret = strings.Trim(rest, " ")
 	if !isSecret(secret) {
-		return "", unauthorized("invalid_request", "what follows Bearer is no token", "check that it was copied whole, without quotes and line breaks")
+		return "", unauthorized("invalid_request", "the text after Bearer is not a token", "check that it was copied completely, without quotes and line breaks")
 	}
 	return secret, nil
 }
-
-type pageKey struct{}
 
 // withPassword accepts a token as the password of basic authentication, under any user
 // name, because browsers ask for a password but cannot send a bearer token by themselves.
 func withPassword(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(context.WithValue(r.Context(), pageKey{}, true))
+		exchangeOf(r).page = true
 		if _, password, ok := r.BasicAuth(); ok && len(r.Header.Values("Authorization")) == 1 {
 			r.Header = r.Header.Clone()
 			r.Header.Set("Authorization", "Bearer "+password)
@@ -138,25 +116,17 @@ func unauthorized(reason, message, hint string) error {
 
 func insufficient(scope Scope, message string) error {
 	return &httpError{status: http.StatusForbidden, challenge: `Bearer realm="posthaste", error="insufficient_scope", scope="` + string(scope) + `"`,
-		err: &posthaste.Error{Code: posthaste.Denied, Field: "Authorization", Message: message, Hint: "use a token that has it"}}
+		err: &posthaste.Error{Code: posthaste.Denied, Field: "Authorization", Message: message, Hint: "use a token that has this scope"}}
 }
 
-// queueElsewhere are the routes that find out themselves which queues a request
-// is about. Any other that has no {queue} in its path is closed to tokens that
-// are limited to queues.
-var queueElsewhere = map[string]bool{
-	"POST /v1/emails": true, "POST /v1/deliveries/ack": true, "POST /v1/deliveries/fail": true,
-	"POST /v1/deliveries/release": true, "POST /v1/deliveries/extend": true,
-}
-
-// allowPath checks the queue in the path for tokens that are limited to some.
-func (s *Server) allowPath(token *posthaste.Token, r *http.Request) error {
+// allowPath checks the queue in the path if the token is limited to some queues.
+func allowPath(token *posthaste.Token, r *http.Request, route *route) error {
 	queue := r.PathValue("queue")
 	switch {
-	case len(token.Queues) == 0 || queue == "" && queueElsewhere[r.Pattern]:
+	case len(token.Queues) == 0 || queue == "" && route.queues:
 		return nil
 	case queue == "":
-		return denyQueue("the token is limited to queues, and this is about all of them")
+		return denyQueue("the token is limited to some queues, and this request is about all of them")
 	}
 	return allowQueue(token, queue)
 }
@@ -165,17 +135,17 @@ func allowQueue(token *posthaste.Token, queue string) error {
 	if token == nil || token.AllowsQueue(queue) {
 		return nil
 	}
-	return denyQueue("the token is not for this queue")
+	return denyQueue("the token does not allow this queue")
 }
 
 func denyQueue(message string) error {
 	return &httpError{status: http.StatusForbidden, challenge: `Bearer realm="posthaste", error="insufficient_scope"`,
-		err: &posthaste.Error{Code: posthaste.Denied, Field: "queue", Message: message, Hint: "use a token that is for it"}}
+		err: &posthaste.Error{Code: posthaste.Denied, Field: "queue", Message: message, Hint: "use a token that allows it"}}
 }
 
-// allowDeliveries checks whose queues' deliveries a limited token names, and
-// returns those whose queue is not known. They must not be passed on to the
-// engine: one that is claimed after this look may be of any queue.
+// allowDeliveries checks the queues of the deliveries that a token limited to some queues
+// names, and returns the deliveries whose queue is unknown. Those must not be passed to the
+// engine: a delivery that is claimed after this check may belong to any queue.
 func (s *Server) allowDeliveries(ctx context.Context, token *posthaste.Token, ids []posthaste.DeliveryID) (unknown map[posthaste.DeliveryID]bool, err error) {
 	if token == nil || len(token.Queues) == 0 {
 		return nil, nil
@@ -190,14 +160,14 @@ func (s *Server) allowDeliveries(ctx context.Context, token *posthaste.Token, id
 		case queue == "":
 			unknown[ids[i]] = true
 		case !token.AllowsQueue(queue):
-			return nil, denyQueue("the token is not for the queue of some of these deliveries; none was touched")
+			return nil, denyQueue("the token does not allow the queue of some of these deliveries; none was changed")
 		}
 	}
 	return unknown, nil
 }
 
-// checkOrigin refuses what only a browser on somebody else's page would send:
-// requests from another site that change something.
+// checkOrigin rejects requests that change something and come from a page of another site.
+// Only browsers send such requests.
 func checkOrigin(protection *http.CrossOriginProtection, r *http.Request) error {
 	if err := protection.Check(r); err != nil {
 		return &posthaste.Error{Code: posthaste.Denied, Field: "Origin", Message: "the request comes from a page of another site"}
@@ -205,8 +175,9 @@ func checkOrigin(protection *http.CrossOriginProtection, r *http.Request) error 
 	return nil
 }
 
-// checkHost refuses, where no token protects, names that somebody made to point
-// here (DNS rebinding): the browser would take the server for that somebody's.
+// checkHost protects a server without tokens from DNS rebinding: it rejects host names that
+// an attacker could point to this server, because a browser would send the attacker's
+// scripts here.
 func checkHost(name string) error {
 	host, _, err := net.SplitHostPort(name)
 	if err != nil {
@@ -216,7 +187,7 @@ func checkHost(name string) error {
 		return nil
 	}
 	return &posthaste.Error{
-		Code: posthaste.Denied, Field: "Host", Message: "a server without tokens answers only to localhost and to addresses in digits",
-		Hint: "call it by its address, or make a token: posthaste token add",
+		Code: posthaste.Denied, Field: "Host", Message: "a server without tokens accepts only localhost and IP addresses as the host",
+		Hint: "use its IP address, or create a token: posthaste token add",
 	}
 }

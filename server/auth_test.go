@@ -26,7 +26,7 @@ func withTokens(t *testing.T) func(*Config, *hooked) {
 func TestScopesOfEveryRoute(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, withTokens(t))
-	routes := append(a.server.routes(), route{method: "GET", path: "/caught", scope: ScopeAdmin}, route{method: "GET", path: "/caught/1", scope: ScopeAdmin})
+	routes := append(a.server.routes(), &route{method: "GET", path: "/caught", scope: ScopeAdmin}, &route{method: "GET", path: "/caught/1", scope: ScopeAdmin})
 	for _, r := range routes {
 		path := strings.NewReplacer("{queue}", "orders", "{id}", "1").Replace(r.path)
 		for _, token := range []string{"", "wrong-secret", "send-secret", "receive-secret", "admin-secret"} {

@@ -29,15 +29,10 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 		cutAt = dead[len(dead)-1].ID
 	}
 	linkNext(w, r, cutAt)
-	shown := make([]wire.DeadLetter, len(dead))
-	for i, d := range dead {
-		shown[i] = wire.NewDeadLetter(d)
-	}
-	return s.writeJSON(w, http.StatusOK, shown)
+	return s.writeJSON(w, http.StatusOK, shown(dead, wire.NewDeadLetter))
 }
 
-// parseDeadQuery reads which dead letters are wanted: ?id=1&id=2, or deadFields and
-// a page.
+// parseDeadQuery reads the filter of a list: ?id=1&id=2, or deadFields and a page.
 func parseDeadQuery(r *http.Request) (posthaste.DeadLetterFilter, error) {
 	q := readQuery(r, append([]string{"id", "limit", "before"}, deadFields...)...)
 	filter := deadFilter(q.text, q.time)
@@ -45,14 +40,14 @@ func parseDeadQuery(r *http.Request) (posthaste.DeadLetterFilter, error) {
 	for _, text := range q.values["id"] {
 		var id posthaste.MessageID
 		if id.UnmarshalText([]byte(text)) != nil {
-			q.fail("id", "must be a message id, which is a positive decimal number, and is "+strconv.Quote(text))
+			q.fail("id", "must be a message id, which is a positive decimal number, got "+strconv.Quote(text))
 		}
 		filter.IDs = append(filter.IDs, id)
 	}
 	return filter, q.err
 }
 
-// deadFields are what dead letters are chosen by, in the query and in bodies.
+// deadFields are the fields of a filter, in the query and in bodies.
 var deadFields = []string{"queue", "subscription", "kind", "key", "reference", "term", "error", "died_from", "died_before"}
 
 func deadFilter(text func(name string) string, at func(name string) time.Time) posthaste.DeadLetterFilter {
@@ -62,16 +57,16 @@ func deadFilter(text func(name string) string, at func(name string) time.Time) p
 	}
 }
 
-// decided tells which of the ids asked for were dead letters and which not. By
-// filter, next is where to go on while there may be more.
+// decided lists the dead letters that were replayed or discarded, and the requested ids
+// that were not dead letters. For a filter, next is where to continue if there may be more.
 type decided struct {
 	IDs      []posthaste.MessageID `json:"ids"`
 	NotFound []posthaste.MessageID `json:"not_found"`
 	Next     posthaste.MessageID   `json:"next,omitzero"`
 }
 
-// decideDeadLetters replays or discards dead letters, by the ids of the body or
-// by its filter, and says in their record who asked.
+// decideDeadLetters replays or discards dead letters by the ids or the filter in the body,
+// and records the caller.
 func (s *Server) decideDeadLetters(these func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error),
 	matching func(context.Context, string, posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error)) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -107,8 +102,8 @@ func (s *Server) decideDeadLetters(these func(context.Context, string, ...postha
 	}
 }
 
-// noDeadLetters is the answer where none of the ids is a dead letter. The engine says
-// what became of the first ones, where it knows.
+// noDeadLetters is the error if none of the ids is a dead letter. The engine's message
+// explains the first ones if it knows what happened to them.
 func noDeadLetters(ids []posthaste.MessageID, message string) error {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
@@ -119,10 +114,10 @@ func noDeadLetters(ids []posthaste.MessageID, message string) error {
 	}}
 }
 
-// parseChosen reads {"ids":["1","2"]}, without repetitions, or
-// {"filter":{…},"limit":100,"before":"9"}; {"all":true} in place of the filter means
-// every dead letter. A filter that says nothing, or is empty in one of its fields,
-// is refused: it is what comes of a value that is missing.
+// parseChosen reads {"ids":["1","2"]} and removes repetitions, or it reads
+// {"filter":{…},"limit":100,"before":"9"}. {"all":true} instead of the filter selects every
+// dead letter. A filter without fields or with an empty field is rejected, because it is
+// usually the result of a missing value.
 func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilter, error) {
 	o, err := wire.ParseObject("", body)
 	if err != nil {
@@ -134,13 +129,13 @@ func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilte
 		return ids, nil, o.Finish()
 	}
 	if o.Has("ids") {
-		o.Fail("ids", "and a filter, or all, exclude each other")
+		o.Fail("ids", "cannot be combined with filter or all")
 	}
 	o.Raw("ids")
 	filter := posthaste.DeadLetterFilter{All: all}
 	if fields != nil {
 		if all {
-			o.Fail("all", "and filter exclude each other")
+			o.Fail("all", "cannot be combined with filter")
 		}
 		fields.Filled()
 		filter = deadFilter(fields.Text, fields.Time)
@@ -148,37 +143,26 @@ func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilte
 			return nil, nil, err
 		}
 		if reflect.DeepEqual(filter, posthaste.DeadLetterFilter{}) {
-			o.Fail("filter", `must say which dead letters; "all": true in its place means every one`)
+			o.Fail("filter", `must select dead letters; use "all": true instead to select every dead letter`)
 		}
 	}
 	filter.Limit, filter.Before = o.Int("limit", 1, maxListed), readBefore(o)
 	return nil, &filter, o.Finish()
 }
 
-// readBefore reads where a page begins; "" is refused, which would be the first page.
-func readBefore(o *wire.Object) (before posthaste.MessageID) {
-	if o.Has("before") {
-		text := o.Text("before")
-		if before.UnmarshalText([]byte(text)) != nil {
-			o.Fail("before", "must be a message id, which is a positive decimal number in a string, and is %q", text)
-		}
-	}
-	return before
-}
-
 func readIDs(o *wire.Object) (ids []posthaste.MessageID) {
 	given := o.Has("ids")
 	texts := o.Texts("ids")
 	if given && (len(texts) == 0 || len(texts) > maxListed) {
-		o.Fail("ids", "must hold 1 to %d ids, and holds %d", maxListed, len(texts))
+		o.Fail("ids", "must have 1 to %d ids, got %d", maxListed, len(texts))
 	}
 	if !given {
-		o.Fail("ids", "is required: an array of message ids; or give a filter, or all")
+		o.Fail("ids", "is required, unless filter or all is given: an array of message ids")
 	}
 	for i, text := range texts {
 		var id posthaste.MessageID
 		if id.UnmarshalText([]byte(text)) != nil {
-			o.Fail(fmt.Sprintf("ids[%d]", i), "must be a message id, which is a positive decimal number in a string, and is %q", text)
+			o.Fail(fmt.Sprintf("ids[%d]", i), "must be a message id, which is a positive decimal number in a string, got %q", text)
 		}
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)

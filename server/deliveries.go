@@ -11,25 +11,11 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// settled answers for one delivery.
-type settled struct {
-	ID posthaste.DeliveryID `json:"id"`
-	// Settled is false when the delivery was no longer the caller's.
-	Settled bool `json:"settled"`
-	// Outcome is what the delivery became.
-	Outcome posthaste.Outcome `json:"outcome,omitempty"`
-	// DueAt is when the next attempt may start.
-	DueAt time.Time `json:"due_at,omitzero"`
-	// Error says why the store refused this one.
-	Error string `json:"error,omitempty"`
-}
-
 type settledAll struct {
 	Deliveries []settled `json:"deliveries"`
 }
 
-// ackFields, failFields and releaseFields read what a delivery may say beside
-// its id.
+// ackFields, failFields and releaseFields read the fields of a delivery other than its id.
 func ackFields(o *wire.Object, s *posthaste.Settlement) {
 	s.Outcome = posthaste.Done
 	s.Receipt = receipt(o)
@@ -40,18 +26,18 @@ func failFields(o *wire.Object, s *posthaste.Settlement) {
 	s.Outcome = posthaste.Retried
 	s.Error = o.LooseText("error")
 	if strings.TrimSpace(s.Error) == "" {
-		o.Fail("error", "is required: say why it failed")
+		o.Fail("error", "is required: the reason of the failure")
 	}
 	permanent := o.Bool("permanent", false)
 	if permanent {
 		s.Outcome = posthaste.Dead
 	}
 	if permanent && o.Has("retry_after") {
-		o.Fail("retry_after", "excludes permanent: what failed for good is not tried again")
+		o.Fail("retry_after", "cannot be combined with permanent")
 	}
 	given := o.Has("retry_after")
 	if s.RetryAfter = o.Duration("retry_after"); given && s.RetryAfter == 0 {
-		s.RetryAfter = time.Microsecond // at once; zero would mean the queue's backoff
+		s.RetryAfter = time.Microsecond // immediately; zero would mean the backoff of the queue
 	}
 	s.Receipt = receipt(o)
 	s.Terms = o.Texts("terms")
@@ -70,9 +56,9 @@ func receipt(o *wire.Object) []byte {
 	return o.Raw("receipt")
 }
 
-// settle settles the deliveries of the body. Those that are no longer the
-// caller's, or not known to be of a limited token's queues, are told by 409; the
-// others are settled all the same.
+// settle settles the deliveries in the body. The response is 409 if some no longer belong
+// to the caller, or if the token is limited to some queues and the queue of a delivery is
+// unknown. The others are settled in any case.
 func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
@@ -89,7 +75,7 @@ func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer
 		for i := range settlements {
 			ids[i] = settlements[i].Delivery
 		}
-		unknown, err := s.allowDeliveries(ctx, callerOf(r), ids)
+		unknown, err := s.allowDeliveries(ctx, exchangeOf(r).caller, ids)
 		if err != nil {
 			return err
 		}
@@ -110,8 +96,8 @@ func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer
 	}
 }
 
-// withUnknown puts the deliveries that were not passed on, which are not
-// settled, among the results of the others, in the order of ids.
+// withUnknown merges the deliveries that were not passed to the engine, as not settled, with
+// the results of the others, in the order of ids.
 func withUnknown(ids []posthaste.DeliveryID, unknown map[posthaste.DeliveryID]bool, results []posthaste.SettleResult) []posthaste.SettleResult {
 	if len(unknown) == 0 {
 		return results
@@ -137,7 +123,7 @@ func parseSettlements(body []byte, fields func(*wire.Object, *posthaste.Settleme
 	return settlements, err
 }
 
-// parseDeliveries reads {"deliveries":[{"id": …}, …]} and gives each to take.
+// parseDeliveries reads {"deliveries":[{"id": …}, …]} and calls take for each delivery.
 func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.DeliveryID)) error {
 	outer, err := wire.ParseObject("", body)
 	if err != nil {
@@ -148,14 +134,14 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 		return err
 	}
 	if raw == nil {
-		return posthaste.Invalidf("deliveries", "deliveries is required: an array of objects with an id each")
+		return posthaste.Invalidf("deliveries", "deliveries is required: an array of objects with id")
 	}
 	elements, err := wire.ParseArray("deliveries", raw)
 	if err != nil {
 		return err
 	}
 	if len(elements) == 0 || len(elements) > wire.MaxBatch {
-		return posthaste.Invalidf("deliveries", "deliveries must hold 1 to %d, and holds %d", wire.MaxBatch, len(elements))
+		return posthaste.Invalidf("deliveries", "deliveries must have 1 to %d elements, got %d", wire.MaxBatch, len(elements))
 	}
 	seen := make(map[posthaste.DeliveryID]bool, len(elements))
 	for i, element := range elements {
@@ -168,7 +154,7 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 			o.Fail("id", "must be a delivery id, which is a positive decimal number in a string")
 		}
 		if seen[id] {
-			o.Fail("id", "is there twice: a delivery ends only once")
+			o.Fail("id", "is given twice")
 		}
 		seen[id] = true
 		take(o, id)
@@ -179,8 +165,8 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 	return nil
 }
 
-// extend moves the ends of leases, which all deliveries of one request share
-// or each has its own of. It tells by 409 of the same as settle.
+// extend moves the ends of leases. Each delivery names its own lease. The response is 409 in
+// the same cases as in settle.
 func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
@@ -193,7 +179,7 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 		lease := o.Duration("lease")
 		switch {
 		case !given:
-			o.Fail("lease", "is required: how long it is held from now, such as \"30s\"")
+			o.Fail("lease", "is required: the time from now, for example \"30s\"")
 		case lease <= 0 || lease > maxLease:
 			o.Fail("lease", "must be above zero and at most %s", maxLease)
 		}
@@ -204,7 +190,7 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	unknown, err := s.allowDeliveries(ctx, callerOf(r), ids)
+	unknown, err := s.allowDeliveries(ctx, exchangeOf(r).caller, ids)
 	if err != nil {
 		return err
 	}
@@ -222,7 +208,7 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 	return s.writeSettled(w, results)
 }
 
-// leaseGroup is the deliveries that get the same lease.
+// leaseGroup is the deliveries with the same new lease.
 type leaseGroup struct {
 	lease time.Duration
 	ids   []posthaste.DeliveryID
@@ -238,8 +224,8 @@ func addToLease(groups []leaseGroup, lease time.Duration, id posthaste.DeliveryI
 	return append(groups, leaseGroup{lease, []posthaste.DeliveryID{id}})
 }
 
-// writeSettled answers 200 if all were settled, and otherwise the problem
-// that names the others.
+// writeSettled answers 200 if all deliveries were settled, and otherwise with a problem that
+// lists the others.
 func (s *Server) writeSettled(w http.ResponseWriter, results []posthaste.SettleResult) error {
 	shown := make([]settled, len(results))
 	var gone, refused []string
@@ -260,14 +246,14 @@ func (s *Server) writeSettled(w http.ResponseWriter, results []posthaste.SettleR
 	case gone != nil:
 		return &httpError{ids: gone, deliveries: shown, err: &posthaste.Error{
 			Code: posthaste.Conflict, Field: "deliveries",
-			Message: fmt.Sprintf("%d of %d deliveries were no longer the caller's: %s", len(gone), len(results), some(gone)),
-			Hint:    "they were settled before, or their lease ended and they run elsewhere; the others are settled",
+			Message: fmt.Sprintf("%d of %d deliveries no longer belonged to the caller: %s", len(gone), len(results), some(gone)),
+			Hint:    "they were settled before, or their lease ended and they were redelivered; the others are settled",
 		}}
 	}
 	return s.writeJSON(w, http.StatusOK, settledAll{shown})
 }
 
-// some names the first few; all are in the list beside.
+// some lists the first 20 ids; the field ids has all of them.
 func some(ids []string) string {
 	if len(ids) > 20 {
 		return strings.Join(ids[:20], ", ") + fmt.Sprintf(" and %d more", len(ids)-20)

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// emailInfo is a mail as its sender follows it. What it says (from … subject)
-// is absent in listings, and where the message is no mail at all.
+// emailInfo is an e-mail and its status. From, To, Cc, Bcc and Subject are absent in lists,
+// and if the payload is not an e-mail.
 type emailInfo struct {
 	ID        posthaste.MessageID `json:"id"`
 	Status    email.Status        `json:"status"`
@@ -21,15 +21,15 @@ type emailInfo struct {
 	Cc        []string            `json:"cc,omitempty"`
 	Bcc       []string            `json:"bcc,omitempty"`
 	Subject   string              `json:"subject,omitempty"`
-	// Recipients are the addresses it can be found by.
+	// Recipients are the addresses by which the e-mail can be found.
 	Recipients []string  `json:"recipients"`
 	CreatedAt  time.Time `json:"created_at"`
-	// DueAt is when it may be handed out, where that lies ahead.
+	// DueAt is the earliest time of the next attempt; absent if it has passed.
 	DueAt    time.Time           `json:"due_at,omitzero"`
 	Attempts []posthaste.Attempt `json:"attempts"`
-	// MessageID is the mail's Message-ID header, known from the first attempt on.
+	// MessageID is the header Message-ID, which is known after the first attempt.
 	MessageID string `json:"message_id,omitempty"`
-	// Answers tells for each recipient what the server said last.
+	// Answers has the last reply of the mail server for each recipient.
 	Answers map[string]email.Answer `json:"answers"`
 }
 
@@ -54,7 +54,7 @@ func newEmailInfo(m posthaste.MessageInfo) emailInfo {
 	return shown
 }
 
-// defaultState is where the mail stands for the subscription that delivers it.
+// defaultState is the state of the e-mail in the subscription that delivers it.
 func defaultState(m posthaste.MessageInfo) (posthaste.MessageState, bool) {
 	for _, state := range m.Subscriptions {
 		if state.Subscription == posthaste.DefaultSubscription {
@@ -64,9 +64,9 @@ func defaultState(m posthaste.MessageInfo) (posthaste.MessageState, bool) {
 	return posthaste.MessageState{}, false
 }
 
-// sendEmail stores a mail as a message of the e-mails' queue.
+// sendEmail stores an e-mail as a message in the queue for e-mails.
 func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
-	if err := allowQueue(callerOf(r), s.emails); err != nil {
+	if err := allowQueue(exchangeOf(r).caller, s.emails); err != nil {
 		return err
 	}
 	body, err := readJSON(w, r, false)
@@ -89,7 +89,7 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
 }
 
-// parseEmail reads a mail, and the key that it may carry in place of the header.
+// parseEmail reads an e-mail, and the idempotency key that it may carry instead of the header.
 func parseEmail(body []byte, key *string) (posthaste.Message, error) {
 	mail, err := email.Parse(body)
 	if err != nil {
@@ -97,9 +97,9 @@ func parseEmail(body []byte, key *string) (posthaste.Message, error) {
 	}
 	if mail.IdempotencyKey != "" {
 		if *key != "" && *key != mail.IdempotencyKey {
-			return posthaste.Message{}, posthaste.Invalidf("idempotency_key", "idempotency_key and the header Idempotency-Key are not the same: give one of them")
+			return posthaste.Message{}, posthaste.Invalidf("idempotency_key", "idempotency_key and the header Idempotency-Key differ; give only one of them")
 		}
-		// The request's, not the mail's.
+		// The key belongs to the request and is not stored with the e-mail.
 		*key, mail.IdempotencyKey = mail.IdempotencyKey, ""
 	}
 	if err := mail.Validate(); err != nil {
@@ -117,13 +117,13 @@ func (s *Server) showEmail(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	message, err := s.engine.Message(ctx, id)
 	if err == nil && message.Queue != s.emails {
-		err = &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: "message " + id.String() + " is no e-mail", Hint: "GET /v1/messages/" + id.String() + " shows it"}
+		err = &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: "message " + id.String() + " is not an e-mail", Hint: "GET /v1/messages/" + id.String() + " shows it"}
 	}
 	if err != nil {
 		return err
 	}
 	shown := newEmailInfo(message)
-	// What came by SQL may be no mail; its attempts tell so.
+	// A message sent by SQL may not be an e-mail. Its attempts have the error.
 	if mail, err := email.Parse(message.Payload); err == nil {
 		shown.From, shown.To, shown.Cc, shown.Bcc, shown.Subject = mail.From, mail.To, mail.Cc, mail.Bcc, mail.Subject
 	}
@@ -137,7 +137,7 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	}
 	if recipient := q.text("recipient"); recipient != "" {
 		if filter.Term = email.Term(recipient); filter.Term == "" {
-			q.fail("recipient", "must be an e-mail address, and is blank")
+			q.fail("recipient", "must be an e-mail address, got only spaces")
 		}
 	}
 	states := []posthaste.State{""}
@@ -163,8 +163,8 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, shown)
 }
 
-// messagesIn lists the messages in any of the states, newest first, and where
-// the search was cut. A status of mail can be several states of messages.
+// messagesIn lists the messages in any of the states, newest first, and returns the point
+// where the search was cut off. One status of e-mails can be several states of messages.
 func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
@@ -178,10 +178,10 @@ func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, sta
 		}
 		all, cutAt = append(all, messages...), max(cutAt, cut)
 	}
-	// What is older than the first cut comes again when all states are asked for it.
+	// Messages before the first cut are on the next page, for which all states are searched.
 	all = slices.DeleteFunc(all, func(m posthaste.MessageInfo) bool { return m.ID < cutAt })
 	slices.SortStableFunc(all, func(a, b posthaste.MessageInfo) int { return cmp.Compare(b.ID, a.ID) })
-	// A message that changed its state in between may be there twice.
+	// A message that changed its state between the searches can appear twice.
 	all = slices.CompactFunc(all, func(a, b posthaste.MessageInfo) bool { return a.ID == b.ID })
 	return all[:min(len(all), filter.Limit)], cutAt, nil
 }

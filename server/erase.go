@@ -7,16 +7,16 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// erased tells which messages with the term were erased, and which are still to
-// be delivered and were left alone. Next is where to go on while there may be more.
+// erased lists the erased messages, and the messages with the term that were not erased
+// because they are still to be delivered. Next is where to continue if there may be more.
 type erased struct {
 	Erased  []posthaste.MessageID `json:"erased"`
 	Pending []posthaste.MessageID `json:"pending"`
 	Next    posthaste.MessageID   `json:"next,omitzero"`
 }
 
-// erase erases what is kept of messages with a term. The term is in the body, for
-// URLs are logged.
+// erase erases the content of messages with a term. The term is in the body, because URLs
+// are logged.
 func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
 	}
 	term := o.Text("term")
 	if term == "" {
-		o.Fail("term", "is required: whose messages are to be erased")
+		o.Fail("term", "is required: the term of the messages to erase")
 	}
 	before := readBefore(o)
 	if err := o.Finish(); err != nil {

@@ -11,15 +11,14 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/sharedbell"
 )
 
-// maxClaim is the most one shared claim asks for.
+// maxClaim is the largest number of messages in one claim.
 const maxClaim = 1000
 
-// gatherer hands out messages to HTTP receivers. All that wait for one
-// subscription share one goroutine, which claims for them together: a claim holds its
-// reader's lock until it is on disk, so that one claim for sixteen receivers
-// costs what each of sixteen would. While a claim is on its way the next
-// receivers gather for the next one; when there is nothing, the goroutine
-// sleeps at the doorbell for all of them.
+// gatherer delivers messages to HTTP receivers. The receivers of one subscription share a
+// goroutine, which claims for all of them: a claim holds the lock of the subscription until
+// it is on disk, so one claim for sixteen receivers costs as much as each of sixteen claims.
+// While a claim runs, further receivers gather for the next claim. While there are no
+// messages, the goroutine sleeps at the doorbell for all of them.
 type gatherer struct {
 	engine  posthaste.Engine
 	log     *slog.Logger
@@ -44,11 +43,11 @@ type gathering struct {
 type waiter struct {
 	max   int
 	lease time.Duration
-	// tried says that a claim which began after the waiter came found
-	// nothing; expired, that its time to wait is over. Both together end it.
+	// tried reports that a claim that began after the waiter joined found no message, and
+	// expired that its time to wait is over. The waiter ends when both are true.
 	tried, expired bool
 	answered       bool
-	// answer has room for the one answer, so that nobody waits to give it.
+	// answer has capacity for the one answer, so that sending it never blocks.
 	answer chan received
 }
 
@@ -64,8 +63,9 @@ func newGatherer(engine posthaste.Engine, log *slog.Logger, timeout, look time.D
 	return &gatherer{engine: engine, log: log, timeout: timeout, look: look, gatherings: map[posthaste.QueueRef]*gathering{}}
 }
 
-// receive waits up to wait for messages of a subscription, which is named, and
-// returns at most max, or none. If ctx ends first, what was handed out meanwhile is handed back.
+// receive waits up to wait for messages of a subscription and returns at most max, or none.
+// If ctx ends first, it releases messages that were claimed in the meantime. ref must name
+// the subscription.
 func (g *gatherer) receive(ctx context.Context, ref posthaste.QueueRef, max int, lease, wait time.Duration) ([]posthaste.RawDelivery, error) {
 	w := &waiter{max: max, lease: lease, expired: wait <= 0, answer: make(chan received, 1)}
 	if err := g.join(ctx, ref, w); err != nil {
@@ -86,7 +86,7 @@ func (g *gatherer) receive(ctx context.Context, ref posthaste.QueueRef, max int,
 	}
 }
 
-// join adds a waiter to its subscription's gathering and starts or wakes it.
+// join adds a waiter to the gathering of its subscription, and starts or wakes that.
 func (g *gatherer) join(ctx context.Context, ref posthaste.QueueRef, w *waiter) error {
 	bell, err := g.doorbell(ctx, !w.expired)
 	if err != nil {
@@ -95,7 +95,7 @@ func (g *gatherer) join(ctx context.Context, ref posthaste.QueueRef, w *waiter) 
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: "the server is stopping", Hint: "try again, it may be at another address then"}
+		return &posthaste.Error{Code: posthaste.Unavailable, Message: "the server is stopping", Hint: "try again; it may have another address then"}
 	}
 	if g.draining {
 		w.expired = true
@@ -115,8 +115,8 @@ func (g *gatherer) join(ctx context.Context, ref posthaste.QueueRef, w *waiter) 
 	return nil
 }
 
-// doorbell returns the doorbell, opening it when the first receiver wants to
-// wait. It may be nil where nobody has waited yet.
+// doorbell returns the doorbell, and opens it for the first receiver that waits. It is nil
+// while no receiver has waited.
 func (g *gatherer) doorbell(ctx context.Context, open bool) (*sharedbell.Bell, error) {
 	g.mu.Lock()
 	bell := g.bell
@@ -133,16 +133,16 @@ func (g *gatherer) doorbell(ctx context.Context, open bool) (*sharedbell.Bell, e
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.bell != nil || g.closed {
-		// Another receiver was faster, or it is over.
+		// Another receiver opened it first, or the server was closed.
 		go opened.Close()
 		return g.bell, nil
 	}
-	// The queue may have several subscriptions that are waited for.
 	g.bell = sharedbell.New(context.Background(), opened)
 	return g.bell, nil
 }
 
-// expire ends a waiter's waiting: at once if nothing was found since it came, else after the claim that is under way.
+// expire ends the wait of a waiter: at once if a claim has found no message since it joined,
+// else after the running claim.
 func (g *gatherer) expire(ref posthaste.QueueRef, w *waiter) {
 	g.mu.Lock()
 	w.expired = true
@@ -154,8 +154,7 @@ func (g *gatherer) expire(ref posthaste.QueueRef, w *waiter) {
 	}
 }
 
-// leave takes a waiter out whose caller has gone. What it was given already is
-// handed back.
+// leave removes a waiter whose caller has left, and releases the messages it was given.
 func (g *gatherer) leave(ref posthaste.QueueRef, w *waiter) {
 	g.mu.Lock()
 	if !w.answered {
@@ -188,14 +187,15 @@ func (g *gatherer) drop(gathered *gathering, gone *waiter) {
 	gathered.waiters = kept
 }
 
-// give answers a waiter and takes it out. g.mu is held.
+// give answers a waiter and removes it. The caller holds g.mu.
 func (g *gatherer) give(gathered *gathering, w *waiter, got received) {
 	w.answered = true
 	g.drop(gathered, w)
 	w.answer <- got
 }
 
-// endExpired answers those whose time is over and for whom nothing was found. g.mu is held.
+// endExpired answers the expired waiters for which no message was found. The caller holds
+// g.mu.
 func (g *gatherer) endExpired(gathered *gathering) {
 	if gathered == nil {
 		return
@@ -210,8 +210,8 @@ func (g *gatherer) endExpired(gathered *gathering) {
 // run claims for the waiters of one subscription until there are none.
 func (g *gatherer) run(gathered *gathering) {
 	defer g.running.Done()
-	// What a claim hands out must be known to somebody, so no caller's leaving
-	// cuts it off: claims have a time limit only.
+	// A claim is not canceled when a receiver leaves, because the claimed messages would be
+	// lost until their leases end. Claims only have a time limit.
 	ctx := context.Background()
 	for {
 		_, untried, _ := g.round(ctx, gathered)
@@ -224,7 +224,7 @@ func (g *gatherer) run(gathered *gathering) {
 		bell := g.bell
 		g.mu.Unlock()
 		if untried || bell == nil {
-			// Without a bell nobody waits: who is here came this moment.
+			// Without a bell no receiver waits: these have just joined.
 			continue
 		}
 		err := bell.Sleep(ctx, gathered.ref.Queue, func(ctx context.Context) (posthaste.LookReply, error) {
@@ -240,9 +240,8 @@ func (g *gatherer) run(gathered *gathering) {
 	}
 }
 
-// round claims once for every lease that is asked for. found says whether
-// something was handed out, and when to look again; untried that somebody waits
-// for whom no claim was made yet.
+// round claims once for every requested lease. found reports whether messages were claimed,
+// and when to look again. untried reports that a waiter has joined since the claims began.
 func (g *gatherer) round(ctx context.Context, gathered *gathering) (found posthaste.LookReply, untried bool, err error) {
 	found.NextDue = g.look
 	for _, group := range g.groups(gathered) {
@@ -274,7 +273,7 @@ func (g *gatherer) round(ctx context.Context, gathered *gathering) (found postha
 	return found, untried, err
 }
 
-// groups returns the waiters by lease, in the order they came.
+// groups returns the waiters by lease, in the order in which they joined.
 func (g *gatherer) groups(gathered *gathering) [][]*waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -298,9 +297,9 @@ func (g *gatherer) claim(ctx context.Context, ref posthaste.QueueRef, max int, l
 	return g.engine.Receive(ctx, posthaste.ReceiveRequest{QueueRef: ref, Max: max, Lease: lease})
 }
 
-// distribute gives a group what was claimed for it, first come first served,
-// and returns what nobody is there for any more. empty says that the claim got
-// less than it asked for, so that there is no more.
+// distribute distributes claimed messages among a group in the order in which its waiters
+// joined, and returns the messages that are left over because waiters have left. empty
+// reports that the claim returned less than it requested, so that no message is left.
 func (g *gatherer) distribute(gathered *gathering, group []*waiter, deliveries []posthaste.RawDelivery, empty bool, err error) []posthaste.RawDelivery {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -330,8 +329,8 @@ func (g *gatherer) failAll(gathered *gathering, err error) {
 	}
 }
 
-// release hands back what nobody took. It tries for a while; what the store
-// does not take back comes again when its lease ends.
+// release releases messages that no receiver took. It retries until the timeout. Messages
+// that could not be released are redelivered after their leases end.
 func (g *gatherer) release(deliveries []posthaste.RawDelivery) {
 	if len(deliveries) == 0 {
 		return
@@ -348,22 +347,22 @@ func (g *gatherer) release(deliveries []posthaste.RawDelivery) {
 			return
 		}
 		if posthaste.CodeOf(err) == posthaste.Conflict {
-			g.log.Error("deliveries of a queue that hands out at most once could not be answered, and are lost",
+			g.log.Error("deliveries of an at-most-once queue could not be sent to their receiver and are lost",
 				"queue", deliveries[0].Queue, "count", len(deliveries), "first", deliveries[0].MessageID, "error", err)
 			return
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			g.log.Warn("deliveries could not be handed back and come again when their lease ends",
+			g.log.Warn("deliveries could not be released and are redelivered after their leases end",
 				"queue", deliveries[0].Queue, "count", len(deliveries), "first", deliveries[0].ID, "error", errors.Join(err, ctx.Err()))
 			return
 		}
 	}
 }
 
-// drain ends all waiting: whoever waits is answered now, whoever comes later
-// is answered after one look.
+// drain ends all waiting. It answers the waiters at once; receivers that join later are
+// answered after one claim.
 func (g *gatherer) drain() {
 	g.mu.Lock()
 	g.draining = true

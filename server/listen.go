@@ -11,26 +11,26 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// CheckListen refuses an address that others can reach while no token
-// protects it. addr is host:port; a name counts by all it resolves to. The code
-// is Refused for such an address, and Invalid for one that is none.
+// CheckListen returns an error if addr, as host:port, is not a loopback address and there is
+// no token. A host name must resolve to loopback addresses only. The code is Refused for an
+// address that needs a token, and Invalid for an address that is not valid.
 func CheckListen(addr string, hasToken bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "listen", Message: "the address to listen on must be host:port, and is \"" + addr + "\"", Hint: "for example --listen 127.0.0.1:8484", Cause: err}
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "listen", Message: "the listen address must be host:port, got \"" + addr + "\"", Hint: "for example --listen 127.0.0.1:8484", Cause: err}
 	}
 	if hasToken {
 		return nil
 	}
 	local, err := isLoopback(host)
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "listen", Message: "the host to listen on, \"" + host + "\", is not known", Hint: "give an address with --listen", Cause: err}
+		return &posthaste.Error{Code: posthaste.Invalid, Field: "listen", Message: "the host \"" + host + "\" of the listen address cannot be resolved", Hint: "use an IP address, for example --listen 127.0.0.1:8484", Cause: err}
 	}
 	if !local {
 		return &posthaste.Error{
 			Code: posthaste.Refused, Field: "listen",
-			Message: "without a token the server only listens on this machine's loopback address, and \"" + addr + "\" can be reached from outside",
-			Hint:    "make a token with `posthaste token add`, give one with --token (POSTHASTE_TOKEN), or listen on --listen 127.0.0.1:8484",
+			Message: "without a token the server only listens on loopback addresses, and \"" + addr + "\" is reachable from other machines",
+			Hint:    "create a token with `posthaste token add`, set one with --token (POSTHASTE_TOKEN), or use --listen 127.0.0.1:8484",
 		}
 	}
 	return nil
@@ -57,15 +57,15 @@ func isLoopback(host string) (bool, error) {
 	return len(addrs) > 0, nil
 }
 
-// Serve answers on the listener until ctx ends. Then it takes no new
-// connections, ends all waiting for messages at once, and gives what runs
-// grace to finish; what is left after that is cut off. It closes the listener
-// and the server. Nil means that everything was answered.
+// Serve accepts connections on the listener until ctx ends. Then it accepts no new
+// connections, ends all waiting for messages at once, and waits up to grace for running
+// requests; after that it closes their connections. It closes the listener and the server.
+// It returns nil if all requests were answered.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
 	httpServer := &http.Server{
 		Handler: s,
-		// The times of body and answer are set per request: a long poll may
-		// take longer than any of them.
+		// The deadlines of body and response are set per request, because a receiver may wait
+		// longer than any of them.
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, grace time.Du
 	err := httpServer.Shutdown(graceful)
 	if errors.Is(err, context.DeadlineExceeded) {
 		_ = httpServer.Close()
-		err = &posthaste.Error{Code: posthaste.Refused, Message: "some requests were still running when the grace time of " + grace.String() + " was over, and were cut off"}
+		err = &posthaste.Error{Code: posthaste.Refused, Message: "some requests were still running after the grace period of " + grace.String() + ", and their connections were closed"}
 	}
 	<-ended
 	return err

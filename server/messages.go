@@ -1,10 +1,14 @@
 package server
 
 import (
+	"context"
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -18,7 +22,7 @@ type sentMany struct {
 	IDs []posthaste.MessageID `json:"ids"`
 }
 
-// sendMessages stores one message, or an array of them in one transaction.
+// sendMessages stores one message, or an array of messages in one transaction.
 func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
@@ -42,6 +46,29 @@ func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusCreated, sentMany{ids})
 }
 
+// send stores the messages of a request. Requests with the same key are deduplicated: a
+// repetition gets the same ids. Keys belong to the caller and the path.
+func (s *Server) send(r *http.Request, key string, body []byte, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	continueTrace(r, messages)
+	ended := func([]posthaste.MessageID, error) {}
+	if s.tracing != nil {
+		ctx, messages, ended = s.tracing.Sending(ctx, messages)
+	}
+	if key == "" {
+		ids, err := s.client.Send(ctx, messages...)
+		ended(ids, err)
+		return ids, err
+	}
+	digest := sha256.Sum256(body)
+	ids, err := s.engine.SendIdempotent(ctx, posthaste.Idempotency{
+		Scope: caller(r) + " " + r.URL.Path, Key: key, Digest: digest[:], Window: idempotencyWindow,
+	}, messages...)
+	ended(ids, err)
+	return ids, err
+}
+
 func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathMessageID(r)
 	if err != nil {
@@ -56,12 +83,6 @@ func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, wire.NewMessage(message, true))
 }
 
-// The most a listing answers at once, and what it answers unless asked.
-const (
-	maxListed     = 1000
-	defaultListed = 100
-)
-
 func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "queue", "reference", "key", "term", "state", "limit", "before")
 	filter := posthaste.MessageFilter{
@@ -69,7 +90,7 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 		Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if filter.State != "" && !slices.Contains(posthaste.States(), filter.State) {
-		q.fail("state", "must be one of "+words(posthaste.States())+", and is "+strconv.Quote(string(filter.State)))
+		q.fail("state", "must be one of "+words(posthaste.States())+", got "+strconv.Quote(string(filter.State)))
 	}
 	if q.err != nil {
 		return q.err
@@ -81,30 +102,64 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	linkNext(w, r, pageEnd(messages, filter.Limit, cutAt))
-	shown := make([]wire.Message, len(messages))
-	for i, m := range messages {
-		shown[i] = wire.NewMessage(m, false)
+	return s.writeJSON(w, http.StatusOK, shown(messages, func(m posthaste.MessageInfo) wire.Message { return wire.NewMessage(m, false) }))
+}
+
+func (s *Server) cancelMessage(w http.ResponseWriter, r *http.Request) error {
+	return s.withdraw(w, r, s.engine.Cancel)
+}
+
+func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error {
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	o, err := wire.ParseObject("", body)
+	if err != nil {
+		return err
+	}
+	if !o.Has("send_at") {
+		o.Fail("send_at", "is required, for example 2030-01-31T12:00:00Z")
+	}
+	at := o.Time("send_at")
+	if err := o.Finish(); err != nil {
+		return err
+	}
+	return s.withdraw(w, r, func(ctx context.Context, by string, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+		return s.engine.Reschedule(ctx, by, id, at.In(time.UTC))
+	})
+}
+
+// withdraw cancels or reschedules the message in the path and answers with its state in
+// each subscription.
+func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(context.Context, string, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	all, err := do(ctx, caller(r), id)
+	if err != nil {
+		return err
+	}
+	shown := wire.NewWithdrawals(all)
+	if !slices.ContainsFunc(all, func(w posthaste.Withdrawal) bool { return w.InTime }) {
+		return &httpError{withdrawals: shown, err: &posthaste.Error{
+			Code: posthaste.Conflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, statesOf(all)),
+			Hint: "GET /v1/messages/" + id.String() + " shows it",
+		}}
 	}
 	return s.writeJSON(w, http.StatusOK, shown)
 }
 
-// pageEnd is where a listing goes on, 0 if there are no more: behind a full
-// page, or where the search was cut.
-func pageEnd(page []posthaste.MessageInfo, limit int, cutAt posthaste.MessageID) posthaste.MessageID {
-	if len(page) >= limit {
-		return page[len(page)-1].ID
+// statesOf lists the states of a message in its subscriptions.
+func statesOf(all []posthaste.Withdrawal) string {
+	var states []string
+	for _, w := range all {
+		states = append(states, string(w.State)+" in "+w.Subscription)
 	}
-	return cutAt
-}
-
-// linkNext says where a listing goes on, if there may be more. It is relative,
-// for a proxy may have put the API elsewhere.
-func linkNext(w http.ResponseWriter, r *http.Request, next posthaste.MessageID) {
-	if next != 0 {
-		query := r.URL.Query()
-		query.Set("before", next.String())
-		w.Header().Set("Link", "<?"+query.Encode()+`>; rel="next"`)
-	}
+	return strings.Join(states, ", ")
 }
 
 func words[T ~string](all []T) string {

@@ -10,13 +10,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// openapiYAML is the API's description. It is written by hand; tests hold it
-// against the routes and against what they really answer.
+// openapiYAML describes the API. It is written by hand. Tests compare it with the routes and
+// with real requests and responses.
 //
 //go:embed openapi.yaml
 var openapiYAML []byte
 
-// describe turns the description into JSON and puts the version in.
+// describe converts the description to JSON and sets the version.
 func describe(version string) ([]byte, error) {
 	var doc map[string]any
 	if err := yaml.Unmarshal(openapiYAML, &doc); err != nil {

@@ -8,11 +8,15 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
+func (s *Server) allQueues(ctx context.Context) ([]posthaste.QueueInfo, error) {
+	return s.engine.Queues(ctx)
+}
+
 func (s *Server) showQueue(w http.ResponseWriter, r *http.Request) error {
 	return s.writeQueue(w, r, http.StatusOK)
 }
 
-// writeQueue answers with what the queue of the path is now.
+// writeQueue answers with the current state of the queue in the path.
 func (s *Server) writeQueue(w http.ResponseWriter, r *http.Request, status int) error {
 	queue, err := s.findQueue(r)
 	if err != nil {
@@ -39,9 +43,9 @@ func (s *Server) findQueue(r *http.Request) (posthaste.QueueInfo, error) {
 	}
 }
 
-// putQueue creates a queue (201). If it exists with the options asked for,
-// nothing happens (200); with others it is a conflict, since options cannot be
-// changed yet.
+// putQueue creates a queue (201). If the queue exists with the requested options, it changes
+// nothing (200). If the options differ, it is a conflict, since options cannot be changed
+// yet.
 func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, true)
 	if err != nil {
@@ -55,7 +59,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	existing, err := s.findQueue(r)
 	if posthaste.CodeOf(err) == posthaste.NotFound {
 		status, err = http.StatusCreated, s.createQueue(r, options)
-		if posthaste.CodeOf(err) == posthaste.Conflict { // somebody else did meanwhile
+		if posthaste.CodeOf(err) == posthaste.Conflict { // another caller created it in the meantime
 			status = http.StatusOK
 			existing, err = s.findQueue(r)
 		}
@@ -66,8 +70,8 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if status == http.StatusOK {
 		if field := differs(existing.Options, options); field != "" {
 			return &posthaste.Error{
-				Code: posthaste.Conflict, Field: field, Message: "the queue exists with another " + field,
-				Hint: "limits are changed by PUT …/limits; changing other options is not supported yet",
+				Code: posthaste.Conflict, Field: field, Message: "the queue already exists with a different " + field,
+				Hint: "PUT /v1/queues/" + existing.Name + "/limits changes the limits; changing other options is not supported yet",
 			}
 		}
 	}
@@ -80,7 +84,7 @@ func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) er
 	return s.engine.QueueCreate(ctx, r.PathValue("queue"), options)
 }
 
-// differs names the first option that was asked for and is another.
+// differs returns the name of the first requested option that differs; "" if there is none.
 func differs(is, asked posthaste.QueueOptions) string {
 	switch {
 	case asked.MaxAttempts != 0 && asked.MaxAttempts != is.MaxAttempts:
@@ -119,7 +123,7 @@ func differs(is, asked posthaste.QueueOptions) string {
 	return ""
 }
 
-// limitQueue gives a queue exactly the limits of the body.
+// limitQueue replaces the limits of a queue with those of the body.
 func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
@@ -137,8 +141,8 @@ func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
 	return s.writeQueue(w, r, http.StatusOK)
 }
 
-// decideKey pauses or resumes a key of a queue. The key is in the body: it may be any
-// text, and a path cannot hold every one of them ("/", "..").
+// decideKey pauses or resumes a key of a queue. The key is in the body, because it may be
+// any text, and a path cannot contain every text ("/", "..").
 func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key string) error) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
@@ -151,7 +155,7 @@ func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key strin
 		}
 		key := o.Text("key")
 		if key == "" {
-			o.Fail("key", "is required: the key to pause or resume")
+			o.Fail("key", "is required")
 		}
 		if err := o.Finish(); err != nil {
 			return err
@@ -162,7 +166,7 @@ func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key strin
 	}
 }
 
-// decideQueue pauses or resumes a queue, and answers with what it is then.
+// decideQueue pauses or resumes a queue and answers with its new state.
 func (s *Server) decideQueue(decide func(ctx context.Context, by, name string) error) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := s.operation(r)
@@ -172,4 +176,18 @@ func (s *Server) decideQueue(decide func(ctx context.Context, by, name string) e
 		}
 		return s.writeQueue(w, r, http.StatusOK)
 	}
+}
+
+func (s *Server) dropQueue(ctx context.Context, r *http.Request) error {
+	return s.engine.QueueDrop(ctx, r.PathValue("queue"))
+}
+
+func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	purged, err := s.engine.QueuePurge(ctx, caller(r), r.PathValue("queue"))
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusOK, wire.NewPurged(purged))
 }

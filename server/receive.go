@@ -10,14 +10,14 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// Bounds and defaults of receive.
+// Limits and defaults of receive.
 const (
 	defaultLease = 30 * time.Second
 	maxLease     = 12 * time.Hour
 	maxWait      = 5 * time.Minute
 )
 
-// receive hands out messages, waiting for the first one if there are none.
+// receive answers with messages. If there are none, it waits for the first one.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "subscription", "max", "lease", "wait")
 	ref := posthaste.QueueRef{Queue: r.PathValue("queue"), Subscription: cmp.Or(q.text("subscription"), posthaste.DefaultSubscription)}
@@ -36,8 +36,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 		}
 		defer s.waiting.leave()
 	}
-	// From here on only the caller's leaving may end the request's reading
-	// side: a deadline on it would look the same.
+	// No read deadline from here on: net/http would report it in the same way as a caller
+	// that closes the connection.
 	controller := http.NewResponseController(w)
 	_ = controller.SetReadDeadline(time.Time{})
 	_ = controller.SetWriteDeadline(time.Time{})
@@ -47,20 +47,16 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err = r.Context().Err(); err == nil && wait > 0 {
-		err = s.stillAuthorized(r, ScopeReceive)
+		err = s.stillAuthorized(r)
 	}
 	if err != nil {
 		s.gatherer.release(deliveries)
 		return err
 	}
-	shown := make([]wire.Delivery, len(deliveries))
-	for i, d := range deliveries {
-		shown[i] = wire.NewDelivery(d)
-	}
-	err = s.writeJSON(w, http.StatusOK, shown)
+	err = s.writeJSON(w, http.StatusOK, shown(deliveries, wire.NewDelivery))
 	var lost *lostAnswer
 	if errors.As(err, &lost) {
-		// Whoever asked has at most a part of the list, which is no JSON.
+		// The caller has at most a part of the list, which is not valid JSON.
 		s.gatherer.release(deliveries)
 		return nil
 	}

@@ -17,19 +17,19 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// readJSON reads the body, which must be JSON by its content type and no larger
-// than its route takes. An empty body is fine where optional, whatever its type.
+// readJSON reads the body. Its content type must be JSON, and its size within the limit of
+// the route. If the body is optional, it may be empty, with any content type.
 func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, unsupportedMedia("Content-Encoding", "a body in the encoding "+strconv.Quote(encoding)+" is not taken", "send it without compression")
+		return nil, unsupportedMedia("Content-Encoding", "the content encoding "+strconv.Quote(encoding)+" is not supported", "send the body without compression")
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
 	isJSON := err == nil && (media == posthaste.ContentTypeJSON || strings.HasSuffix(media, "+json")) && (charset == "" || strings.EqualFold(charset, "utf-8"))
 	if !isJSON && (!optional || r.ContentLength > 0) {
-		return nil, unsupportedMedia("Content-Type", "the body must be JSON, and Content-Type says "+strconv.Quote(r.Header.Get("Content-Type")), "send the header Content-Type: application/json")
+		return nil, unsupportedMedia("Content-Type", "the body must be JSON, got Content-Type "+strconv.Quote(r.Header.Get("Content-Type")), "send the header Content-Type: application/json")
 	}
-	limit := bodyLimit(r)
+	limit := exchangeOf(r).route.bodyLimit()
 	if r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
@@ -39,13 +39,13 @@ func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 	case errors.As(err, &over):
 		return nil, bodyTooLarge(limit)
 	case err != nil:
-		return nil, posthaste.Invalidf("", "the body could not be read whole")
+		return nil, posthaste.Invalidf("", "the body could not be read completely")
 	}
 	if len(body) > 0 && !isJSON {
 		return nil, unsupportedMedia("Content-Type", "the body must be JSON", "send the header Content-Type: application/json")
 	}
 	if len(body) == 0 && !optional {
-		return nil, posthaste.Invalidf("", "a body of JSON is required")
+		return nil, posthaste.Invalidf("", "a JSON body is required")
 	}
 	return body, nil
 }
@@ -54,7 +54,7 @@ func unsupportedMedia(header, message, hint string) error {
 	return &httpError{status: http.StatusUnsupportedMediaType, err: &posthaste.Error{Code: posthaste.Invalid, Field: header, Message: message, Hint: hint}}
 }
 
-// bare is for operations that take no parameters.
+// bare is for operations without query parameters.
 func bare(answer answer) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := readQuery(r).err; err != nil {
@@ -64,7 +64,7 @@ func bare(answer answer) answer {
 	}
 }
 
-// plain is for operations that take everything from the path.
+// plain is for operations without query parameters and body.
 func plain(answer answer) answer {
 	return bare(func(w http.ResponseWriter, r *http.Request) error {
 		if err := refuseBody(r); err != nil {
@@ -74,7 +74,7 @@ func plain(answer answer) answer {
 	})
 }
 
-// done is for plain operations that answer nothing but that they were done.
+// done is for plain operations that answer 204.
 func (s *Server) done(do func(ctx context.Context, r *http.Request) error) answer {
 	return plain(func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := s.operation(r)
@@ -87,55 +87,38 @@ func (s *Server) done(do func(ctx context.Context, r *http.Request) error) answe
 	})
 }
 
-// listing shows all of something.
-func listing[T, Shown any](s *Server, all func(context.Context) ([]T, error), show func(T) Shown) answer {
-	return bare(func(w http.ResponseWriter, r *http.Request) error {
-		ctx, cancel := s.operation(r)
-		defer cancel()
-		found, err := all(ctx)
-		if err != nil {
-			return err
-		}
-		shown := make([]Shown, len(found))
-		for i, each := range found {
-			shown[i] = show(each)
-		}
-		return s.writeJSON(w, http.StatusOK, shown)
-	})
-}
-
-// refuseBody is for operations that take everything from the path and the
-// query. Reading to the end also lets the server see when the caller leaves.
+// refuseBody is for operations without a body. It reads to the end, which also lets
+// net/http notice that the caller closes the connection.
 func refuseBody(r *http.Request) error {
 	var one [1]byte
 	for {
 		n, err := r.Body.Read(one[:])
 		switch {
 		case n > 0:
-			return posthaste.Invalidf("", "no body is taken here: use the parameters of the query")
+			return posthaste.Invalidf("", "this operation takes no body; use the query parameters")
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return posthaste.Invalidf("", "the request could not be read whole")
+			return posthaste.Invalidf("", "the request could not be read completely")
 		}
 	}
 }
 
-// query takes parameters one by one and keeps the first fault, like
-// [wire.Object] does for fields.
+// query returns parameters one by one and keeps the first fault, as [wire.Object] does for
+// fields.
 type query struct {
 	values url.Values
 	err    error
 }
 
-// readQuery reads the parameters strictly: each of known may be there once
-// (id more often) and not empty, and no other. An empty one that counted as absent
-// would select everything where a caller's value is missing.
+// readQuery reads the parameters strictly. Only the known ones are allowed, and each of
+// them once, except id. None may be empty: if an empty parameter counted as absent, a
+// caller whose variable is empty would select everything.
 func readQuery(r *http.Request, known ...string) *query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	q := &query{values: values}
 	if err != nil {
-		q.err = posthaste.Invalidf("", "the query cannot be read: it is not encoded as URLs are")
+		q.err = posthaste.Invalidf("", "the query is not valid URL encoding")
 		return q
 	}
 	names := make([]string, 0, len(values))
@@ -146,17 +129,17 @@ func readQuery(r *http.Request, known ...string) *query {
 	for _, name := range names {
 		switch {
 		case !slices.Contains(known, name):
-			hint := "; known are " + strings.Join(known, ", ")
+			allowed := "; expected one of " + strings.Join(known, ", ")
 			if len(known) == 0 {
-				hint = ": no parameters are taken here"
+				allowed = "; this operation has no parameters"
 			}
-			q.fail(name, "is unknown"+hint)
+			q.fail(name, "is unknown"+allowed)
 		case len(values[name]) > 1 && name != "id":
 			q.fail(name, "is given twice")
 		case slices.Contains(values[name], ""):
-			q.fail(name, "must not be empty: leave it out instead")
+			q.fail(name, "must not be empty; leave it out instead")
 		case slices.ContainsFunc(values[name], func(s string) bool { return !utf8.ValidString(s) || strings.Contains(s, "\x00") }):
-			q.fail(name, "must be text in UTF-8 without NUL")
+			q.fail(name, "must be valid UTF-8 without NUL characters")
 		}
 	}
 	return q
@@ -177,13 +160,13 @@ func (q *query) int(name string, def, min, max int) int {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < min || n > max {
-		q.fail(name, "must be a whole number of "+strconv.Itoa(min)+" to "+strconv.Itoa(max)+", and is "+strconv.Quote(s))
+		q.fail(name, "must be an integer from "+strconv.Itoa(min)+" to "+strconv.Itoa(max)+", got "+strconv.Quote(s))
 		return def
 	}
 	return n
 }
 
-// duration takes a duration of more than min and at most max.
+// duration returns a duration of at most max. It is above zero, unless zero is allowed.
 func (q *query) duration(name string, def, max time.Duration, zero bool) time.Duration {
 	s := q.text(name)
 	if s == "" {
@@ -194,9 +177,9 @@ func (q *query) duration(name string, def, max time.Duration, zero bool) time.Du
 	case err != nil:
 		q.fail(name, err.Error())
 	case d < 0 || d == 0 && !zero:
-		q.fail(name, "must be above zero, and is "+strconv.Quote(s))
+		q.fail(name, "must be above zero, got "+strconv.Quote(s))
 	case d > max:
-		q.fail(name, "must be at most "+max.String()+", and is "+strconv.Quote(s))
+		q.fail(name, "must be at most "+max.String()+", got "+strconv.Quote(s))
 	}
 	return d
 }
@@ -208,12 +191,12 @@ func (q *query) messageID(name string) posthaste.MessageID {
 	}
 	var id posthaste.MessageID
 	if id.UnmarshalText([]byte(s)) != nil {
-		q.fail(name, "must be a message id, which is a positive decimal number, and is "+strconv.Quote(s))
+		q.fail(name, "must be a message id, which is a positive decimal number, got "+strconv.Quote(s))
 	}
 	return id
 }
 
-// time takes an RFC 3339 time.
+// time returns an RFC 3339 time.
 func (q *query) time(name string) (t time.Time) {
 	s := q.text(name)
 	if s == "" {
@@ -226,8 +209,8 @@ func (q *query) time(name string) (t time.Time) {
 	return t
 }
 
-// checkPath refuses names in the path that nothing can have: an answer that nothing has
-// such a name would suggest to make it.
+// checkPath rejects invalid names in the path. A 404 would suggest that a resource of that
+// name could be created.
 func checkPath(r *http.Request) error {
 	for _, field := range [...]string{"queue", "subscription", "schedule"} {
 		if strings.Contains(r.Pattern, "{"+field+"}") {
@@ -243,11 +226,23 @@ func checkPath(r *http.Request) error {
 	return nil
 }
 
-// pathMessageID takes {id} of the path.
+// pathMessageID returns {id} of the path.
 func pathMessageID(r *http.Request) (posthaste.MessageID, error) {
 	var id posthaste.MessageID
 	if err := id.UnmarshalText([]byte(r.PathValue("id"))); err != nil {
-		return 0, posthaste.Invalidf("id", "the message id in the path must be a positive decimal number, and is %q", r.PathValue("id"))
+		return 0, posthaste.Invalidf("id", "the message id in the path must be a positive decimal number, got %q", r.PathValue("id"))
 	}
 	return id, nil
+}
+
+// readBefore reads the field before, where a page begins. It rejects "", which would mean
+// the first page.
+func readBefore(o *wire.Object) (before posthaste.MessageID) {
+	if o.Has("before") {
+		text := o.Text("before")
+		if before.UnmarshalText([]byte(text)) != nil {
+			o.Fail("before", "must be a message id, which is a positive decimal number in a string, got %q", text)
+		}
+	}
+	return before
 }

@@ -1,11 +1,20 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
+
+func (s *Server) allSchedules(ctx context.Context) ([]posthaste.ScheduleInfo, error) {
+	return s.engine.Schedules(ctx)
+}
+
+func (s *Server) dropSchedule(ctx context.Context, r *http.Request) error {
+	return s.engine.ScheduleDrop(ctx, r.PathValue("schedule"))
+}
 
 func (s *Server) showSchedule(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.operation(r)
@@ -21,7 +30,7 @@ func (s *Server) showSchedule(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, wire.NewSchedule(schedules[0]))
 }
 
-// putSchedule makes or changes a schedule, and shows it.
+// putSchedule creates or changes a schedule and answers with it.
 func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
@@ -39,7 +48,6 @@ func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	return s.showSchedule(w, r)
 }
 
-// pauseSchedule and resumeSchedule decide whether it ticks, and show it.
 func (s *Server) pauseSchedule(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.operation(r)
 	defer cancel()

@@ -13,12 +13,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// How old the list of stored tokens may be, counted from when the store was
-// asked. A request finds a list younger than keepFresh as it is; past that it
-// has the list read anew without waiting; past keepAtMost it waits for that. A
-// secret that is not on the list is looked for in one that is younger than
-// keepForStrangers, so that a new token is good at once, and a caller with a
-// wrong one costs the store no more than four questions a second.
+// The allowed ages of the list of stored tokens, from the start of the query. A request
+// uses a list younger than keepFresh. If the list is older, the request starts a reload and
+// does not wait for it; if the list is older than keepAtMost, the request waits. A secret
+// that is not on the list is looked up in a list younger than keepForStrangers, so that a
+// new token is valid at once, and callers with wrong tokens cost the store at most four
+// queries per second.
 const (
 	keepFresh        = time.Second
 	keepAtMost       = 5 * time.Second
@@ -26,33 +26,33 @@ const (
 	loadTimeout      = 5 * time.Second
 )
 
-// tokens knows whom the tokens belong to: some are given at the start, the
-// others are the store's, of which it keeps a list.
+// tokens looks up tokens: those of the configuration and those in the store, of which it
+// caches a list.
 type tokens struct {
 	store posthaste.Tokens
 	given []posthaste.Token
-	// required says that a caller needs a token whatever the store has.
+	// required reports that a caller needs a token even if the store has none.
 	required bool
 
 	mu   sync.Mutex
 	list *tokenList
-	// failed is what came of the last reading, and failedAt when it began.
+	// failed is the error of the last reload, and failedAt the time of its start.
 	failed   error
 	failedAt time.Time
-	// loading is closed when the reading under way has ended; nil if none is.
+	// loading is closed at the end of the running reload; nil if none is running.
 	loading chan struct{}
 	used    map[string]bool
 }
 
-// tokenList is the store's tokens at one time.
+// tokenList is the tokens in the store at one time.
 type tokenList struct {
 	at time.Time
-	// ever says that a token was made at some time, and so that they are asked
-	// for: dropping the last one closes the door and does not open it.
+	// ever reports that a token was added at some time, so that callers need one: dropping
+	// the last token must not open the API.
 	ever bool
-	// by finds tokens by the first bytes of their hashes. Looking there takes
-	// a time that may tell these bytes, which are of no use: nobody can choose
-	// a secret by its hash. The whole hash is compared in constant time.
+	// by maps the first bytes of the hashes to tokens. The time of the lookup may reveal these
+	// bytes, which is harmless: an attacker cannot choose a secret by its hash. The whole hash
+	// is compared in constant time.
 	by map[[4]byte][]posthaste.Token
 }
 
@@ -60,9 +60,8 @@ func newTokens(store posthaste.Tokens, given []posthaste.Token, required bool) *
 	return &tokens{store: store, given: given, required: required || len(given) > 0, used: map[string]bool{}}
 }
 
-// find returns the token of a secret, nil if there is none, and whether one is
-// asked for at all. Where the store cannot be asked, an old list will do if
-// stale says so.
+// find returns the token with the given secret, nil if there is none, and whether callers
+// need a token. If the store is unavailable and stale is true, it uses an old list.
 func (t *tokens) find(ctx context.Context, secret string, stale bool) (token *posthaste.Token, asked bool, err error) {
 	hash := sha256.Sum256([]byte(secret))
 	if token = match(t.given, hash); token != nil && secret != "" {
@@ -94,7 +93,7 @@ func (t *tokens) find(ctx context.Context, secret string, stale bool) (token *po
 	return token, t.required || list.ever, nil
 }
 
-// last is the newest list of all, or err where there is none.
+// last returns the newest list regardless of its age, or err if there is none.
 func (t *tokens) last(err error) (*tokenList, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,8 +118,8 @@ func match(tokens []posthaste.Token, hash [sha256.Size]byte) *posthaste.Token {
 	return found
 }
 
-// current returns a list that was read at most age ago, and has it read anew
-// where it is older than keepFresh.
+// current returns a list that is at most age old, and starts a reload if it is older than
+// keepFresh.
 func (t *tokens) current(ctx context.Context, age time.Duration) (*tokenList, error) {
 	for begun := time.Now(); ; {
 		t.mu.Lock()
@@ -157,7 +156,8 @@ func (t *tokens) current(ctx context.Context, age time.Duration) (*tokenList, er
 	}
 }
 
-// load reads the list once. No caller's leaving cuts it off, for others wait.
+// load reads the list once. It does not use the context of a caller, because other callers
+// wait for the list, too.
 func (t *tokens) load(used []string, done chan struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
@@ -165,7 +165,7 @@ func (t *tokens) load(used []string, done chan struct{}) {
 	list := &tokenList{at: time.Now(), by: map[[4]byte][]posthaste.Token{}}
 	found, ever, err := t.store.TokensInForce(ctx, used...)
 	if posthaste.CodeOf(err) == posthaste.ReadOnly {
-		found, ever, err = t.store.TokensInForce(ctx) // a standby keeps no times of use
+		found, ever, err = t.store.TokensInForce(ctx) // a standby cannot record the times of use
 	}
 	for _, token := range found {
 		list.by[[4]byte(token.Hash[:])] = append(list.by[[4]byte(token.Hash[:])], token)
@@ -184,7 +184,7 @@ func (t *tokens) load(used []string, done chan struct{}) {
 	t.list = list
 }
 
-// cannotCheck is what a caller is told whose token cannot be looked up.
+// cannotCheck is the error for a caller whose token cannot be looked up.
 func cannotCheck(err error) error {
 	var e *posthaste.Error
 	if errors.As(err, &e) {
@@ -192,9 +192,9 @@ func cannotCheck(err error) error {
 		case posthaste.Unavailable, posthaste.SchemaOld, posthaste.SchemaNew:
 			return err
 		case posthaste.Denied:
-			return &posthaste.Error{Code: posthaste.Unavailable, Message: "the server may not read the tokens in its database",
+			return &posthaste.Error{Code: posthaste.Unavailable, Message: "the server has no permission to read the tokens in its database",
 				Hint: "grant the role posthaste_admin to the server's database user", Cause: err}
 		}
 	}
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the store could not be asked for the tokens", Hint: "try again", Cause: err}
+	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the tokens could not be read from the store", Hint: "try again", Cause: err}
 }

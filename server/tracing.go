@@ -7,16 +7,16 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// traceParent is what the header must be (W3C Trace Context, version 00 or a
-// later one, which may have more behind it).
+// traceParent is the format of the header: W3C Trace Context, version 00 or a later version,
+// which may have more fields at the end.
 var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?$`)
 
-// maxTraceState is how much of the callers' own a message carries along: all
-// that the standard asks to be passed on.
+// maxTraceState is the longest tracestate that is stored with a message. The standard asks
+// to propagate at least this much.
 const maxTraceState = 512
 
-// traceOf returns the request's trace context as headers of a message; nil if
-// it has none, or one that cannot be read, which the standard says to ignore.
+// traceOf returns the request's trace context as headers of a message. It returns nil if
+// there is none, or an invalid one, which the standard requires to be ignored.
 func traceOf(r *http.Request) map[string]string {
 	parents := r.Header.Values(posthaste.HeaderTraceParent)
 	if len(parents) != 1 || len(parents[0]) > posthaste.MaxWordBytes || !traceParent.MatchString(parents[0]) {
@@ -29,8 +29,8 @@ func traceOf(r *http.Request) map[string]string {
 	return headers
 }
 
-// continueTrace gives the request's trace context to the messages that have
-// none of their own. It changes them.
+// continueTrace adds the request's trace context to the messages that have none. It changes
+// the messages.
 func continueTrace(r *http.Request, messages []posthaste.Message) {
 	found := traceOf(r)
 	if found == nil {

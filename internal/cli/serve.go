@@ -3,10 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -66,29 +63,6 @@ func someToken(ctx context.Context, store posthaste.Engine, refusal error) error
 		return refusal
 	}
 	return err
-}
-
-// listenOn opens a port, or says which flag chooses another.
-func listenOn(flag, address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, portError(flag, address, err)
-	}
-	return listener, nil
-}
-
-func portError(flag, address string, err error) error {
-	e := &posthaste.Error{Code: posthaste.Conflict, Field: flag, Message: fmt.Sprintf("cannot listen on %s: %v", address, err),
-		Hint: "choose another address with --" + flag, Cause: err}
-	var reason syscall.Errno
-	if errors.As(err, &reason) {
-		e.Message = fmt.Sprintf("cannot listen on %s: %v", address, reason)
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		e.Message = address + " is taken by another program"
-		e.Hint = "stop that program, or choose another address with --" + flag
-	}
-	return e
 }
 
 func newServe(a *app) *cobra.Command {

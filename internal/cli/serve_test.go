@@ -197,7 +197,7 @@ func TestHA3GraceEnds(t *testing.T) {
 	p, address := startServe(t, []string{"DATABASE_URL=" + testpg.New(t)}, "--grace", "100ms")
 	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
 	holdRequest(t, address)
-	if code := p.stop(syscall.SIGTERM); code != 1 || !strings.Contains(p.said(), "cut off") {
+	if code := p.stop(syscall.SIGTERM); code != 1 || !strings.Contains(p.said(), "connections were closed") {
 		t.Errorf("exit code %d, want 1:\n%s", code, p.said())
 	}
 }

@@ -2,10 +2,6 @@ package cli
 
 import (
 	"context"
-	"log/slog"
-	"net"
-	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,73 +51,4 @@ func (a *app) work(ctx context.Context, db database, work working, metricsListen
 	return a.runWorker(ctx, db, metricsListen, func(ctx context.Context, w workerParts) (runner, error) {
 		return work.worker(w, made), db.prepare(ctx, w.engine)
 	}, "working", "queues", work.queues)
-}
-
-// runner is what a process runs until it is stopped: a worker, or one with sources
-// beside it.
-type runner interface {
-	Run(ctx context.Context) error
-	// Started is closed once it runs.
-	Started() <-chan struct{}
-}
-
-// runWorker runs what build makes, until it is stopped; started and its args are
-// logged once it runs.
-func (a *app) runWorker(ctx context.Context, db database, metricsListen string, build func(ctx context.Context, w workerParts) (runner, error), started string, args ...any) error {
-	follows, stopTracing, err := a.openTracing(ctx)
-	if err != nil {
-		return err
-	}
-	defer stopTracing()
-	var listener net.Listener
-	if metricsListen != "" {
-		if listener, err = listenOn("metrics-listen", metricsListen); err != nil {
-			return err
-		}
-		defer listener.Close()
-	}
-	a.signal.announce.Store(true)
-	engine, err := db.wait(ctx, a.log)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	defer engine.Close()
-	parts := workerParts{engine: engine, log: a.log, follows: follows}
-	if listener != nil {
-		var metrics http.Handler
-		parts.metrics, metrics = newMetrics(engine, a.log)
-		defer a.serveMetrics(listener, metrics)()
-	}
-	run, err := build(ctx, parts)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	go a.tellStarted(ctx, run.Started(), started, args...)
-	return run.Run(ctx)
-}
-
-// serveMetrics serves a worker's metrics until stop is called.
-func (a *app) serveMetrics(listener net.Listener, metrics http.Handler) (stop func()) {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
-	go func() { _ = server.Serve(listener) }()
-	a.log.Info("metrics", "address", "http://"+listener.Addr().String()+"/metrics")
-	return func() { _ = server.Close() }
-}
-
-// tellStarted logs once that something runs.
-func (a *app) tellStarted(ctx context.Context, started <-chan struct{}, message string, args ...any) {
-	select {
-	case <-started:
-		a.log.Info(message, args...)
-	case <-ctx.Done():
-	}
 }

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// ParseDuration reads a duration as people and PostgreSQL write it: Go's text
-// ("30s", "1.5h", "1h30m"), numbers with units in words ("5 minutes",
-// "1 day 2 hours"), or a clock ("00:05:00", also after days). Months and years
-// have no fixed length and are refused.
+// ParseDuration reads a duration in the formats of Go ("30s", "1.5h", "1h30m") and of
+// PostgreSQL: numbers with units in words ("5 minutes", "1 day 2 hours"), or a clock
+// ("00:05:00", also after days). It rejects months and years, which have no fixed length.
 func ParseDuration(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return d, nil
@@ -27,7 +26,7 @@ type durationParser struct {
 }
 
 func (p *durationParser) fail() error {
-	return fmt.Errorf("must be a duration such as \"30s\", \"1.5h\" or \"5 minutes\", and is %q", p.whole)
+	return fmt.Errorf("must be a duration such as \"30s\", \"1.5h\" or \"5 minutes\", got %q", p.whole)
 }
 
 func (p *durationParser) parse() (time.Duration, error) {
@@ -52,7 +51,7 @@ func (p *durationParser) parse() (time.Duration, error) {
 	return p.total, nil
 }
 
-// span cuts off the leading characters that are in set.
+// span removes and returns the leading characters that are in set.
 func (p *durationParser) span(set string) string {
 	end := strings.IndexFunc(p.rest, func(r rune) bool { return !strings.ContainsRune(set, r) })
 	if end < 0 {
@@ -68,7 +67,7 @@ func (p *durationParser) add(number, unit string) error {
 	if !ok {
 		switch strings.TrimSuffix(unit, "s") {
 		case "month", "mon", "year", "y":
-			return fmt.Errorf("must have a fixed length, and %q has %s: use days", p.whole, unit)
+			return fmt.Errorf("must have a fixed length, got %q with %s; use days", p.whole, unit)
 		}
 		return p.fail()
 	}
@@ -78,7 +77,7 @@ func (p *durationParser) add(number, unit string) error {
 	}
 	sum := float64(p.total) + n*float64(size)
 	if math.IsNaN(sum) || math.Abs(sum) >= math.MaxInt64 {
-		return fmt.Errorf("is too long: %q", p.whole)
+		return fmt.Errorf("is too long, got %q", p.whole)
 	}
 	if whole, err := strconv.ParseInt(number, 10, 64); err == nil {
 		// Whole numbers are added exactly.
@@ -111,7 +110,7 @@ func (p *durationParser) clock(s string) error {
 	}
 	d := time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute + time.Duration(math.Round(seconds*float64(time.Second)))
 	if sum := float64(p.total) + float64(sign*d); math.Abs(sum) >= math.MaxInt64 {
-		return fmt.Errorf("is too long: %q", p.whole)
+		return fmt.Errorf("is too long, got %q", p.whole)
 	}
 	p.total += sign * d
 	return nil
@@ -127,13 +126,13 @@ var durationUnits = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
 }
 
-// ParseTime reads an RFC 3339 time, such as 2026-10-12T08:30:00Z, with an
-// offset and up to nanoseconds. T and Z may be small; package time also takes a comma
-// before the fraction, which RFC 3339 does not have.
+// ParseTime reads an RFC 3339 time such as 2026-10-12T08:30:00Z, with an offset and up to
+// nanoseconds. T and Z may be lower case. It rejects a comma before the fraction, which
+// package time accepts and RFC 3339 does not allow.
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(s))
 	if err != nil || strings.Contains(s, ",") {
-		return time.Time{}, fmt.Errorf("must be an RFC 3339 time such as \"2026-10-12T08:30:00Z\", and is %q", s)
+		return time.Time{}, fmt.Errorf("must be an RFC 3339 time such as \"2026-10-12T08:30:00Z\", got %q", s)
 	}
 	return t, nil
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Interface is what somebody uses Posthaste by.
+// Interface is an interface of Posthaste.
 type Interface int
 
-// Interfaces that have words of their own. Engines speak SQL and Go.
+// Interfaces with hints of their own. The hints of engines are those of SQL and Go.
 const (
 	HTTP Interface = iota
 	CLI
 )
 
-// hints say what to do about an error in the words of each interface; {name} is the name
-// that the message quotes first. An empty one leaves the engine's.
+// hints says what to do about an error in the terms of each interface. {name} is the first
+// name that the message quotes. An empty hint keeps that of the engine.
 var hints = []struct {
 	code  posthaste.Code
 	field string
-	about string // part of the message, where a field has several
+	about string // part of the message, if a field has several errors
 	words [2]string
 }{
 	{posthaste.NotFound, "queue", "", [...]string{"create it with PUT /v1/queues/{name}; GET /v1/queues lists all", "create it with: posthaste queue create {name}"}},
@@ -35,29 +35,29 @@ var hints = []struct {
 		"show its options with: posthaste queue ls {name} --json; change its limits with: posthaste queue limit {name}"}},
 	{posthaste.Unsupported, "queue", "look at keys", [...]string{noKeysHTTP, noKeysCLI}},
 	{posthaste.Unsupported, "key", "look at keys", [...]string{noKeysHTTP, noKeysCLI}},
-	{posthaste.Invalid, "filter", "which dead letters", [...]string{`{"all": true} in its place means every one`, "--all means every one"}},
+	{posthaste.Invalid, "filter", "which dead letters", [...]string{`{"all": true} without a filter selects every dead letter`, "--all selects every dead letter"}},
 	{posthaste.Invalid, "expires_in", "token can expire", [...]string{"", tokenEndCLI}},
 	{posthaste.Invalid, "expires_at", "token can expire", [...]string{"", tokenEndCLI}},
 	{posthaste.Invalid, "time_zone", "", [...]string{timeZone, timeZone}},
 }
 
 const (
-	noDeadLetterHTTP = "GET /v1/dead-letters lists all; GET /v1/actions?message=ID tells who replayed or discarded one"
+	noDeadLetterHTTP = "GET /v1/dead-letters lists all; GET /v1/actions?message=ID shows whether it was replayed or discarded, and by which caller"
 	noDeadLetterCLI  = "list all with: posthaste dead ls"
-	noKeysHTTP       = "keys can be paused in queues that are ordered or fair, or have a limit for each key; POST /v1/queues/{name}/pause pauses the whole queue"
-	noKeysCLI        = "keys can be paused in queues that are ordered or fair, or have a limit for each key; pause the whole queue with: posthaste queue pause {name}"
+	noKeysHTTP       = "keys can only be paused in queues that are ordered or fair or have a limit per key; POST /v1/queues/{name}/pause pauses the whole queue"
+	noKeysCLI        = "keys can only be paused in queues that are ordered or fair or have a limit per key; pause the whole queue with: posthaste queue pause {name}"
 	tokenEndCLI      = "for example --expires-at 2030-01-31T12:00:00Z, or --expires-in '90 days'"
-	notAName         = "a name has 1 to 63 of a-z, 0-9, _, - and ."
-	timeZone         = "UTC, or a name with a place in it, such as Europe/Berlin"
+	notAName         = "a name consists of 1 to 63 characters a-z, 0-9, _, - and ."
+	timeZone         = "use UTC, or a name such as Europe/Berlin"
 )
 
-// quotedName is what a message quotes. Functions double a quote in a name.
+// quotedName matches a quoted name in a message. SQL functions double a quote in a name.
 var quotedName = regexp.MustCompile(`"[^"]+"|'(?:[^']|'')+'`)
 
-// Hint is what to do about an error, in the words of an interface. Where these would repeat
-// something that can be no name, as the path of a URL for example, it says what a name is.
+// Hint says what to do about an error, in the terms of an interface. If the quoted text is
+// not a valid name, the hint describes valid names.
 func Hint(e *posthaste.Error, by Interface) string {
-	field := e.Field[strings.LastIndexByte(e.Field, '.')+1:] // "relays[0].queue" is of the kind, too
+	field := e.Field[strings.LastIndexByte(e.Field, '.')+1:] // also of "relays[0].queue"
 	for _, h := range hints {
 		if h.code != e.Code || h.field != field || !strings.Contains(e.Message, h.about) || h.words[by] == "" {
 			continue

@@ -14,23 +14,14 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// Check reports whether data is exactly one JSON value in valid UTF-8 that readers can take
-// (see package jsoncheck). The error says at which byte it is not.
+// MaxBatch is the largest number of elements in an array of a request.
+const MaxBatch = 10_000
+
+// Check reports whether data is exactly one JSON value in valid UTF-8 that readers accept
+// (see package jsoncheck). The error names the byte at fault.
 func Check(data []byte) error {
-	if at := invalidUTF8(data); at >= 0 {
-		return posthaste.Invalidf("", "the JSON is not valid UTF-8 at byte %d", at)
-	}
-	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
-		return posthaste.Invalidf("", "a JSON value is required, and there is none")
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	var value json.RawMessage
-	if err := dec.Decode(&value); err != nil {
-		return syntaxError(err, len(data))
-	}
-	rest := data[dec.InputOffset():]
-	if trimmed := bytes.TrimLeft(rest, " \t\r\n"); len(trimmed) > 0 {
-		return posthaste.Invalidf("", "the JSON value is followed by something else at byte %d", len(data)-len(trimmed))
+	if !utf8.Valid(data) || !json.Valid(data) {
+		return malformed(data)
 	}
 	if fault := jsoncheck.Readable(data); fault != "" {
 		return posthaste.Invalidf("", "the JSON %s", fault)
@@ -38,21 +29,31 @@ func Check(data []byte) error {
 	return nil
 }
 
-func syntaxError(err error, length int) error {
+// malformed describes the first fault of data that is not valid JSON in UTF-8.
+func malformed(data []byte) error {
+	if at := invalidUTF8(data); at >= 0 {
+		return posthaste.Invalidf("", "the JSON is not valid UTF-8 at byte %d", at)
+	}
+	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
+		return posthaste.Invalidf("", "a JSON value is required, and the input is empty")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	var value json.RawMessage
+	err := dec.Decode(&value)
 	var syntax *json.SyntaxError
 	switch {
+	case err == nil:
+		rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n")
+		return posthaste.Invalidf("", "the JSON value is followed by other text at byte %d", len(data)-len(rest))
 	case errors.As(err, &syntax):
 		return posthaste.Invalidf("", "the JSON is malformed at byte %d: %s", syntax.Offset, syntax.Error())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return posthaste.Invalidf("", "the JSON ends too early, at byte %d", length)
+		return posthaste.Invalidf("", "the JSON is incomplete: it ends at byte %d", len(data))
 	}
 	return posthaste.Invalidf("", "the JSON cannot be read: %s", err)
 }
 
 func invalidUTF8(data []byte) int {
-	if utf8.Valid(data) {
-		return -1
-	}
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && size == 1 {
@@ -63,9 +64,48 @@ func invalidUTF8(data []byte) int {
 	return -1
 }
 
-// Object is a JSON object whose fields are taken one by one. The first fault
-// is kept and told by [Object.Finish], so that a parser reads like a list of
-// its fields. A field that is null counts as absent.
+// split calls take for each member of an object or, without a name, for each element of an
+// array. data must be valid JSON. The parts are parts of data: nothing is copied.
+func split(data []byte, take func(name, value json.RawMessage)) {
+	var name json.RawMessage
+	depth, start := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case c == '{' || c == '[':
+			if depth++; depth == 1 {
+				start = i + 1
+			}
+		case depth == 1 && c == ':':
+			name, start = trim(data[start:i]), i+1
+		case depth == 1 && (c == ',' || c == '}' || c == ']'):
+			if value := trim(data[start:i]); len(value) > 0 {
+				take(name, value)
+			}
+			start = i + 1
+			if c != ',' {
+				depth--
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+}
+
+// trim removes spaces, and the capacity behind the part.
+func trim(part []byte) json.RawMessage {
+	part = bytes.TrimSpace(part)
+	return part[:len(part):len(part)]
+}
+
+// Object is a JSON object whose fields are taken one by one. It keeps the first fault for
+// [Object.Finish], so that a parser reads like a list of its fields. A field that is null
+// counts as absent.
 type Object struct {
 	path   string
 	fields map[string]json.RawMessage
@@ -73,81 +113,65 @@ type Object struct {
 	err    error
 }
 
-// ParseObject reads a JSON object strictly: a field may appear only once. path
-// is put before the names of fields in errors, such as "messages[3]" or "deliveries[0]".
+// ParseObject reads a JSON object. A field may appear only once. Errors put path before the
+// names of fields, such as "deliveries[0]". If path is not empty, data must be a part of
+// JSON that [Check] has accepted.
 func ParseObject(path string, data []byte) (*Object, error) {
 	if path == "" {
 		if err := Check(data); err != nil {
 			return nil, err
 		}
 	}
-	o := &Object{path: path, fields: map[string]json.RawMessage{}}
+	return parseObject(path, data)
+}
+
+// parseObject is ParseObject for data that Check has accepted.
+func parseObject(path string, data []byte) (*Object, error) {
 	if kindOf(data) != "an object" {
 		return nil, wrongKind(path, "a JSON object", data)
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if _, err := dec.Token(); err != nil {
-		return nil, syntaxError(err, len(data))
-	}
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return nil, syntaxError(err, len(data))
-		}
-		name, _ := token.(string)
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return nil, syntaxError(err, len(data))
-		}
+	o := &Object{path: path, fields: make(map[string]json.RawMessage, 8), order: make([]string, 0, 8)}
+	split(data, func(quoted, value json.RawMessage) {
+		name := unquote(quoted)
 		if _, twice := o.fields[name]; twice {
-			return nil, posthaste.Invalidf(o.at(name), "%s is given twice", o.at(name))
+			o.Fail(name, "is given twice")
 		}
-		o.fields[name] = raw
+		o.fields[name] = value
 		o.order = append(o.order, name)
+	})
+	if o.err != nil {
+		return nil, o.err
 	}
 	return o, nil
 }
 
-// ParseArray reads a JSON array into its elements, still encoded; more than
-// [MaxBatch] are refused before each costs memory of its own.
+// ParseArray reads a JSON array and returns its elements, which are not decoded. It rejects
+// more than [MaxBatch] elements. path is as in [ParseObject].
 func ParseArray(path string, data []byte) ([]json.RawMessage, error) {
 	if path == "" {
 		if err := Check(data); err != nil {
 			return nil, err
 		}
 	}
+	return parseArray(path, data)
+}
+
+// parseArray is ParseArray for data that Check has accepted.
+func parseArray(path string, data []byte) ([]json.RawMessage, error) {
 	if kindOf(data) != "an array" {
 		return nil, wrongKind(path, "a JSON array", data)
 	}
-	if n := commas(data) + 1; n > MaxBatch {
-		return nil, posthaste.Invalidf(path, "an array may hold at most %d, and this one holds %d", MaxBatch, n)
-	}
 	var elements []json.RawMessage
-	if err := json.Unmarshal(data, &elements); err != nil {
-		return nil, syntaxError(err, len(data))
+	count := 0
+	split(data, func(_, value json.RawMessage) {
+		if count++; count <= MaxBatch {
+			elements = append(elements, value)
+		}
+	})
+	if count > MaxBatch {
+		return nil, posthaste.Invalidf(path, "an array may have at most %d elements, got %d", MaxBatch, count)
 	}
 	return elements, nil
-}
-
-// commas counts those between the elements of an array, which is well-formed.
-func commas(data []byte) (n int) {
-	depth, inString := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		case c == ',' && depth == 1:
-			n++
-		}
-	}
-	return n
 }
 
 func (o *Object) at(name string) string {
@@ -157,7 +181,7 @@ func (o *Object) at(name string) string {
 	return o.path + "." + name
 }
 
-// Fail records a fault of the named field, unless there is one already.
+// Fail records a fault of the named field, unless a fault was recorded before.
 func (o *Object) Fail(name, format string, args ...any) {
 	if o.err == nil {
 		o.err = posthaste.Invalidf(o.at(name), "%s %s", o.at(name), fmt.Sprintf(format, args...))
@@ -170,8 +194,8 @@ func (o *Object) keep(err error) {
 	}
 }
 
-// Raw takes a field as it stands; nil if it is absent. Unlike the other
-// takers it tells null (the four bytes) from absent.
+// Raw takes a field without decoding it; nil if it is absent. Unlike the other methods it
+// distinguishes null (the four bytes) from absent.
 func (o *Object) Raw(name string) json.RawMessage {
 	raw := o.fields[name]
 	delete(o.fields, name)
@@ -183,18 +207,18 @@ func (o *Object) take(name string) (json.RawMessage, bool) {
 	return raw, raw != nil && !isNull(raw)
 }
 
-// Has reports whether the field is there and not yet taken.
+// Has reports whether the field is present, not null, and not yet taken.
 func (o *Object) Has(name string) bool {
 	raw, ok := o.fields[name]
 	return ok && !isNull(raw)
 }
 
-// Filled makes a fault of each field that is null or "". Where fields choose, one
-// that was given and says nothing must not count as absent: all would be chosen.
+// Filled records a fault for each field that is null or "". In a filter, an empty field must
+// not count as absent, because the filter would then select everything.
 func (o *Object) Filled() {
 	for _, name := range o.order {
 		if raw, ok := o.fields[name]; ok && (isNull(raw) || string(bytes.TrimSpace(raw)) == `""`) {
-			o.Fail(name, "must not be empty: leave it out instead")
+			o.Fail(name, "must not be empty; leave it out instead")
 		}
 	}
 }
@@ -205,18 +229,29 @@ func (o *Object) Text(name string) string {
 	if !ok {
 		return ""
 	}
-	s, err := text(o.at(name), raw)
-	o.keep(err)
+	return o.text(name, raw)
+}
+
+func (o *Object) text(name string, raw json.RawMessage) string {
+	s, fault := decode(raw)
+	if fault != "" {
+		o.Fail(name, "%s", fault)
+	}
 	return s
 }
 
-// LooseText takes a string whatever it holds; "" if absent. Half a surrogate pair becomes
-// the replacement character: whoever reports a failure must not fail because of its text.
-func (o *Object) LooseText(name string) (s string) {
-	if raw, ok := o.take(name); ok && (kindOf(raw) != "a string" || json.Unmarshal(raw, &s) != nil) {
-		o.keep(wrongKind(o.at(name), "a string", raw))
+// LooseText takes a string with any content; "" if absent. Half a surrogate pair becomes
+// the replacement character, because reporting a failure must not fail due to its text.
+func (o *Object) LooseText(name string) string {
+	raw, ok := o.take(name)
+	if !ok {
+		return ""
 	}
-	return s
+	if kindOf(raw) != "a string" {
+		o.keep(wrongKind(o.at(name), "a string", raw))
+		return ""
+	}
+	return unquote(raw)
 }
 
 // Bool takes true or false; def if absent.
@@ -235,7 +270,7 @@ func (o *Object) Bool(name string, def bool) bool {
 	return def
 }
 
-// Int takes a whole number of min to max; 0 if absent.
+// Int takes an integer from min to max; 0 if absent.
 func (o *Object) Int(name string, min, max int) int {
 	raw, ok := o.take(name)
 	if !ok {
@@ -243,17 +278,17 @@ func (o *Object) Int(name string, min, max int) int {
 	}
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(raw)), 10, 64)
 	if err != nil {
-		o.keep(wrongKind(o.at(name), "a whole number", raw))
+		o.keep(wrongKind(o.at(name), "an integer", raw))
 		return 0
 	}
 	if n < int64(min) || n > int64(max) {
-		o.Fail(name, "must be %d to %d, and is %d", min, max, n)
+		o.Fail(name, "must be %d to %d, got %d", min, max, n)
 		return 0
 	}
 	return int(n)
 }
 
-// Duration takes a duration (see [ParseDuration]) that is not negative; 0 if absent.
+// Duration takes a duration that is not negative; 0 if absent. See [ParseDuration].
 func (o *Object) Duration(name string) time.Duration {
 	if !o.Has(name) {
 		o.Raw(name)
@@ -266,8 +301,19 @@ func (o *Object) Duration(name string) time.Duration {
 		return 0
 	}
 	if d < 0 {
-		o.Fail(name, "must not be negative, and is %q", s)
+		o.Fail(name, "must not be negative, got %q", s)
 		return 0
+	}
+	return d
+}
+
+// positiveDuration rejects an explicit zero. In options zero means the default, and an
+// explicit value must not silently become another value.
+func (o *Object) positiveDuration(name string) time.Duration {
+	given := o.Has(name)
+	d := o.Duration(name)
+	if given && d == 0 {
+		o.Fail(name, "must be above zero")
 	}
 	return d
 }
@@ -291,46 +337,54 @@ func (o *Object) Texts(name string) []string {
 	if !ok {
 		return nil
 	}
-	elements, err := ParseArray(o.at(name), raw)
+	elements, err := parseArray(o.at(name), raw)
 	o.keep(err)
-	texts := make([]string, 0, len(elements))
+	texts := make([]string, len(elements))
 	for i, element := range elements {
-		s, err := text(fmt.Sprintf("%s[%d]", o.at(name), i), element)
-		o.keep(err)
-		texts = append(texts, s)
+		texts[i] = o.text(name+"["+strconv.Itoa(i)+"]", element)
 	}
 	return texts
 }
 
 // TextMap takes an object whose values are strings; nil if absent.
 func (o *Object) TextMap(name string) map[string]string {
-	inner := o.Object(name)
-	if inner == nil {
+	raw, ok := o.take(name)
+	if !ok {
 		return nil
 	}
-	texts := make(map[string]string, len(inner.order))
-	for _, key := range inner.order {
-		s, err := text(inner.at(key), inner.fields[key])
-		o.keep(err)
-		texts[key] = s
+	if kindOf(raw) != "an object" {
+		o.keep(wrongKind(o.at(name), "a JSON object", raw))
+		return nil
 	}
+	texts := map[string]string{}
+	split(raw, func(quoted, value json.RawMessage) {
+		key := unquote(quoted)
+		text, fault := decode(value)
+		if _, twice := texts[key]; twice {
+			fault = "is given twice"
+		}
+		if fault != "" {
+			o.Fail(name+"."+key, "%s", fault)
+		}
+		texts[key] = text
+	})
 	return texts
 }
 
-// Object takes an inner object; nil if absent or at fault. The caller calls
-// its Finish.
+// Object takes an inner object; nil if it is absent or not an object. The caller calls
+// Finish of the inner object.
 func (o *Object) Object(name string) *Object {
 	raw, ok := o.take(name)
 	if !ok {
 		return nil
 	}
-	inner, err := ParseObject(o.at(name), raw)
+	inner, err := parseObject(o.at(name), raw)
 	o.keep(err)
 	return inner
 }
 
-// Finish returns the first fault. Fields that nobody took are faults: those
-// in later are known to the product and not supported yet, others are unknown.
+// Finish returns the first fault. A field that was not taken is a fault: a field in later
+// is planned and not supported yet, any other field is unknown.
 func (o *Object) Finish(later ...string) error {
 	if o.err != nil {
 		return o.err
@@ -350,27 +404,34 @@ func (o *Object) Finish(later ...string) error {
 	return nil
 }
 
-// text decodes a JSON string, and refuses what a store cannot hold: NUL, and escapes that
-// name no character (lone surrogates), which decoding would silently replace.
-func text(path string, raw json.RawMessage) (string, error) {
-	var s string
-	if kindOf(raw) != "a string" || json.Unmarshal(raw, &s) != nil {
-		return "", wrongKind(path, "a string", raw)
+// decode decodes a JSON string. It rejects NUL, which stores cannot hold, and escapes that
+// are not a character (lone surrogates), which decoding would silently replace.
+func decode(raw json.RawMessage) (text, fault string) {
+	if kind := kindOf(raw); kind != "a string" {
+		return "", "must be a string, got " + kind
 	}
 	if what := jsoncheck.BadEscape(raw); what != "" {
-		return "", posthaste.Invalidf(path, "%s holds %s", path, what)
+		return "", "contains " + what
 	}
-	return s, nil
+	return unquote(raw), ""
+}
+
+// unquote decodes a valid JSON string without spaces around it.
+func unquote(raw json.RawMessage) (s string) {
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	_ = json.Unmarshal(raw, &s)
+	return s
 }
 
 func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
 
 func wrongKind(path, want string, raw []byte) error {
 	if path == "" {
-		path = "the body"
-		return posthaste.Invalidf("", "%s must be %s, and is %s", path, want, kindOf(raw))
+		return posthaste.Invalidf("", "the body must be %s, got %s", want, kindOf(raw))
 	}
-	return posthaste.Invalidf(path, "%s must be %s, and is %s", path, want, kindOf(raw))
+	return posthaste.Invalidf(path, "%s must be %s, got %s", path, want, kindOf(raw))
 }
 
 func kindOf(raw []byte) string {

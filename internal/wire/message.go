@@ -1,29 +1,24 @@
-// Package wire is how Posthaste's things are written as JSON: what a person or
-// program may ask for, read strictly, and what they are told. The HTTP API and
-// the command line share it, so that one thing has one spelling.
+// Package wire defines the JSON of Posthaste: what requests may contain and what responses
+// look like. The HTTP API and the command line share it, so names are the same in both.
 //
-// Reading is strict: a field that is unknown, given twice, of the wrong type
-// or not supported yet is an error that names it, and so is anything behind
-// the JSON value. All errors are *posthaste.Error.
+// Parsers are strict. A field that is unknown, given twice, of the wrong type or not
+// supported yet is an error that names the field. Text after the JSON value is an error,
+// too. All errors are *posthaste.Error.
 package wire
 
 import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
+	"strconv"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// MaxBatch is the most elements one request may carry in an array.
-const MaxBatch = 10_000
-
-// ParseMessages reads one message object, or an array of them, for a queue.
-// single says that it was one object. Fields of a message are payload, key,
-// kind, headers, reference, terms, content_type, delay, send_at, priority, dedupe_key,
-// dedupe_window and wake.
-// The limits of a message and its queue are the engine's to check.
+// ParseMessages reads one message object, or an array of them, for a queue. single reports
+// that it was one object. The fields of a message are payload, key, kind, headers,
+// reference, terms, content_type, delay, send_at, priority, dedupe_key, dedupe_window and
+// wake. The engine checks the limits of a message and its queue.
 func ParseMessages(queue string, data []byte) (messages []posthaste.Message, single bool, err error) {
 	if err := Check(data); err != nil {
 		return nil, false, err
@@ -32,27 +27,27 @@ func ParseMessages(queue string, data []byte) (messages []posthaste.Message, sin
 		m, err := parseMessage("", queue, data)
 		return []posthaste.Message{m}, true, err
 	}
-	elements, err := ParseArray("", data)
+	elements, err := parseArray("", data)
 	if err != nil {
 		return nil, false, err
 	}
-	if len(elements) == 0 || len(elements) > MaxBatch {
-		return nil, false, posthaste.Invalidf("", "the array must hold 1 to %d messages, and holds %d", MaxBatch, len(elements))
+	if len(elements) == 0 {
+		return nil, false, posthaste.Invalidf("", "the array must have 1 to %d messages, got 0", MaxBatch)
 	}
 	messages = make([]posthaste.Message, len(elements))
 	for i, element := range elements {
-		if messages[i], err = parseMessage(fmt.Sprintf("messages[%d]", i), queue, element); err != nil {
+		if messages[i], err = parseMessage("messages["+strconv.Itoa(i)+"]", queue, element); err != nil {
 			return nil, false, err
 		}
 	}
 	return messages, false, nil
 }
 
-// laterMessageOptions are options that the product knows and does not have yet.
+// laterMessageOptions are planned options that are not supported yet.
 var laterMessageOptions = []string{"ordered", "subscription", "idempotency_key"}
 
 func parseMessage(path, queue string, data []byte) (posthaste.Message, error) {
-	o, err := ParseObject(path, data)
+	o, err := parseObject(path, data)
 	if err != nil {
 		return posthaste.Message{}, err
 	}
@@ -61,13 +56,13 @@ func parseMessage(path, queue string, data []byte) (posthaste.Message, error) {
 	m.Payload = payload(o, m.ContentType)
 	readOptions(o, &m)
 	if m.Payload == nil {
-		o.Fail("payload", "is required; null is a payload, too")
+		o.Fail("payload", "is required; it may be null")
 	}
 	return m, o.Finish(laterMessageOptions...)
 }
 
-// ParseOptions reads a message's options, that is an object as ParseMessages
-// takes it but without payload and content_type, into m.
+// ParseOptions reads the options of a message into m: an object as in [ParseMessages]
+// without payload and content_type.
 func ParseOptions(data []byte, m *posthaste.Message) error {
 	o, err := ParseObject("", data)
 	if err != nil {
@@ -84,15 +79,15 @@ func readOptions(o *Object, m *posthaste.Message) {
 	m.Reference = o.Text("reference")
 	m.Terms = o.Texts("terms")
 	if o.Has("delay") && o.Has("send_at") {
-		o.Fail("send_at", "excludes delay: give one of them")
+		o.Fail("send_at", "cannot be combined with delay")
 	}
 	m.Delay = o.Duration("delay")
 	m.SendAt = o.Time("send_at")
 	m.Priority = o.Int("priority", 0, posthaste.MaxPriority)
 	m.DedupeKey = o.Text("dedupe_key")
-	m.DedupeWindow = positiveDuration(o, "dedupe_window")
+	m.DedupeWindow = o.positiveDuration("dedupe_window")
 	if m.DedupeWindow != 0 && m.DedupeKey == "" {
-		o.Fail("dedupe_window", "says nothing without a dedupe_key")
+		o.Fail("dedupe_window", "requires dedupe_key")
 	}
 	m.NoWake = !o.Bool("wake", true)
 }
@@ -107,7 +102,7 @@ func payload(o *Object, contentType string) any {
 	}
 	var encoded string
 	if kindOf(raw) != "a string" || json.Unmarshal(raw, &encoded) != nil {
-		o.Fail("payload", "must be base64 in a string, because content_type is %q, and is %s", contentType, kindOf(raw))
+		o.Fail("payload", "must be a base64 string, because content_type is %q, got %s", contentType, kindOf(raw))
 		return nil
 	}
 	decoded, err := base64.StdEncoding.Strict().DecodeString(encoded)
@@ -118,10 +113,10 @@ func payload(o *Object, contentType string) any {
 	return decoded
 }
 
-// Payload is a stored payload as JSON carries it: JSON as it is, all else as
-// base64 in a string, and Encoding tells which.
+// Payload returns a stored payload as a JSON value, and its encoding: "json" for JSON as it
+// was stored, or "base64" for a string with all other content.
 func Payload(contentType string, stored []byte) (value json.RawMessage, encoding string) {
-	// What calls itself JSON need not be: SQL can store any bytes under most types.
+	// A JSON content type is no guarantee: SQL can store any bytes under most types.
 	if posthaste.IsJSON(contentType) && Check(stored) == nil {
 		return bytes.TrimSpace(stored), "json"
 	}

@@ -2,15 +2,13 @@ package wire
 
 import (
 	"bytes"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ParseQueueOptions reads a queue's options: max_attempts, backoff with base
-// and max, timeout, max_payload (bytes), lanes, mode, retention and
-// retain_payload, ordered, on_dead, fair, and those of [ParseQueueLimits]. No bytes
-// at all mean {}.
+// ParseQueueOptions reads the options of a queue: max_attempts, backoff with base and max,
+// timeout, max_payload (bytes), lanes, mode, retention and retain_payload, ordered, on_dead,
+// fair, and those of [ParseQueueLimits]. Empty input means {}.
 func ParseQueueOptions(data []byte) (posthaste.QueueOptions, error) {
 	var q posthaste.QueueOptions
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -21,15 +19,15 @@ func ParseQueueOptions(data []byte) (posthaste.QueueOptions, error) {
 		return q, err
 	}
 	q.MaxAttempts = o.Int("max_attempts", 1, 1000)
-	q.Timeout = positiveDuration(o, "timeout")
+	q.Timeout = o.positiveDuration("timeout")
 	q.MaxPayload = o.Int("max_payload", 1, posthaste.MaxPayloadBytes)
 	q.Lanes = o.Int("lanes", 1, 64)
 	switch q.Mode = posthaste.Mode(o.Text("mode")); q.Mode {
 	case "", posthaste.AtLeastOnce, posthaste.AtMostOnce:
 	default:
-		o.Fail("mode", "must be %s or %s, and is %q", posthaste.AtLeastOnce, posthaste.AtMostOnce, q.Mode)
+		o.Fail("mode", "must be %s or %s, got %q", posthaste.AtLeastOnce, posthaste.AtMostOnce, q.Mode)
 	}
-	q.Retention = positiveDuration(o, "retention")
+	q.Retention = o.positiveDuration("retention")
 	q.RetainPayload = o.Bool("retain_payload", false)
 	q.Ordered = o.Bool("ordered", false)
 	switch on := o.Text("on_dead"); on {
@@ -37,20 +35,20 @@ func ParseQueueOptions(data []byte) (posthaste.QueueOptions, error) {
 	case "stop":
 		q.StopOnDead = true
 	default:
-		o.Fail("on_dead", "must be continue or stop")
+		o.Fail("on_dead", "must be continue or stop, got %q", on)
 	}
 	q.Fair = o.Bool("fair", false)
 	q.Limits = queueLimits(o)
 	if backoff := o.Object("backoff"); backoff != nil {
-		q.BackoffBase = positiveDuration(backoff, "base")
-		q.BackoffMax = positiveDuration(backoff, "max")
+		q.BackoffBase = backoff.positiveDuration("base")
+		q.BackoffMax = backoff.positiveDuration("max")
 		o.keep(backoff.Finish())
 	}
 	return q, o.Finish()
 }
 
-// ParseQueueLimits reads a queue's limits: concurrency and key_concurrency,
-// rate_limit and key_rate_limit with limit, per and burst.
+// ParseQueueLimits reads the limits of a queue: concurrency and key_concurrency, rate_limit
+// and key_rate_limit with limit, per and burst.
 func ParseQueueLimits(data []byte) (posthaste.QueueLimits, error) {
 	o, err := ParseObject("", data)
 	if err != nil {
@@ -72,22 +70,11 @@ func rate(o *Object, name string) (r posthaste.Rate) {
 		return r
 	}
 	r.Limit = given.Int("limit", 1, 1_000_000_000)
-	r.Per = positiveDuration(given, "per")
+	r.Per = given.positiveDuration("per")
 	r.Burst = given.Int("burst", 1, 1_000_000)
 	if r.Limit == 0 {
-		given.Fail("limit", "is missing: how many in that time")
+		given.Fail("limit", "is required: the number of messages per period")
 	}
 	o.keep(given.Finish())
 	return r
-}
-
-// positiveDuration refuses an explicit zero: in QueueOptions zero means the
-// default, and what was asked for must not silently become something else.
-func positiveDuration(o *Object, name string) time.Duration {
-	given := o.Has(name)
-	d := o.Duration(name)
-	if given && d == 0 {
-		o.Fail(name, "must be above zero")
-	}
-	return d
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ParseSchedule reads a schedule of that name: queue, spec, time_zone and
-// catch_up, and the fields of its message as ParseMessages takes them. What a
-// schedule's message cannot have is refused. When it ticks is the engine's to
-// check.
+// ParseSchedule reads the schedule with the given name: queue, spec, time_zone, catch_up and
+// the fields of its message as in [ParseMessages]. It rejects fields that the message of a
+// schedule cannot have. The engine checks spec and time_zone.
 func ParseSchedule(name string, data []byte) (posthaste.Schedule, error) {
 	s := posthaste.Schedule{Name: name}
 	o, err := ParseObject("", data)
@@ -31,7 +30,7 @@ func ParseSchedule(name string, data []byte) (posthaste.Schedule, error) {
 	return s, s.Check()
 }
 
-// Schedule is a schedule as it stands.
+// Schedule is a schedule and its state.
 type Schedule struct {
 	Name        string              `json:"name"`
 	Queue       string              `json:"queue"`
@@ -59,7 +58,7 @@ type Schedule struct {
 	ChangedAt   time.Time           `json:"changed_at"`
 }
 
-// NewSchedule shows a schedule.
+// NewSchedule converts a schedule.
 func NewSchedule(s posthaste.ScheduleInfo) Schedule {
 	m := s.Message
 	body, _, _ := m.Body()

@@ -6,9 +6,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ParseSubscriptionOptions reads a subscription's options: from, scheduled,
-// filter (kind, headers; each one word or several) and max_lag. No bytes at all
-// mean {}.
+// ParseSubscriptionOptions reads the options of a subscription: from, scheduled, filter
+// (kind and headers, each with one word or several) and max_lag. Empty input means {}.
 func ParseSubscriptionOptions(data []byte) (posthaste.SubscriptionOptions, error) {
 	var s posthaste.SubscriptionOptions
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -20,31 +19,31 @@ func ParseSubscriptionOptions(data []byte) (posthaste.SubscriptionOptions, error
 	}
 	s.From = o.Text("from")
 	s.Scheduled = o.Bool("scheduled", false)
-	s.MaxLag = positiveDuration(o, "max_lag")
+	s.MaxLag = o.positiveDuration("max_lag")
 	if filter := o.Object("filter"); filter != nil {
 		s.Filter.Kinds = filter.words("kind")
 		if headers := filter.Object("headers"); headers != nil {
 			s.Filter.Headers = map[string][]string{}
 			for _, name := range headers.order {
 				s.Filter.Headers[name] = headers.words(name)
-				if s.Filter.Headers[name] == nil { // null, by which nothing would pass
-					headers.Fail(name, "must hold a word")
+				if s.Filter.Headers[name] == nil { // null would match no message
+					headers.Fail(name, "must have at least one word")
 				}
 			}
 			filter.keep(headers.Finish())
 			if len(s.Filter.Headers) == 0 {
-				filter.Fail("headers", "must name a header")
+				filter.Fail("headers", "must have at least one header")
 			}
 		}
 		if len(s.Filter.Kinds) == 0 && len(s.Filter.Headers) == 0 {
-			o.Fail("filter", "must have kind or headers")
+			o.Fail("filter", "must have kind or headers, or both")
 		}
 		o.keep(filter.Finish())
 	}
 	return s, o.Finish()
 }
 
-// words takes a string or an array of at least one.
+// words takes a string or an array of at least one string.
 func (o *Object) words(name string) []string {
 	if raw := o.fields[name]; raw != nil && bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)) {
 		return []string{o.Text(name)}
@@ -52,35 +51,35 @@ func (o *Object) words(name string) []string {
 	given := o.Has(name)
 	words := o.Texts(name)
 	if given && len(words) == 0 {
-		o.Fail(name, "must hold a word")
+		o.Fail(name, "must have at least one word")
 	}
 	return words
 }
 
-// Withdrawal tells for one subscription whether a message was taken back.
+// Withdrawal is the result of canceling or rescheduling a message in one subscription.
 type Withdrawal struct {
 	Subscription string          `json:"subscription"`
 	InTime       bool            `json:"in_time"`
 	State        posthaste.State `json:"state"`
 }
 
-// NewWithdrawals shows what became of a message that was to be taken back.
+// NewWithdrawals converts the results of canceling or rescheduling a message.
 func NewWithdrawals(all []posthaste.Withdrawal) []Withdrawal {
 	return each(all, func(w posthaste.Withdrawal) Withdrawal { return Withdrawal(w) })
 }
 
-// Purged tells how many messages were taken back from one subscription.
+// Purged is the number of messages that a purge canceled in one subscription.
 type Purged struct {
 	Subscription string `json:"subscription"`
 	Messages     int64  `json:"messages"`
 }
 
-// NewPurged shows what a purge took back.
+// NewPurged converts the result of a purge.
 func NewPurged(all []posthaste.Purged) []Purged {
 	return each(all, func(p posthaste.Purged) Purged { return Purged(p) })
 }
 
-// Finding is one thing that is wrong, or soon will be.
+// Finding is one problem, current or imminent.
 type Finding struct {
 	Check        string `json:"check"`
 	Fault        bool   `json:"fault"`
@@ -90,7 +89,7 @@ type Finding struct {
 	Subscription string `json:"subscription,omitempty"`
 }
 
-// NewFindings shows what the doctor found.
+// NewFindings converts the findings of the doctor.
 func NewFindings(all []posthaste.Finding) []Finding {
 	return each(all, func(f posthaste.Finding) Finding { return Finding(f) })
 }

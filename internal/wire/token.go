@@ -10,7 +10,7 @@ import (
 type Token struct {
 	Name   string            `json:"name"`
 	Scopes []posthaste.Scope `json:"scopes"`
-	// Queues are absent where the token is good for all.
+	// Queues is absent if the token allows all queues.
 	Queues     []string  `json:"queues,omitempty"`
 	CreatedAt  time.Time `json:"created_at"`
 	CreatedBy  string    `json:"created_by"`
@@ -19,7 +19,7 @@ type Token struct {
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 }
 
-// NewToken shows a token.
+// NewToken converts a token.
 func NewToken(t posthaste.Token) Token {
 	return Token{Name: t.Name, Scopes: t.Scopes, Queues: t.Queues, CreatedAt: t.CreatedAt, CreatedBy: t.CreatedBy,
 		ExpiresAt: t.ExpiresAt, Expired: t.Expired, LastUsedAt: t.LastUsedAt}

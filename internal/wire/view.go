@@ -8,29 +8,29 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Delivery is a message as it was handed out.
+// Delivery is a message delivered to a receiver.
 type Delivery struct {
 	ID           posthaste.DeliveryID `json:"id"`
 	MessageID    posthaste.MessageID  `json:"message_id"`
 	Queue        string               `json:"queue"`
 	Subscription string               `json:"subscription"`
-	// Attempt counts from 1.
+	// Attempt is 1 for the first attempt.
 	Attempt     int               `json:"attempt"`
 	Key         string            `json:"key,omitempty"`
 	Kind        string            `json:"kind,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Reference   string            `json:"reference,omitempty"`
 	ContentType string            `json:"content_type"`
-	// Payload and PayloadEncoding are as [Payload] returns them.
+	// Payload and PayloadEncoding are the results of [Payload].
 	Payload         json.RawMessage `json:"payload"`
 	PayloadEncoding string          `json:"payload_encoding"`
 	CreatedAt       time.Time       `json:"created_at"`
 	DueAt           time.Time       `json:"due_at,omitzero"`
-	// Story tells the earlier attempts, oldest first.
+	// Story lists the earlier attempts, oldest first.
 	Story []posthaste.Attempt `json:"story,omitempty"`
 }
 
-// NewDelivery shows a delivery.
+// NewDelivery converts a delivery.
 func NewDelivery(d posthaste.RawDelivery) Delivery {
 	payload, encoding := Payload(d.ContentType, d.Payload)
 	return Delivery{
@@ -47,8 +47,7 @@ func contentType(s string) string {
 	return s
 }
 
-// Message is a message with its state and story per subscription. Payload is
-// absent in listings.
+// Message is a message with its state and attempts per subscription. Lists have no payload.
 type Message struct {
 	ID              posthaste.MessageID `json:"id"`
 	Queue           string              `json:"queue"`
@@ -61,12 +60,12 @@ type Message struct {
 	Payload         json.RawMessage     `json:"payload,omitempty"`
 	PayloadEncoding string              `json:"payload_encoding,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`
-	// ErasedAt is there once its content was erased.
+	// ErasedAt is absent unless the content was erased.
 	ErasedAt      time.Time      `json:"erased_at,omitzero"`
 	Subscriptions []MessageState `json:"subscriptions"`
 }
 
-// MessageState is where a message stands for one subscription.
+// MessageState is the state of a message in one subscription.
 type MessageState struct {
 	Subscription string              `json:"subscription"`
 	State        posthaste.State     `json:"state"`
@@ -74,8 +73,7 @@ type MessageState struct {
 	Attempts     []posthaste.Attempt `json:"attempts"`
 }
 
-// NewMessage shows a message; withPayload tells one that was asked for alone
-// from one of a listing.
+// NewMessage converts a message, with or without its payload.
 func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	shown := Message{
 		ID: m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
@@ -90,7 +88,7 @@ func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	return shown
 }
 
-// DeadLetter is a message that failed for good.
+// DeadLetter is a message that failed permanently.
 type DeadLetter struct {
 	ID              posthaste.MessageID `json:"id"`
 	Queue           string              `json:"queue"`
@@ -108,11 +106,11 @@ type DeadLetter struct {
 	// Error is the last error.
 	Error    string              `json:"error"`
 	Attempts []posthaste.Attempt `json:"attempts"`
-	// ErasedAt is there once its content was erased.
+	// ErasedAt is absent unless the content was erased.
 	ErasedAt time.Time `json:"erased_at,omitzero"`
 }
 
-// NewDeadLetter shows a dead letter.
+// NewDeadLetter converts a dead letter.
 func NewDeadLetter(d posthaste.DeadLetter) DeadLetter {
 	if !d.ErasedAt.IsZero() {
 		d.ContentType, d.Payload = posthaste.ContentTypeJSON, []byte("null")
@@ -125,7 +123,7 @@ func NewDeadLetter(d posthaste.DeadLetter) DeadLetter {
 	}
 }
 
-// Action is the record of what an operator did.
+// Action is the record of an operator's action.
 type Action struct {
 	ID        string              `json:"id"`
 	At        time.Time           `json:"at"`
@@ -136,7 +134,7 @@ type Action struct {
 	Details   json.RawMessage     `json:"details,omitempty"`
 }
 
-// NewAction shows an action.
+// NewAction converts an action.
 func NewAction(a posthaste.Action) Action {
 	return Action{ID: strconv.FormatInt(a.ID, 10), At: a.At, By: a.By, Action: a.Action, Queue: a.Queue, MessageID: a.MessageID, Details: a.Details}
 }
@@ -146,14 +144,14 @@ type Queue struct {
 	Name      string       `json:"name"`
 	Options   QueueOptions `json:"options"`
 	CreatedAt time.Time    `json:"created_at"`
-	// PausedAt is since when it is paused; left out while it is not.
+	// PausedAt is the time of the pause; absent unless the queue is paused.
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	// PausedKeys are the first 100 keys that are paused.
+	// PausedKeys are the first 100 paused keys.
 	PausedKeys    []string            `json:"paused_keys,omitempty"`
 	Subscriptions []SubscriptionCount `json:"subscriptions"`
 }
 
-// QueueOptions are a queue's options, spelled as [ParseQueueOptions] reads them.
+// QueueOptions are the options of a queue, in the format of [ParseQueueOptions].
 type QueueOptions struct {
 	MaxAttempts int            `json:"max_attempts"`
 	Backoff     Backoff        `json:"backoff"`
@@ -161,10 +159,10 @@ type QueueOptions struct {
 	MaxPayload  int            `json:"max_payload"`
 	Lanes       int            `json:"lanes"`
 	Mode        posthaste.Mode `json:"mode"`
-	// Retention is absent where there is none.
+	// Retention is absent if it is not set.
 	Retention     string `json:"retention,omitempty"`
 	RetainPayload bool   `json:"retain_payload,omitempty"`
-	// The rest is left out where it is not asked for.
+	// The remaining fields are absent if they are not set.
 	Ordered        bool   `json:"ordered,omitempty"`
 	OnDead         string `json:"on_dead,omitempty"`
 	Fair           bool   `json:"fair,omitempty"`
@@ -174,7 +172,7 @@ type QueueOptions struct {
 	KeyRateLimit   *Rate  `json:"key_rate_limit,omitempty"`
 }
 
-// Rate is how many messages may be handed out in how long.
+// Rate is a rate limit: Limit deliveries per period, with bursts of Burst.
 type Rate struct {
 	Limit int    `json:"limit"`
 	Per   string `json:"per"`
@@ -188,13 +186,13 @@ func newRate(r posthaste.Rate) *Rate {
 	return &Rate{Limit: r.Limit, Per: r.Per.String(), Burst: r.Burst}
 }
 
-// Backoff bounds the wait between attempts.
+// Backoff is the shortest and the longest wait between attempts.
 type Backoff struct {
 	Base string `json:"base"`
 	Max  string `json:"max"`
 }
 
-// SubscriptionCount counts one subscription's messages as of CountedAt.
+// SubscriptionCount has the counters of one subscription as of CountedAt.
 type SubscriptionCount struct {
 	Name          string  `json:"name"`
 	Depth         int64   `json:"depth"`
@@ -206,21 +204,21 @@ type SubscriptionCount struct {
 	Lost          int64   `json:"lost"`
 	SentPerSecond float64 `json:"sent_per_second"`
 	DonePerSecond float64 `json:"done_per_second"`
-	// OldestAge is a duration, "0s" if nothing waits.
+	// OldestAge is a duration, "0s" if no message waits.
 	OldestAge string    `json:"oldest_age"`
 	CountedAt time.Time `json:"counted_at,omitzero"`
-	// Filter and MaxLag are absent where there is none.
+	// Filter and MaxLag are absent if they are not set.
 	Filter *Filter `json:"filter,omitempty"`
 	MaxLag string  `json:"max_lag,omitempty"`
 }
 
-// Filter is what a subscription lets through.
+// Filter is the filter of a subscription.
 type Filter struct {
 	Kind    []string            `json:"kind,omitempty"`
 	Headers map[string][]string `json:"headers,omitempty"`
 }
 
-// NewQueue shows a queue.
+// NewQueue converts a queue.
 func NewQueue(q posthaste.QueueInfo) Queue {
 	shown := Queue{
 		Name: q.Name, CreatedAt: q.CreatedAt, PausedAt: q.PausedAt, PausedKeys: q.PausedKeys, Subscriptions: make([]SubscriptionCount, len(q.Subscriptions)),
@@ -261,11 +259,11 @@ type Worker struct {
 	Version     string             `json:"version,omitempty"`
 	StartedAt   time.Time          `json:"started_at"`
 	HeartbeatAt time.Time          `json:"heartbeat_at"`
-	// LostAt is there once the worker was declared lost.
+	// LostAt is absent unless the worker was declared lost.
 	LostAt time.Time `json:"lost_at,omitzero"`
 }
 
-// NewWorker shows a worker.
+// NewWorker converts a worker.
 func NewWorker(w posthaste.WorkerStatus) Worker {
 	return Worker(w)
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -269,4 +272,52 @@ func TestParseTime(t *testing.T) {
 			t.Errorf("%q passes as %s", text, got)
 		}
 	}
+}
+
+// FuzzSplit compares the parts of objects and arrays with those of encoding/json.
+func FuzzSplit(f *testing.F) {
+	same := func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
+	for _, seed := range []string{`{}`, `[]`, ` [ ] `, `{"a":1}`, ` { "a" : [1,{"b":2}] , "c\"\\":"}],:{[" , "\u0064" : null } `, `[[],{},"a,b",[1,2],-1e5,true]`, `{"a":{"a":{"a":[]}},"":""}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if Check(data) != nil {
+			return
+		}
+		switch kindOf(data) {
+		case "an object":
+			var want map[string]json.RawMessage
+			if err := json.Unmarshal(data, &want); err != nil {
+				t.Fatal(err)
+			}
+			names := 0
+			for dec := json.NewDecoder(bytes.NewReader(data)); ; {
+				if token, _ := dec.Token(); token == json.Delim('}') {
+					break
+				} else if token == json.Delim('{') {
+					continue
+				}
+				var value json.RawMessage
+				if err := dec.Decode(&value); err != nil {
+					t.Fatal(err)
+				}
+				names++
+			}
+			o, err := ParseObject("", data)
+			if names > len(want) && err != nil && strings.Contains(err.Error(), "twice") {
+				return
+			}
+			if err != nil || names > len(want) || len(o.order) != names || !maps.EqualFunc(o.fields, want, same) {
+				t.Fatalf("%q became %+v, want %q, %v", data, o, want, err)
+			}
+		case "an array":
+			var want []json.RawMessage
+			if err := json.Unmarshal(data, &want); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := ParseArray("", data); err == nil && !slices.EqualFunc(got, want, same) || err != nil && len(want) <= MaxBatch {
+				t.Fatalf("%q became %q, want %q, %v", data, got, want, err)
+			}
+		}
+	})
 }
