@@ -68,10 +68,7 @@ func TestRules(t *testing.T) {
 		{"newcomer/newcomer.go", "fmt", false},
 		{"worker/testdata/x.go", m + "/postgres", true},
 	} {
-		content := "package p\n"
-		if c.imports != "" {
-			content += "import _ \"" + c.imports + "\"\n"
-		}
+		content := "package p\nimport _ \"" + c.imports + "\"\n"
 		found, err := Check(fstest.MapFS{c.file: {Data: []byte(content)}})
 		if err != nil {
 			t.Fatal(err)

@@ -52,14 +52,14 @@ func TestTableIsFilled(t *testing.T) {
 	page := func(rows ...string) string {
 		return "# Title\n\n" + tableHead + "|---|---|---|\n" + strings.Join(rows, "\n") + "\n\nThe end.\n"
 	}
-	for _, row := range []string{"| `relay` | two cells |", "| `newcomer` | new | |", "| `internal/rabbit`, `relay` | different imports | |"} {
+	for _, row := range []string{"| `relay` | two cells |", "| `newcomer` | new | |", "| `internal/redis`, `relay` | different imports | |"} {
 		if filled, _, err := fillTable(page(row)); err == nil {
 			t.Errorf("%s was accepted:\n%s", row, filled)
 		}
 	}
-	want := page("| `.` (the root) | domain | the standard library |", "| `internal/rabbit` | connections | root, `internal/login` |", "| `internal/a`, `internal/b` | two | root |")
-	filled, folders, err := fillTable(page("| `.` (the root) | domain | |", "| `internal/rabbit` | connections | stale |", "| `internal/a`, `internal/b` | two | root |"))
-	if err != nil || filled != want || strings.Join(folders, " ") != ". internal/rabbit internal/a internal/b" {
+	want := page("| `.` (the root) | domain | the standard library |", "| `internal/redis` | connections | root, `internal/login` |", "| `internal/a`, `internal/b` | two | root |")
+	filled, folders, err := fillTable(page("| `.` (the root) | domain | |", "| `internal/redis` | connections | stale |", "| `internal/a`, `internal/b` | two | root |"))
+	if err != nil || filled != want || strings.Join(folders, " ") != ". internal/redis internal/a internal/b" {
 		t.Errorf("%q, %v\n%s", folders, err, filled)
 	}
 	if _, _, err := fillTable("# No table\n"); err == nil {
