@@ -61,7 +61,7 @@ type gatherer struct {
 func (c *gatherer) send(ctx context.Context, messages []Message) ([]MessageID, error) {
 	c.mu.Lock()
 	if c.flying < c.flushes && c.first == nil && !c.dense {
-		// Nobody to share with: go at once, on this goroutine and with the
+		// No other call to share with: go at once, on this goroutine and with the
 		// caller's own context.
 		c.flying++
 		c.mu.Unlock()
@@ -128,9 +128,9 @@ func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID,
 	return ids, err
 }
 
-// fill encodes the payloads here, in the caller's goroutine: what cannot be encoded
-// never reaches a batch, and a panic of somebody's MarshalJSON is that caller's own.
-// What is encoded already is only lent until the group goes on its way or is
+// fill encodes the payloads here, in the caller's goroutine: payloads that cannot be encoded
+// never reach a batch, and a panic of a caller's MarshalJSON stays with that caller.
+// Encoded payloads are only lent until the group goes on its way or is
 // withdrawn, which take and leave see to before the caller may change it.
 func (g *group) fill(messages []Message) error {
 	if len(messages) == 1 {
@@ -238,8 +238,8 @@ func (c *gatherer) take(b *batch, taken []*group, messages []Message) ([]*group,
 }
 
 // carry sends the groups in one transaction. If that is refused, nothing was
-// stored, and halves are tried, so that in the end only the sender of what is
-// bad gets the error.
+// stored, and halves are tried, so that in the end only the sender of an
+// invalid message gets the error.
 func (c *gatherer) carry(ctx context.Context, taken []*group, messages []Message) {
 	ids, err := c.engine.Send(ctx, messages...)
 	if err == nil && len(ids) != len(messages) {

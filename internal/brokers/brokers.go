@@ -45,7 +45,7 @@ type OpenSource func(ledger source.Ledger, shared source.Config) (*source.Source
 // Sink is a sink for a broker.
 type Sink interface {
 	posthaste.Sink
-	// Check connects to the broker and returns what is wrong with the configuration.
+	// Check connects to the broker and returns an error if the configuration is wrong.
 	Check(ctx context.Context) error
 	// Broker returns the broker's address, without secrets.
 	Broker() string

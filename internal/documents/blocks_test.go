@@ -107,8 +107,7 @@ func blocks(t *testing.T, file string) []block {
 
 var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql)|quote: .+|run by: .+|not run: .+)$`)
 
-// TestEveryBlockIsMarked: nobody can show a command that nobody runs without
-// saying why.
+// Each block says how it is run, or why it is not.
 func TestEveryBlockIsMarked(t *testing.T) {
 	t.Parallel()
 	for _, file := range documents(t) {
@@ -125,7 +124,7 @@ func TestEveryBlockIsMarked(t *testing.T) {
 	}
 }
 
-// TestQuotesEqualTheirFiles: what is quoted is what is tested.
+// Quoted programs are equal to the tested ones.
 func TestQuotesEqualTheirFiles(t *testing.T) {
 	t.Parallel()
 	quotes := 0

@@ -124,7 +124,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if size := len(files["posthaste"]); size > maxProgramSize {
-		t.Errorf("the program has %d bytes, at most %d are allowed; find what it links with: go tool nm -size -sort size", size, maxProgramSize)
+		t.Errorf("the program has %d bytes, at most %d are allowed; list its parts with: go tool nm -size -sort size", size, maxProgramSize)
 	}
 	binary, err := elf.Open(program)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Bounds of the measures. What is over them is counted; see testdata/ratchets.txt.
+// Bounds of the measures. Values above them are counted; see testdata/ratchets.txt.
 const (
 	maxFunctionLines = 60
 	maxFileLines     = 500

@@ -39,7 +39,7 @@ type room struct {
 }
 
 // rooms are all there are: a package in none of them is a violation, so that
-// whoever adds a folder says here what it may know.
+// a new folder needs a line here.
 var rooms = []room{
 	{name: ".", stdOnly: true},
 	{name: "sql", stdOnly: true},
@@ -68,7 +68,7 @@ var rooms = []room{
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",
 		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/devpg", "internal/outbox", "internal/sidekiq", "internal/wire"}},
 
-	// They measure and test what is shipped, put together as users do.
+	// They measure and test the shipped packages, combined as users combine them.
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "server", "worker", "source", "broker/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/brokers", "internal/cpumeter", "internal/devpg", "internal/devbroker"}},
 	{name: "internal/brokers", may: []string{".", "broker/*", "source"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "redis", "worker", "email", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/history"}},
@@ -96,7 +96,7 @@ type Violation struct {
 	// File and Line tell where.
 	File string
 	Line int
-	// Import is what was imported; empty where the package has no room.
+	// Import is the imported package; empty if the importing package has no room.
 	Import string
 	// Why says which rule forbids it.
 	Why string
@@ -190,7 +190,7 @@ func roomOf(folder string) (room, bool) {
 	return room{}, false
 }
 
-// forbids says why a package in folder may not import what it does, or "".
+// forbids returns why a package in folder may not import the path, or "".
 func (r room) forbids(folder, imported string) string {
 	if own(imported) {
 		target := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")

@@ -73,7 +73,7 @@ func TestRulesOfFunctions(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, text string // which are added to the small ledger
 
-		want string // a part of what is found; empty for nothing
+		want string // a part of the finding; empty for none
 	}{
 		"small ledger":          {},
 		"upward call":           {file: "sql/functions/ground/key.sql", text: function("key", "select posthaste.send()"), want: "key must not call send: room send comes after room ground"},

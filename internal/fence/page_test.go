@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The table of folders in ARCHITECTURE.md names each package and what it may import.
+// The table of folders in ARCHITECTURE.md names each package and its allowed imports.
 func TestTableOfImports(t *testing.T) {
 	t.Parallel()
 	const file = "../../ARCHITECTURE.md"

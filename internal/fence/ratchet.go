@@ -70,7 +70,7 @@ func read(ctx context.Context, dir string) (map[point]reading, error) {
 	return readings, nil
 }
 
-// compare returns what is wrong with readings: a value above the larger of its limit and
+// compare returns the faults of readings: a value above the larger of its limit and
 // its baseline, and a baseline that is higher than needed. Lowered holds the baselines
 // without the latter.
 func compare(readings map[point]reading, baselines map[point]int) (grown, shrunk []string, lowered map[point]int) {

@@ -20,7 +20,7 @@ type Rule struct {
 var Rules = []Rule{
 	rule("who", `(?:^|[.:;,] )(?:Who|who) [a-z]+s\b|\b[Ww]ho(?:m|so)?ever\b`, "name the actor: the sender, the worker, the operator"),
 	rule("somebody", `\b(?:[Nn]obody|[Ss]omebody|[Ee]verybody)\b`, "name the actor"),
-	rule("for", `, for (?:it|they|the|a|an|that|this|these|what|no|each|all|there|then)\b`, "because, or since"),
+	rule("for", `, for (?:it|they|the|an|that|this|these|what|no|there|then)\b`, "because, or since"),
 	rule("what", `\b[Ww]hat (?:is|was|are|were|has|had|it|they)\b`, "name the thing: messages, rows, entries"),
 	rule("anew", `\banew\b`, "again"),
 	rule("mend", `\b[Mm]end(?:s|ed|ing)?\b`, "fix"),
