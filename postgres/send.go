@@ -228,7 +228,8 @@ func (r *row) cells(columns int) [][]byte {
 	return cells
 }
 
-// appendCell appends the row's value in a column, and reports whether there is one.
+// appendCell appends the row's value in a column, and reports whether there is one. It
+// allocates nothing where there is none.
 func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
 	text := func(s string) ([]byte, bool) { return append(b, s...), s != "" }
 	switch column {
@@ -243,24 +244,37 @@ func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
 	case 4:
 		return text(r.Kind)
 	case 5:
-		return append(append(b, 1), r.headers...), r.headers != nil
+		if r.headers != nil {
+			return append(append(b, 1), r.headers...), true
+		}
 	case 6:
 		return text(r.Reference)
 	case 7:
-		return append(append(b, 1), termsJSON(r.Terms)...), len(r.Terms) > 0
+		if len(r.Terms) > 0 {
+			return append(append(b, 1), termsJSON(r.Terms)...), true
+		}
 	case 8:
-		return append(b, float8(r.Delay.Seconds())...), r.Delay > 0
+		if r.Delay > 0 {
+			return append(b, float8(r.Delay.Seconds())...), true
+		}
 	case 9:
-		return append(b, timeParam(r.SendAt)...), !r.SendAt.IsZero()
+		if !r.SendAt.IsZero() {
+			return append(b, timeParam(r.SendAt)...), true
+		}
 	case 10:
 		return text(r.trace)
 	case 11:
-		return append(b, int2Param(int16(r.Priority))...), r.Priority != 0
+		if r.Priority != 0 {
+			return append(b, int2Param(int16(r.Priority))...), true
+		}
 	case 12:
 		return text(r.DedupeKey)
-	default:
-		return append(b, float8(r.DedupeWindow.Seconds())...), r.DedupeWindow > 0
+	case 13:
+		if r.DedupeWindow > 0 {
+			return append(b, float8(r.DedupeWindow.Seconds())...), true
+		}
 	}
+	return b, false
 }
 
 // rowColumns are the types of what appendCell appends.
