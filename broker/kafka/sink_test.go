@@ -37,12 +37,8 @@ var broker *devbroker.Kafka
 var certificates *devbroker.Certificates
 
 func TestMain(m *testing.M) {
-	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.Kafka, error) {
-		var err error
-		if certificates, err = devbroker.NewCertificates(dir); err != nil {
-			return nil, err
-		}
-		return devbroker.StartKafkaTLS(ctx, dir, certificates, "group.initial.rebalance.delay.ms=0")
+	devbroker.MainTLS(m, &broker, &certificates, func(ctx context.Context, dir string, c *devbroker.Certificates) (*devbroker.Kafka, error) {
+		return devbroker.StartKafkaTLS(ctx, dir, c, "group.initial.rebalance.delay.ms=0")
 	})
 }
 

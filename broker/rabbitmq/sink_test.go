@@ -33,12 +33,8 @@ var broker *devbroker.RabbitMQ
 var certificates *devbroker.Certificates
 
 func TestMain(m *testing.M) {
-	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.RabbitMQ, error) {
-		var err error
-		if certificates, err = devbroker.NewCertificates(dir); err != nil {
-			return nil, err
-		}
-		return devbroker.StartRabbitMQ(ctx, dir, append(certificates.RabbitMQ(), "max_message_size = 300000")...)
+	devbroker.MainTLS(m, &broker, &certificates, func(ctx context.Context, dir string, c *devbroker.Certificates) (*devbroker.RabbitMQ, error) {
+		return devbroker.StartRabbitMQ(ctx, dir, append(c.RabbitMQ(), "max_message_size = 300000")...)
 	})
 }
 

@@ -30,12 +30,8 @@ var broker *devbroker.Redis
 var certificates *devbroker.Certificates
 
 func TestMain(m *testing.M) {
-	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.Redis, error) {
-		var err error
-		if certificates, err = devbroker.NewCertificates(dir); err != nil {
-			return nil, err
-		}
-		return devbroker.StartRedis(ctx, dir, append(certificates.Redis(), "--proto-max-bulk-len", "1mb")...)
+	devbroker.MainTLS(m, &broker, &certificates, func(ctx context.Context, dir string, c *devbroker.Certificates) (*devbroker.Redis, error) {
+		return devbroker.StartRedis(ctx, dir, append(c.Redis(), "--proto-max-bulk-len", "1mb")...)
 	})
 }
 

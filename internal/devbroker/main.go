@@ -23,3 +23,14 @@ func Main[B interface{ Stop() }](tests interface{ Run() int }, to *B, start func
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
+
+// MainTLS is [Main] for a broker that also listens with TLS, by certificates made for it.
+func MainTLS[B interface{ Stop() }](tests interface{ Run() int }, to *B, certificates **Certificates,
+	start func(ctx context.Context, dir string, c *Certificates) (B, error)) {
+	Main(tests, to, func(ctx context.Context, dir string) (b B, err error) {
+		if *certificates, err = NewCertificates(dir); err != nil {
+			return b, err
+		}
+		return start(ctx, dir, *certificates)
+	})
+}
