@@ -228,8 +228,8 @@ func (r *row) cells(columns int) [][]byte {
 	return cells
 }
 
-// appendCell appends the row's value in a column, and reports whether there is one. It
-// allocates nothing where there is none.
+// appendCell appends the row's value in a column, and reports whether there is one; if
+// not, it allocates nothing.
 func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
 	text := func(s string) ([]byte, bool) { return append(b, s...), s != "" }
 	switch column {
