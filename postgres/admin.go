@@ -12,11 +12,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// defaultList is how much a listing shows unless told otherwise.
-const defaultList = 100
-
-// QueueCreate implements [posthaste.Admin]. A queue that exists with the same
-// options is left as it is; with others the error is a Conflict.
+// QueueCreate implements [posthaste.Admin]. It is idempotent; if the queue exists with other
+// options the error is Conflict.
 func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
@@ -66,14 +63,14 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err = e.pool.Exec(ctx, "select posthaste.create_queue($1::text, $2::text::jsonb)", name, string(text))
-	return readError(err) // doing it again is harmless
+	return readError(err) // idempotent, so not writeError
 }
 
-// interval is d as PostgreSQL reads it: seconds, for 14 takes no more than 2^31
-// microseconds.
+// interval returns d in the form of PostgreSQL's type, in seconds: PostgreSQL 14 accepts no
+// more than 2^31 microseconds.
 func interval(d time.Duration) string { return fmt.Sprintf("%.6f seconds", d.Seconds()) }
 
-// limitOptions are limits as create_queue and limit_queue name them.
+// limitOptions returns limits as options of create_queue and limit_queue.
 func limitOptions(l posthaste.QueueLimits) map[string]any {
 	options := map[string]any{}
 	for name, n := range map[string]int{"concurrency": l.Concurrency, "key_concurrency": l.KeyConcurrency} {
@@ -106,11 +103,11 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, limits posthas
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err = e.pool.Exec(ctx, "select posthaste.limit_queue($1, $2::text::jsonb, nullif($3::text, ''))", name, string(text), by)
-	return readError(err) // doing it again is harmless
+	return readError(err) // idempotent, so not writeError
 }
 
-// QueueDrop implements [posthaste.Admin]. What open transactions have sent to the queue
-// goes with it, even if they commit later.
+// QueueDrop implements [posthaste.Admin]. Messages that open transactions sent to the queue are
+// removed with it, even if these commit later.
 func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -120,53 +117,36 @@ func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 
 // QueuePause implements [posthaste.Admin].
 func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
-	return e.decideQueue(ctx, "select posthaste.pause_queue($1, nullif($2::text, ''))", name, by)
+	return e.changeQueue(ctx, "select posthaste.pause_queue($1, nullif($2::text, ''))", name, by)
 }
 
 // QueueResume implements [posthaste.Admin].
 func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
-	return e.decideQueue(ctx, "select posthaste.resume_queue($1, nullif($2::text, ''))", name, by)
+	return e.changeQueue(ctx, "select posthaste.resume_queue($1, nullif($2::text, ''))", name, by)
 }
 
 // KeyPause implements [posthaste.Admin].
 func (e *Engine) KeyPause(ctx context.Context, by, queue, key string) error {
-	return e.decideKey(ctx, "select posthaste.pause_key($1, $2, nullif($3::text, ''))", queue, key, by)
+	return e.changeKey(ctx, "select posthaste.pause_key($1, $2, nullif($3::text, ''))", queue, key, by)
 }
 
 // KeyResume implements [posthaste.Admin].
 func (e *Engine) KeyResume(ctx context.Context, by, queue, key string) error {
-	return e.decideKey(ctx, "select posthaste.resume_key($1, $2, nullif($3::text, ''))", queue, key, by)
+	return e.changeKey(ctx, "select posthaste.resume_key($1, $2, nullif($3::text, ''))", queue, key, by)
 }
 
-func (e *Engine) decideKey(ctx context.Context, sql, queue, key, by string) error {
+func (e *Engine) changeKey(ctx context.Context, sql, queue, key, by string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := e.pool.Exec(ctx, sql, queue, key, by)
-	return readError(err) // doing it again is harmless
+	return readError(err) // idempotent, so not writeError
 }
 
-func (e *Engine) decideQueue(ctx context.Context, sql, name, by string) error {
+func (e *Engine) changeQueue(ctx context.Context, sql, name, by string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := e.pool.Exec(ctx, sql, name, by)
-	return readError(err) // doing it again is harmless
-}
-
-// query runs a reading statement and hands each row to scan.
-func (e *Engine) query(ctx context.Context, scan func(pgx.Rows) error, sql string, args ...any) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	rows, err := e.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return readError(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return readError(err)
-		}
-	}
-	return readError(rows.Err())
+	return readError(err) // idempotent, so not writeError
 }
 
 const queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
@@ -179,8 +159,7 @@ const queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, don
   coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn
   from posthaste.queues where $1::text[] is null or queue = any ($1) order by queue, subscription`
 
-// Queues implements [posthaste.Admin], by the view posthaste.queues. Names that
-// are no queues are left out.
+// Queues implements [posthaste.Admin] with the view posthaste.queues. It ignores unknown names.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	if len(names) == 0 {
 		names = nil // null means all
@@ -221,12 +200,8 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	return infos, err
 }
 
-func seconds(s float64) time.Duration {
-	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
-}
-
-// Message implements [posthaste.Admin]. A message that was settled is known as
-// long as the ring has room; then the error is NotFound.
+// Message implements [posthaste.Admin]. A settled message is kept until its space is reused;
+// then the error is NotFound.
 func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -242,13 +217,13 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	return infos[0], nil
 }
 
-// Messages implements [posthaste.Admin]. By reference and term it uses their
-// indexes; with a state other than dead it looks at the 10,000 newest messages
-// that match the rest, and says where it stopped if it did.
+// Messages implements [posthaste.Admin]. A search by reference or term uses an index. A search
+// by a state other than dead reads at most the 10,000 newest messages that match the rest of
+// the filter.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	// One transaction, as long as which the second statement's setting lasts.
+	// Both statements run in one transaction, because the setting lasts that long.
 	var batch pgx.Batch
 	batch.Queue(`select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
 		content_type, created_at, attempts::text, null::bytea, erased_at
@@ -270,22 +245,15 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 	if err := answers.QueryRow().Scan((*int64)(&cutAt)); err != nil {
 		return nil, 0, readError(err)
 	}
-	// The limit of SQL is one of rows: where messages have several, it ends a page of
-	// fewer messages without saying that it was cut.
+	// The SQL function limits rows. A message with several subscriptions has several, so a
+	// page may end with fewer messages than the limit.
 	if n := len(infos); cutAt == 0 && n > 0 && n < orDefault(f.Limit) && rows.CommandTag().RowsAffected() >= int64(orDefault(f.Limit)) {
 		cutAt = infos[n-1].ID
 	}
 	return infos, cutAt, nil
 }
 
-func orDefault(limit int) int {
-	if limit == 0 {
-		return defaultList
-	}
-	return limit
-}
-
-// scanMessages gathers rows of one message each and subscription.
+// scanMessages reads rows, one for each subscription of a message.
 func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 	defer rows.Close()
 	var infos []posthaste.MessageInfo
@@ -319,22 +287,6 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 	return infos, rows.Err()
 }
 
-// textOf is the text, or "" for null.
-func textOf(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-// decode reads JSON of the ledger's own making; null leaves into as it is.
-func decode(text *string, into any) error {
-	if text == nil {
-		return nil
-	}
-	return json.Unmarshal([]byte(*text), into)
-}
-
 // Vitals implements [posthaste.Admin].
 func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
 	err = e.query(ctx, func(rows pgx.Rows) error {
@@ -347,8 +299,8 @@ func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
 	return v, err
 }
 
-// Workers implements [posthaste.Admin]: those that registered and did not leave
-// in order, lost ones included for about a day.
+// Workers implements [posthaste.Admin]. It returns workers that registered and did not
+// unregister; lost ones for about a day.
 func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
 	var all []posthaste.WorkerStatus
 	err := e.query(ctx, func(rows pgx.Rows) error {

@@ -46,7 +46,7 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 		t.Errorf("due in %s", wait)
 	}
 
-	// Brought forward, as time would: it falls due.
+	// Move the due time into the past.
 	a.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = (select max(pos) from posthaste.entries where message_id = $1)`, int64(id))
 	if s := a.expect(id, posthaste.StateRetrying, posthaste.Retried); !s.DueAt.IsZero() {
 		t.Errorf("due at %s, though that is past", s.DueAt)
@@ -54,7 +54,7 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 	a.claim(10)
 	a.expect(id, posthaste.StateRunning, posthaste.Retried, "")
 
-	// Its worker dies.
+	// The worker is lost.
 	a.exec(`update posthaste.registrations set lease = '-1000 years' where id = $1`, int64(a.worker))
 	lost, err := a.Rescue(a.ctx)
 	a.check(err)
@@ -93,14 +93,14 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 	}
 	_, err = a.Message(a.ctx, 1<<40)
 	a.code(err, posthaste.NotFound, "id")
-	// A retry's own position is no message.
+	// The position of a retry is not the id of a message.
 	var retry int64
 	a.check(a.pool.QueryRow(a.ctx, `select min(pos) from posthaste.entries where message_id = $1`, int64(id)).Scan(&retry))
 	_, err = a.Message(a.ctx, posthaste.MessageID(retry))
 	a.code(err, posthaste.NotFound, "id")
 }
 
-// Received by SQL: the deliveries of one claim are settled one by one.
+// Deliveries that SQL received are settled one by one.
 func TestTR3_ReceivedBySQL(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	ids := a.send(make([]posthaste.Message, 3)...)
@@ -116,8 +116,8 @@ func TestTR3_ReceivedBySQL(t *testing.T) {
 	a.expect(ids[2], posthaste.StateRetrying, posthaste.Retried)
 }
 
-// Every message's story names the message itself, however transactions, claims
-// and both tracks interleave: its place is never a neighbour's.
+// A message's story contains its own receipts only, however transactions, claims and both tracks
+// interleave.
 func TestTR3_PlacesAreNeverANeighbours(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{MaxAttempts: 1000})
 	random := rand.New(rand.NewPCG(1, 2))
@@ -174,7 +174,7 @@ func TestTR3_PlacesAreNeverANeighbours(t *testing.T) {
 	for len(open) > 0 {
 		commit()
 	}
-	a.exec(`select pg_sleep(0.03)`) // nothing falls due between listing and telling
+	a.exec(`select pg_sleep(0.03)`) // let all retries fall due before the lists are read
 	listed := map[posthaste.MessageID]posthaste.MessageState{}
 	for before := posthaste.MessageID(0); ; {
 		page, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", Before: before, Limit: 100})
@@ -214,7 +214,7 @@ func TestTR3_PlacesAreNeverANeighbours(t *testing.T) {
 	}
 }
 
-// With a row of its slice gone, places can't be counted any more.
+// If a row of a claim's range is gone, the places of its messages cannot be determined.
 func TestTR3_PartlyReclaimedSliceIsUnknown(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	ids := a.send(make([]posthaste.Message, 3)...)
@@ -239,7 +239,7 @@ func TestTR3_ReclaimedClaimIsUnknown(t *testing.T) {
 	a.exec(`delete from posthaste.claims where seq = 1`)
 	_, err := a.Message(a.ctx, ids[0])
 	a.code(err, posthaste.NotFound, "id")
-	// The search ends at the claim after it, which must not count.
+	// The search ends at the next claim, which must not match.
 	var fate string
 	a.check(a.pool.QueryRow(a.ctx, `select (posthaste.find_claim(posthaste.reader_key(e.queue_id, 0, 0, 0), e.xid, e.pos, null, posthaste.live_slots())).fate
 		from posthaste.entries e where pos = $1`, int64(ids[0])).Scan(&fate))
@@ -253,7 +253,7 @@ func TestTR3_ReclaimedClaimIsUnknown(t *testing.T) {
 	}
 }
 
-// turn does upkeep until every slot that can be reclaimed is.
+// turn runs upkeep until all slots that can be reclaimed are.
 func (a *adminTest) turn() {
 	a.Helper()
 	for range 100 {
@@ -283,10 +283,10 @@ func TestTR3_AfterTheSlotIsReclaimed(t *testing.T) {
 	}
 	for !gone() {
 		a.check(a.ctx.Err())
-		// Transactions of other databases hold the slot back: no need to turn the
-		// ring as fast as it can meanwhile.
+		// Transactions in other databases may block the slot: do not run upkeep in a busy
+		// loop.
 		time.Sleep(50 * time.Millisecond)
-		// Upkeep moves what is due later only when no other slot is free.
+		// Upkeep moves scheduled messages only if no other slot is free.
 		a.exec(`select posthaste.carry_slot(0)`)
 		a.send(make([]posthaste.Message, 20)...)
 		for range 2 {
@@ -307,7 +307,7 @@ func TestTR3_AfterTheSlotIsReclaimed(t *testing.T) {
 	if len(list) != 1 || list[0].ID != ids[2] {
 		t.Errorf("retrying are %+v", list)
 	}
-	// All pages together hold each message once, newest first.
+	// All pages together contain each message once, newest first.
 	seen := posthaste.MessageID(1 << 60)
 	for before := posthaste.MessageID(0); ; {
 		page, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Before: before, Limit: 7})

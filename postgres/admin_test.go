@@ -77,7 +77,7 @@ func (a *adminTest) send(messages ...posthaste.Message) []posthaste.MessageID {
 	return ids
 }
 
-// claim claims until something comes: a retry may be due in a moment.
+// claim claims until it gets a delivery, because a retry may fall due shortly.
 func (a *adminTest) claim(most int) []posthaste.RawDelivery {
 	a.Helper()
 	for {
@@ -102,8 +102,8 @@ func (a *adminTest) settle(settlements ...posthaste.Settlement) {
 	}
 }
 
-// expect asserts a message's state and the outcomes of its attempts in order,
-// "" for one that runs.
+// expect checks a message's state and the outcomes of its attempts in order, "" for a running
+// one.
 func (a *adminTest) expect(id posthaste.MessageID, state posthaste.State, outcomes ...posthaste.Outcome) posthaste.MessageState {
 	a.Helper()
 	m, err := a.Message(a.ctx, id)
@@ -136,8 +136,8 @@ func (a *adminTest) code(err error, code posthaste.Code, field string) {
 	}
 }
 
-// A replayed message whose new run was reclaimed before its old one is not
-// shown as dead: it may well be done.
+// If the space of a replayed message's new run is reclaimed before that of its old one, the
+// message is not shown as dead, because it may be done.
 func TestReplayedAndReclaimedIsUnknown(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	id := a.send(posthaste.Message{Payload: "p"})[0]
@@ -153,7 +153,7 @@ func TestReplayedAndReclaimedIsUnknown(t *testing.T) {
 	}
 }
 
-// A listing by state that looked at the newest 5,000 only says so.
+// A list by state that stopped at the newest 5,000 messages returns where it stopped.
 func TestListingThatIsCutSaysSo(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	messages := make([]posthaste.Message, 5_001)
@@ -184,7 +184,7 @@ func TestListingThatIsCutSaysSo(t *testing.T) {
 			t.Errorf("before %s: %+v, want %q", before, notices, want)
 		}
 	}
-	// A search that was not cut leaves nothing of the one before.
+	// A complete search clears the setting of the one before.
 	_, err = conn.Exec(a.ctx, `begin; select from posthaste.list_messages('q', in_state => 'done'); select from posthaste.list_messages('q', max => 1)`)
 	a.check(err)
 	var at string
@@ -234,7 +234,7 @@ func TestDS5_ReplayAndRemoval(t *testing.T) {
 	if want := fmt.Sprintf("no dead letter to act on: messages %d (replayed by ann at ", id); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Z), 1099511627776 (posthaste.list_dead_letters") {
 		t.Fatalf("replayed what never was: %v", err)
 	}
-	die() // all tries are open again, and the attempts go on counting
+	die() // all attempts are available again, and their numbers continue
 	a.expect(id, posthaste.StateDead, posthaste.Retried, posthaste.Dead, posthaste.Retried, posthaste.Dead)
 
 	were, err = a.Discard(a.ctx, "", id, 1<<40)
@@ -283,7 +283,7 @@ func TestDS5_ReplayAtTheSameTime(t *testing.T) {
 	var all []posthaste.MessageID
 	for range 4 {
 		got := <-answers
-		if got.err != nil && posthaste.CodeOf(got.err) != posthaste.NotFound { // who came too late
+		if got.err != nil && posthaste.CodeOf(got.err) != posthaste.NotFound { // another replay was first
 			t.Error(got.err)
 		}
 		all = append(all, got.ids...)
@@ -365,7 +365,7 @@ func TestMessagesByFilter(t *testing.T) {
 	_, _, err = a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "none"})
 	a.code(err, posthaste.NotFound, "queue")
 
-	// Dropped with its queue.
+	// The dead letters are dropped with their queue.
 	a.check(a.QueueDrop(a.ctx, "other"))
 	same("after the drop", find(posthaste.MessageFilter{Reference: "r1", Limit: 1000}), pick(func(i int) bool { return i%10 == 1 })...)
 	_, err = a.Message(a.ctx, rare[0])
@@ -376,7 +376,7 @@ func TestMessagesByFilter(t *testing.T) {
 func TestQueuesByCounters(t *testing.T) {
 	options := posthaste.QueueOptions{MaxAttempts: 7, BackoffBase: 1500 * time.Millisecond, BackoffMax: time.Minute, Timeout: 2 * time.Second, MaxPayload: 5000, Lanes: 2, Mode: posthaste.AtLeastOnce}
 	a := newAdminTest(t, options)
-	a.check(a.QueueCreate(a.ctx, "q", options)) // the same again is no error
+	a.check(a.QueueCreate(a.ctx, "q", options)) // idempotent
 	a.code(a.QueueCreate(a.ctx, "q", posthaste.QueueOptions{}), posthaste.Conflict, "name")
 	a.code(a.QueueCreate(a.ctx, "Q", posthaste.QueueOptions{}), posthaste.Invalid, "name")
 	a.code(a.QueueCreate(a.ctx, "p", posthaste.QueueOptions{MaxAttempts: -1}), posthaste.Invalid, "max_attempts")
@@ -401,7 +401,7 @@ func TestQueuesByCounters(t *testing.T) {
 		t.Fatalf("queues %+v", infos)
 	}
 	s := infos[0].Subscriptions[0]
-	// Waiting are the scheduled one, the retry and the released one.
+	// The scheduled, the retried and the released message are waiting.
 	if s.Name != posthaste.DefaultSubscription || s.Depth != 3 || s.InFlight != 5 || s.Dead != 1 || s.Sent != 11 || s.Done != 2 || s.Retried != 1 || s.Lost != 0 ||
 		s.OldestAge <= 0 || s.OldestAge > time.Hour || s.CountedAt.IsZero() {
 		t.Errorf("counted %+v", s)
@@ -413,7 +413,7 @@ func TestQueuesByCounters(t *testing.T) {
 	}
 }
 
-// The role for operators is enough for everything they look at.
+// The role posthaste_admin can read everything that operators need.
 func TestViewsAsAdmin(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	a.send(posthaste.Message{Reference: "r"})
@@ -443,7 +443,7 @@ func TestViewsAsAdmin(t *testing.T) {
 	}
 }
 
-// A doorbell's connection is counted whatever the pool's application is called.
+// Doorbell connections are counted for any application name of the pool.
 func TestVitalsCountDoorbells(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -6,12 +6,11 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A trace costs what reads a message its map, and no text of its own where the
-// message before was sent by the same call.
-// Not parallel: it counts the whole process's allocations.
+// Reading a trace context allocates the map of headers, but no text if the message before has
+// the same one. Not parallel, because it counts all allocations of the process.
 func TestTraceOfNeighboursIsReadOnce(t *testing.T) {
 	const one, two = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-00"
-	row := make([][]byte, 14)
+	row := make([][]byte, deliveryWidth)
 	var trace string
 	reads := func() posthaste.RawDelivery {
 		d, err := readDelivery(row, &trace)
@@ -21,12 +20,12 @@ func TestTraceOfNeighboursIsReadOnce(t *testing.T) {
 		return d
 	}
 	without := testing.AllocsPerRun(1000, func() { reads() })
-	row[13] = []byte(one)
+	row[deliveryTraceParent] = []byte(one)
 	first := reads()
 	if with := testing.AllocsPerRun(1000, func() { reads() }); with > without+2 {
-		t.Errorf("a message with its neighbour's trace costs %v allocations, and %v without one", with, without)
+		t.Errorf("a message with the trace of the one before costs %v allocations, and %v without one", with, without)
 	}
-	copy(row[13], two) // what is read is only lent
+	copy(row[deliveryTraceParent], two) // the values are only valid during the call
 	second := reads()
 	first.Headers["handler"] = "may write"
 	if again := reads(); first.Headers[posthaste.HeaderTraceParent] != one || second.Headers[posthaste.HeaderTraceParent] != two || len(again.Headers) != 1 {

@@ -10,13 +10,12 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// A clock that was set back is told once, and an hour without upkeep is no sign
-// of it.
+// A clock that was set back is reported once. An hour without upkeep is not reported.
 func TestClockSetBackIsTold(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	var said bytes.Buffer
 	e := postgres.New(a.pool, postgres.Logger(slog.New(slog.NewTextHandler(&said, nil))))
-	// The clock itself cannot be turned here, so the time of the last round is.
+	// The test cannot set the clock back, so it moves the time of the last round.
 	last := func(ago string) {
 		t.Helper()
 		_, err := a.pool.Exec(a.ctx, `update posthaste.counted set at = clock_timestamp() - $1::text::interval`, ago)

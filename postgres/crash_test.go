@@ -10,9 +10,9 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// Workers commit claims without waiting for the flush. An id that a crash of the
-// database took back must not come to mean another claim while its first holder
-// still lives: what that one settles late would be somebody else's.
+// Claims commit without waiting for the flush. The id of a claim that a crash of the database
+// lost must not be issued again while its worker lives, or the worker would settle deliveries of
+// another one.
 func TestClaimIDsAreNotIssuedAgainAfterACrash(t *testing.T) {
 	ctx := context.Background()
 	server := testpg.Server(t)

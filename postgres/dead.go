@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// DeadLetters implements [posthaste.Admin]. Each search goes along one index and
-// looks at 10,000 letters at most; it says where it stopped if it did.
+// DeadLetters implements [posthaste.Admin]. A search uses one index and reads at most 10,000
+// dead letters.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, posthaste.MessageID, error) {
 	return cut(ctx, e, readError, scanDeadLetter,
 		`select message_id, queue, subscription, key, kind, headers::text, reference, terms, content_type, payload, created_at, died_at,
@@ -19,7 +19,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 		deadFilter(f), plain(f.IDs), int64(f.Before), orDefault(f.Limit))
 }
 
-// deadFilter is a filter as posthaste.dead_filter reads it.
+// deadFilter returns a filter in the form of posthaste.dead_filter.
 func deadFilter(f posthaste.DeadLetterFilter) string {
 	filter := map[string]string{}
 	for _, x := range []struct{ name, value string }{
@@ -35,7 +35,7 @@ func deadFilter(f posthaste.DeadLetterFilter) string {
 	if !f.DiedBefore.IsZero() {
 		filter["died_before"] = f.DiedBefore.Format(time.RFC3339Nano)
 	}
-	text, _ := json.Marshal(filter) // strings always can
+	text, _ := json.Marshal(filter) // strings always encode
 	return string(text)
 }
 
@@ -55,79 +55,30 @@ func scanDeadLetter(row pgx.CollectableRow) (d posthaste.DeadLetter, err error) 
 	return d, decode(&attempts, &d.Attempts)
 }
 
-// timeOf is the time in UTC, or zero for null.
-func timeOf(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-// cut runs a statement whose search may be cut, and asks where: one
-// transaction, as long as which the setting lasts that says so.
-func cut[T any](ctx context.Context, e *Engine, explain func(error) error, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, posthaste.MessageID, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	var batch pgx.Batch
-	batch.Queue(sql, args...)
-	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
-	answers := e.pool.SendBatch(ctx, &batch)
-	rows, err := answers.Query()
-	if err != nil {
-		_ = answers.Close()
-		return nil, 0, explain(err)
-	}
-	found, err := pgx.CollectRows(rows, scan)
-	var cutAt posthaste.MessageID
-	if err == nil {
-		err = answers.QueryRow().Scan((*int64)(&cutAt))
-	}
-	// What was read is worth nothing before the end was: committing may fail.
-	if closed := answers.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return nil, 0, explain(err)
-	}
-	return found, cutAt, nil
-}
-
-// plain is ids as pgx takes them; nil stays nil, which is null.
-func plain(ids []posthaste.MessageID) []int64 {
-	if ids == nil {
-		return nil
-	}
-	out := make([]int64, len(ids))
-	for i, id := range ids {
-		out[i] = int64(id)
-	}
-	return out
-}
-
-// Replay implements [posthaste.Admin], for at most 10,000 ids at a time. An
-// empty by means the database user.
+// Replay implements [posthaste.Admin] for at most 10,000 ids at a time. An empty by means the
+// database user.
 func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, "select posthaste.replay($1::bigint[], nullif($2::text, ''))", by, ids)
+	return e.remove(ctx, "select posthaste.replay($1::bigint[], nullif($2::text, ''))", by, ids)
 }
 
-// Discard implements [posthaste.Admin], for at most 10,000 ids at a time. An
-// empty by means the database user.
+// Discard implements [posthaste.Admin] for at most 10,000 ids at a time. An empty by means the
+// database user.
 func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.bury(ctx, "select posthaste.discard($1::bigint[], nullif($2::text, ''))", by, ids)
+	return e.remove(ctx, "select posthaste.discard($1::bigint[], nullif($2::text, ''))", by, ids)
 }
 
-// ReplayMatching implements [posthaste.Admin], for at most 10,000 at a time.
-// IDs of the filter are not taken: [Engine.Replay] takes those.
+// ReplayMatching implements [posthaste.Admin] for at most 10,000 dead letters at a time. It
+// ignores IDs of the filter; use [Engine.Replay] for these.
 func (e *Engine) ReplayMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.buryMatching(ctx, "replay", by, f)
+	return e.removeMatching(ctx, "replay", by, f)
 }
 
-// DiscardMatching implements [posthaste.Admin], as [Engine.ReplayMatching].
+// DiscardMatching implements [posthaste.Admin] with the limits of [Engine.ReplayMatching].
 func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.buryMatching(ctx, "discard", by, f)
+	return e.removeMatching(ctx, "discard", by, f)
 }
 
-func (e *Engine) buryMatching(ctx context.Context, verb, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
+func (e *Engine) removeMatching(ctx context.Context, verb, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
 	if err := f.CheckChoice(); err != nil {
 		return nil, 0, err
 	}
@@ -144,8 +95,8 @@ func scanMessageID(row pgx.CollectableRow) (id posthaste.MessageID, err error) {
 	return id, row.Scan((*int64)(&id))
 }
 
-// bury takes dead letters off the list by a function that returns their ids.
-func (e *Engine) bury(ctx context.Context, sql, by string, ids []posthaste.MessageID) ([]posthaste.MessageID, error) {
+// remove runs a function that removes dead letters, and returns their ids.
+func (e *Engine) remove(ctx context.Context, sql, by string, ids []posthaste.MessageID) ([]posthaste.MessageID, error) {
 	if len(ids) == 0 {
 		return nil, ctx.Err()
 	}
@@ -153,7 +104,7 @@ func (e *Engine) bury(ctx context.Context, sql, by string, ids []posthaste.Messa
 	return were, err
 }
 
-// Erase implements [posthaste.Admin], 1,000 messages at a time.
+// Erase implements [posthaste.Admin] for at most 1,000 messages at a time.
 func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) ([]posthaste.Erasure, posthaste.MessageID, error) {
 	return cut(ctx, e, writeError, func(row pgx.CollectableRow) (x posthaste.Erasure, err error) {
 		var queue *string

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlSocket sets TCP_USER_TIMEOUT: keepalive alone does not end a
-// connection on which sent data waits to be acknowledged.
+// controlSocket sets TCP_USER_TIMEOUT: keepalive alone does not end a connection that has sent
+// data without an acknowledgment.
 func controlSocket(network, _ string, raw syscall.RawConn) error {
 	if len(network) < 3 || network[:3] != "tcp" {
 		return nil
 	}
-	// Best effort: without the option statements still end by their deadlines.
+	// Ignore errors: without the option statements still end at their deadlines.
 	return raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silenceTimeout.Milliseconds()))
 	})

@@ -4,6 +4,6 @@ package postgres
 
 import "syscall"
 
-// controlSocket does nothing where there is no TCP_USER_TIMEOUT: keepalive and
-// deadlines end dead connections there.
+// controlSocket does nothing: this system has no TCP_USER_TIMEOUT, so keepalive and deadlines
+// end dead connections.
 func controlSocket(_, _ string, _ syscall.RawConn) error { return nil }

@@ -11,8 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Doctor implements [posthaste.Admin]: what the ledger finds, and what only a
-// client can see of its way to the database.
+// Doctor implements [posthaste.Admin]. It returns the findings of posthaste.doctor and those
+// of checks that only a client can do on its connection to the database.
 func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	var all []posthaste.Finding
 	err := e.query(ctx, func(rows pgx.Rows) error {
@@ -26,12 +26,12 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := e.examineWay(ctx)
+	more, err := e.examineConnection(ctx)
 	return append(all, more...), err
 }
 
-// examineWay looks at this process's own way to the database.
-func (e *Engine) examineWay(ctx context.Context) (all []posthaste.Finding, err error) {
+// examineConnection checks this process's connection to the database.
+func (e *Engine) examineConnection(ctx context.Context) (all []posthaste.Finding, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	conn, err := e.pool.Acquire(ctx)
@@ -46,11 +46,11 @@ func (e *Engine) examineWay(ctx context.Context) (all []posthaste.Finding, err e
 		return nil, readError(err)
 	}
 	all = append(all, clockFinding(begun, time.Now(), theirs)...)
-	// Who stands between cannot know the server's own number.
-	if greeted := conn.Conn().PgConn().PID(); greeted != pid {
+	// A pooler does not know the process id of the server process.
+	if announced := conn.Conn().PgConn().PID(); announced != pid {
 		all = append(all, posthaste.Finding{Check: "pooler",
-			Message: "a pooler is in the way: who answers is not the process of PostgreSQL that does the work",
-			Hint:    "in its mode session all is well; in its mode transaction give serve, worker and receive --polling-only (postgres.WithPollingOnly in Go)"})
+			Message: "this program connects through a pooler",
+			Hint:    "in session mode nothing needs to change; in transaction mode run serve, worker and receive with --polling-only (postgres.WithPollingOnly in Go)"})
 	}
 	source, err := shipped()
 	if err != nil {
@@ -63,11 +63,11 @@ func (e *Engine) examineWay(ctx context.Context) (all []posthaste.Finding, err e
 	return append(all, versionFindings(source.status(have))...), nil
 }
 
-// clockSkew is how far this machine's clock may be from the database's.
+// clockSkew is the largest difference of this machine's clock and the database's that is not
+// reported.
 const clockSkew = 2 * time.Second
 
-// clockFinding compares this machine's clock, before and after the database was
-// asked for its own.
+// clockFinding compares the database's time with this machine's before and after the query.
 func clockFinding(before, after, theirs time.Time) []posthaste.Finding {
 	off := time.Duration(0)
 	switch {
@@ -81,16 +81,16 @@ func clockFinding(before, after, theirs time.Time) []posthaste.Finding {
 	}
 	return []posthaste.Finding{{Check: "clock",
 		Message: fmt.Sprintf("the clocks of this machine and of the database differ by %s", off.Abs().Round(100*time.Millisecond)),
-		Hint:    "nothing is decided by this machine's, but times that it sends (send_at) and logs mislead: have both kept by NTP"}}
+		Hint:    "synchronize both with NTP: only the database's clock decides when messages run, but times that this machine sends (send_at) or logs are wrong"}}
 }
 
-// versionFindings tells of a schema that is newer than this program.
+// versionFindings reports a schema that is newer than this program.
 func versionFindings(all []MigrationStatus) []posthaste.Finding {
 	i := slices.IndexFunc(all, func(m MigrationStatus) bool { return m.Unknown })
 	if i < 0 {
 		return nil
 	}
 	return []posthaste.Finding{{Check: "version",
-		Message: fmt.Sprintf("the schema is newer than this program, and compatible with it: it has the migration %04d_%s", all[i].Version, all[i].Name),
-		Hint:    "replace this program by the newer one; until then both run"}}
+		Message: fmt.Sprintf("the schema is newer than this program, but compatible with it: it has migration %04d_%s", all[i].Version, all[i].Name),
+		Hint:    "upgrade this program; both versions run until then"}}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// finds returns what the doctor finds by one check, as seen through a URL.
+// finds returns the doctor's findings of one check, with an engine on url.
 func finds(t *testing.T, url, check string) (found []posthaste.Finding) {
 	t.Helper()
 	e, err := postgres.Open(t.Context(), url, postgres.WithPollingOnly())

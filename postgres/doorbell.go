@@ -10,105 +10,101 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// The doorbell's times. Pauses between looks grow from first by half each time,
-// so that a sender that was in flight for t is found at most about t/2 later.
+// The doorbell's times. The pauses between looks grow by half each time, so that a message
+// whose sender was in flight for t is found at most about t/2 after it commits.
 const (
 	firstLook = 4 * time.Millisecond
-	// The design's 250 ms look with some air: what a sender that was in flight
-	// commits must be taken within 300 ms, also on a busy machine.
+	// slowestLook leaves a margin for a busy machine: a message whose sender was in flight
+	// must start within 300 ms.
 	slowestLook = 200 * time.Millisecond
-	// A process that sleeps by another one's keys asks for the keys now and
-	// then, for that other process may be gone.
+	// A process that relies on keys of another process asks for them from time to time,
+	// because the other process may end.
 	firstAsk   = 8 * time.Millisecond
 	slowestAsk = time.Second
-	// askAgain is the pause after a passing send stood in the way.
+	// askAgain is the pause after a send held the doze key for a moment.
 	askAgain = 2 * time.Millisecond
-	// goneLook is the pause between looks while there is no connection to
-	// listen on.
+	// goneLook is the pause between looks while there is no listening connection.
 	goneLook = time.Second
-	// awakeDoze is how long a process that was woken keeps the doze key. Idle
-	// queues are asleep again by then; under load senders should not notify.
+	// awakeDoze is how long the doze key is kept after a Sleep. An idle queue is in Sleep
+	// again by then; under load senders should not notify.
 	awakeDoze = 50 * time.Millisecond
-	// awakeBell is how long it keeps the bell, if it slept for as long before: over
-	// one find in calm traffic, which spares it letting go of the bell and asking
-	// for it again.
+	// awakeBell is how long the bell key is kept after a Sleep of at least that length. In
+	// light traffic a message is handled within it, which saves releasing the key and
+	// asking for it again.
 	awakeBell = 5 * time.Millisecond
 )
 
-// armed is what the wake-up of a sleeping queue rests on: the words of
-// posthaste.arm, gone, woken and limit.
+// armed says how a waiting queue is woken. Most values are results of posthaste.arm.
 type armed string
 
 const (
-	armedBell  armed = "bell"  // this process holds the bell: every send notifies
-	armedHeard armed = "heard" // another process does
-	armedDoze  armed = "doze"  // new sends notify, one in flight must be looked for
-	armedDozed armed = "dozed" // the same, and another process looks
-	armedAgain armed = "again" // nothing: ask again at once
-	armedGone  armed = "gone"  // nothing: there is no connection to listen on
-	armedWoken armed = "woken" // nothing: Wake was called meanwhile
-	armedLimit armed = "limit" // nothing but listening: what waits waits for a limit, and who settles tells
+	armedBell  armed = "bell"  // this session holds the bell key: all sends notify
+	armedHeard armed = "heard" // another session holds the bell key
+	armedDoze  armed = "doze"  // this session holds the doze key: new sends notify, but look for one in flight
+	armedDozed armed = "dozed" // another session holds the doze key, and looks
+	armedAgain armed = "again" // no key: ask again soon
+	armedGone  armed = "gone"  // no key: there is no listening connection
+	armedWoken armed = "woken" // no key: Wake was called
+	armedLimit armed = "limit" // no key: messages wait for a limit, and settlements notify
 )
 
-// doorbell is the wake-up of one process: one connection that listens and
-// holds the keys of all queues, and that never sends, because a session's own
-// exclusive lock would not refuse its own shared one.
-//
-// The goroutine of line.go owns the connection and everything that is done on
-// it; a Sleep hands it calls and is poked when something happened.
+// doorbell is the doorbell of one process. One connection listens and holds the keys of all
+// queues, which are advisory locks. It never sends, because a send on it would not find the
+// lock of its own session. The listener's goroutine owns the connection; a Sleep passes it
+// requests and is signaled when something happened.
 type doorbell struct {
-	line
+	listener
 
-	mu       sync.Mutex
-	sleepers map[string]*sleeper
-	byID     map[int32]*sleeper
-	closed   bool
+	mu      sync.Mutex
+	waiters map[string]*waiter
+	byID    map[int32]*waiter
+	closed  bool
 }
 
-// sleeper is one queue of the process. doorbell.mu guards all of it.
-type sleeper struct {
-	queue  string
-	id     int32 // 0 until armed for the first time
-	asleep bool  // a Sleep is running
-	since  time.Time
+// waiter is one queue of the process. doorbell.mu guards all fields.
+type waiter struct {
+	queue   string
+	id      int32 // 0 until armed for the first time
+	waiting bool  // a Sleep is running
+	since   time.Time
 
-	bell, doze bool // keys held by our session
-	limit      bool // the last look found that what waits waits for a limit
-	arming     *call
+	bell, doze bool // keys that our session holds
+	limit      bool // the last look found that messages wait for a limit
+	arming     *request
 
-	// Why a Sleep must not go on waiting. poke has room for one token and only
-	// says that one of them changed.
-	rung, woken, changed bool
-	poke                 chan struct{}
+	// Reasons to end or restart the wait of a Sleep: a notification, Wake, and a new
+	// connection. signal has room for one token, which says that one of them changed.
+	notified, woken, reconnected bool
+	signal                       chan struct{}
 
-	// While the doze key is held: looks in a row that found something, the
-	// pause before the next look, and the timer that lets go of the key.
-	finds    int
-	interval time.Duration
-	letGo    *time.Timer
+	// While the doze key is held: the number of successive looks that found something, the
+	// pause before the next look, and the timer that releases the key.
+	finds        int
+	interval     time.Duration
+	releaseTimer *time.Timer
 }
 
-// Doorbell implements [posthaste.Engine]. It opens one connection beside the
-// pool, which the doorbell keeps, and replaces when it is lost, until Close.
-// While messages are sent to the process more often than about every 5 ms, over all its
-// queues, it does not listen but looks every few milliseconds, because each send that
-// notifies takes a lock on the whole database.
-// With [WithPollingOnly] it opens no connection and looks in growing intervals.
+// Doorbell implements [posthaste.Engine]. It opens one connection in addition to the pool,
+// which the doorbell keeps until Close and replaces if it is lost. While messages arrive more
+// often than about every 5 ms, over all queues of the process, the doorbell looks every few
+// milliseconds instead of listening, because each send that notifies takes a lock on the
+// whole database. With [WithPollingOnly] it opens no connection and looks in growing
+// intervals.
 func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	if e.polling {
 		return newPollingBell(), nil
 	}
-	d, err := e.ringing(ctx)
+	d, err := e.openDoorbell(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return e.pacer.Pace(d), nil
 }
 
-// ringing opens a doorbell that does not poll.
-func (e *Engine) ringing(ctx context.Context) (*doorbell, error) {
-	d := &doorbell{sleepers: make(map[string]*sleeper), byID: make(map[int32]*sleeper)}
-	d.line = newLine(e.pool.Config(), e.log, d)
+// openDoorbell opens a doorbell that listens.
+func (e *Engine) openDoorbell(ctx context.Context) (*doorbell, error) {
+	d := &doorbell{waiters: make(map[string]*waiter), byID: make(map[int32]*waiter)}
+	d.listener = newListener(e.pool.Config(), e.log, d)
 	conn, err := d.connect(ctx)
 	if err != nil {
 		return nil, readError(err)
@@ -117,14 +113,14 @@ func (e *Engine) ringing(ctx context.Context) (*doorbell, error) {
 	return d, nil
 }
 
-// Sleep implements [posthaste.Doorbell]. It may call look several times: again
-// after each pause while a sender that will not ring is still in flight.
+// Sleep implements [posthaste.Doorbell]. It calls look again after each pause while a sender
+// that will not notify is still in flight.
 func (d *doorbell) Sleep(ctx context.Context, queue string, look func(ctx context.Context) (posthaste.LookReply, error)) error {
-	s, err := d.fallAsleep(queue)
+	w, err := d.beginSleep(queue)
 	if err != nil {
 		return err
 	}
-	defer func() { d.wakeUp(s, ctx.Err() != nil) }()
+	defer func() { d.endSleep(w, ctx.Err() != nil) }()
 	var (
 		due       time.Time
 		before    armed
@@ -132,22 +128,22 @@ func (d *doorbell) Sleep(ctx context.Context, queue string, look func(ctx contex
 		ask       = firstAsk
 	)
 	for {
-		state, gen, err := d.arm(ctx, s)
+		state, gen, err := d.arm(ctx, w)
 		if err != nil || state == armedWoken {
 			return err
 		}
-		// Whoever sleeps by the same key as before has missed nothing.
+		// With the same key as before no message was missed.
 		if state != before || gen != beforeGen || state == armedDoze || state == armedAgain || state == armedGone || state == armedLimit {
-			d.drain(s)
+			d.drain(w)
 			reply, err := look(ctx)
 			if err != nil {
 				return err
 			}
-			if d.looked(s, reply); reply.Found {
+			if d.looked(w, reply); reply.Found {
 				return nil
 			}
 			if state == armedLimit && !reply.AtLimit {
-				continue // now it is what is sent that counts
+				continue // no longer at the limit: sends must notify
 			}
 			if reply.AtLimit && state != armedGone {
 				state = armedLimit
@@ -157,107 +153,106 @@ func (d *doorbell) Sleep(ctx context.Context, queue string, look func(ctx contex
 			}
 		}
 		before, beforeGen = state, gen
-		woken, err := d.wait(ctx, s, d.pause(s, state, &ask), due)
+		woken, err := d.wait(ctx, w, d.pause(w, state, &ask), due)
 		if woken || err != nil {
 			return err
 		}
 	}
 }
 
-// fallAsleep begins a Sleep.
-func (d *doorbell) fallAsleep(queue string) (*sleeper, error) {
+// beginSleep begins a Sleep.
+func (d *doorbell) beginSleep(queue string) (*waiter, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, errDoorbellClosed()
 	}
-	s := d.sleepers[queue]
-	if s == nil {
-		s = &sleeper{queue: queue, poke: make(chan struct{}, 1)}
-		d.sleepers[queue] = s
+	w := d.waiters[queue]
+	if w == nil {
+		w = &waiter{queue: queue, signal: make(chan struct{}, 1)}
+		d.waiters[queue] = w
 	}
-	if s.asleep {
-		return nil, errAsleepAlready(queue)
+	if w.waiting {
+		return nil, errAlreadyWaiting(queue)
 	}
-	if s.letGo != nil {
-		s.letGo.Stop()
-		s.letGo = nil
+	if w.releaseTimer != nil {
+		w.releaseTimer.Stop()
+		w.releaseTimer = nil
 	}
-	s.asleep, s.since, s.rung, s.woken, s.changed = true, time.Now(), false, false, false
-	return s, nil
+	w.waiting, w.since, w.notified, w.woken, w.reconnected = true, time.Now(), false, false, false
+	return w, nil
 }
 
-// wakeUp ends a Sleep. Its caller goes on at once, and has the keys for a while
-// longer: until they are let go of a few more sends notify, which costs them
-// something and loses nothing.
-// leaving says that this process will not look again, so that others that
-// slept by its key must be told.
-func (d *doorbell) wakeUp(s *sleeper, leaving bool) {
+// endSleep ends a Sleep. The keys are kept for a while: until their release a few more sends
+// notify, which costs them time and loses nothing. leaving says that this process will not
+// look again, so that other processes that rely on its keys must be notified.
+func (d *doorbell) endSleep(w *waiter, leaving bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.asleep = false
+	w.waiting = false
 	if leaving {
-		d.release(s, true)
+		d.release(w, true)
 		return
 	}
 	keep := awakeBell
 	switch {
-	case s.doze:
+	case w.doze:
 		keep = awakeDoze
-	case !s.bell:
+	case !w.bell:
 		return
-	case !s.rung || time.Since(s.since) < awakeBell:
-		// Woken by something else the bell may be that of a queue which was dropped,
-		// and only asking for it anew tells; in dense traffic senders should not notify.
-		d.releaseBell(s, false)
+	case !w.notified || time.Since(w.since) < awakeBell:
+		// Without a notification the bell key may be that of a dropped queue, which
+		// only arming again reveals. After a short Sleep traffic is dense, and senders
+		// should not notify.
+		d.releaseBell(w, false)
 		return
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(keep, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if s.letGo == timer && !s.asleep {
-			d.release(s, false)
+		if w.releaseTimer == timer && !w.waiting {
+			d.release(w, false)
 		}
 	})
-	s.letGo = timer
+	w.releaseTimer = timer
 }
 
-// arm makes sure that something wakes s, as far as that is possible now, and
-// says what. gen tells connections apart: with a new one, old keys are gone.
-func (d *doorbell) arm(ctx context.Context, s *sleeper) (state armed, gen int, err error) {
+// arm takes a key that makes sends notify, if possible, and returns which one. gen identifies
+// the connection: keys of an earlier connection are gone.
+func (d *doorbell) arm(ctx context.Context, w *waiter) (state armed, gen int, err error) {
 	d.mu.Lock()
-	s.changed = false
+	w.reconnected = false
 	if d.closed || !d.up {
 		gen = d.gen
 		d.mu.Unlock()
 		return armedGone, gen, ctx.Err()
 	}
-	if s.bell || s.limit && s.id != 0 {
+	if w.bell || w.limit && w.id != 0 {
 		gen, state = d.gen, armedBell
-		if !s.bell {
+		if !w.bell {
 			state = armedLimit
 		}
 		d.mu.Unlock()
 		return state, gen, ctx.Err()
 	}
-	// A call that an earlier Sleep did not wait for serves as well, for the
-	// look comes after its answer. Two at once would lock twice.
-	if s.arming == nil {
-		s.arming = d.call(&call{s: s, arm: true, dozing: s.doze})
+	// A request that an earlier Sleep did not wait for will do, because the look comes
+	// after its response. Two requests would take the lock twice.
+	if w.arming == nil {
+		w.arming = d.enqueue(&request{waiter: w, arm: true, dozing: w.doze})
 	}
-	c := s.arming
+	r := w.arming
 	d.mu.Unlock()
 	for {
 		select {
-		case <-c.done:
-			return c.state, c.gen, c.err
+		case <-r.done:
+			return r.state, r.gen, r.err
 		case <-ctx.Done():
 			return armedGone, 0, ctx.Err()
-		case <-s.poke:
-			// A connection that does not answer must not hold up a Wake.
+		case <-w.signal:
+			// Wake must not wait for a connection that does not respond.
 			d.mu.Lock()
-			woken := s.woken
+			woken := w.woken
 			d.mu.Unlock()
 			if woken {
 				return armedWoken, 0, nil
@@ -266,99 +261,99 @@ func (d *doorbell) arm(ctx context.Context, s *sleeper) (state armed, gen int, e
 	}
 }
 
-// armedAs takes note of a call's answer, in the line's goroutine.
-func (d *doorbell) armedAs(c *call, id int32, state armed) {
+// recordArmed records the response to a request, in the listener's goroutine.
+func (d *doorbell) recordArmed(r *request, id int32, state armed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := c.s
-	s.arming = nil
-	c.gen = d.gen
-	if s.id != id {
-		// The queue was dropped, and another one has its name now.
-		if s.doze {
-			d.releaseDoze(s, false)
+	w := r.waiter
+	w.arming = nil
+	r.gen = d.gen
+	if w.id != id {
+		// The queue was dropped, and a new one has its name.
+		if w.doze {
+			d.releaseDoze(w, false)
 		}
-		delete(d.byID, s.id)
-		if c.dozing && state == armedDoze {
+		delete(d.byID, w.id)
+		if r.dozing && state == armedDoze {
 			state = armedAgain
 		}
-		s.id = id
+		w.id = id
 	}
-	d.byID[id] = s
+	d.byID[id] = w
 	switch state {
-	case armedBell, armedHeard: // with either every send notifies
-		s.bell = state == armedBell
-		if s.doze {
-			d.releaseDoze(s, false)
+	case armedBell, armedHeard: // all sends notify
+		w.bell = state == armedBell
+		if w.doze {
+			d.releaseDoze(w, false)
 		}
 	case armedDoze:
-		if !c.dozing {
-			s.doze, s.finds, s.interval = true, 0, firstLook
-		} else if !s.doze {
-			state = armedAgain // let go of since the call was made
+		if !r.dozing {
+			w.doze, w.finds, w.interval = true, 0, firstLook
+		} else if !w.doze {
+			state = armedAgain // released since the request
 		}
 	}
-	c.state = state
-	if !s.asleep { // the Sleep that asked has gone
-		if s.bell {
-			d.releaseBell(s, true)
+	r.state = state
+	if !w.waiting { // the Sleep that asked has ended
+		if w.bell {
+			d.releaseBell(w, true)
 		}
-		if s.doze && !c.dozing {
-			d.releaseDoze(s, true)
+		if w.doze && !r.dozing {
+			d.releaseDoze(w, true)
 		}
 	}
 }
 
-// release lets go of what keys are held.
-func (d *doorbell) release(s *sleeper, leaving bool) {
-	if s.bell {
-		d.releaseBell(s, leaving)
+// release releases the keys that are held.
+func (d *doorbell) release(w *waiter, leaving bool) {
+	if w.bell {
+		d.releaseBell(w, leaving)
 	}
-	if s.doze {
-		d.releaseDoze(s, leaving)
+	if w.doze {
+		d.releaseDoze(w, leaving)
 	}
 }
 
-func (d *doorbell) releaseBell(s *sleeper, leaving bool) {
-	s.bell = false
-	d.call(&call{s: s, id: s.id, unlock: "bell", notify: leaving})
+func (d *doorbell) releaseBell(w *waiter, leaving bool) {
+	w.bell = false
+	d.enqueue(&request{waiter: w, id: w.id, unlock: "bell", notify: leaving})
 }
 
-func (d *doorbell) releaseDoze(s *sleeper, leaving bool) {
-	s.doze, s.finds, s.interval = false, 0, 0
-	d.call(&call{s: s, id: s.id, unlock: "doze", notify: leaving})
+func (d *doorbell) releaseDoze(w *waiter, leaving bool) {
+	w.doze, w.finds, w.interval = false, 0, 0
+	d.enqueue(&request{waiter: w, id: w.id, unlock: "doze", notify: leaving})
 }
 
-// drain forgets the notifications that came before a look: the look sees what
-// they announced, and each would cause an empty round afterwards.
-func (d *doorbell) drain(s *sleeper) {
+// drain discards the notifications before a look. The look sees their messages, and a
+// notification that was kept would cause another look for nothing.
+func (d *doorbell) drain(w *waiter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.rung = false
+	w.notified = false
 }
 
-// looked counts finds: one may be the message of the sender that was waited
-// for, two in a row mean traffic, in which senders should not notify. Neither
-// should they while what waits waits for a limit.
-func (d *doorbell) looked(s *sleeper, reply posthaste.LookReply) {
+// looked records the result of a look. One find with the doze key may be the message of the
+// sender in flight; two in a row mean traffic, during which senders should not notify. Nor
+// should they while messages wait for a limit.
+func (d *doorbell) looked(w *waiter, reply posthaste.LookReply) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.limit = reply.AtLimit && !reply.Found
+	w.limit = reply.AtLimit && !reply.Found
 	switch {
-	case s.limit:
-		d.release(s, true) // others may sleep by its keys and wait for no limit
-	case !s.doze:
+	case w.limit:
+		d.release(w, true) // other processes may rely on the keys and not be at a limit
+	case !w.doze:
 	case !reply.Found:
-		s.finds = 0
-	case s.finds == 0:
-		s.finds = 1
+		w.finds = 0
+	case w.finds == 0:
+		w.finds = 1
 	default:
-		d.releaseDoze(s, false)
+		d.releaseDoze(w, false)
 	}
 }
 
-// pause says how long to wait before the next step; 0 means without end.
-func (d *doorbell) pause(s *sleeper, state armed, ask *time.Duration) time.Duration {
+// pause returns how long to wait before the next step; 0 means without limit.
+func (d *doorbell) pause(w *waiter, state armed, ask *time.Duration) time.Duration {
 	switch state {
 	case armedBell, armedLimit:
 		return 0
@@ -369,10 +364,10 @@ func (d *doorbell) pause(s *sleeper, state armed, ask *time.Duration) time.Durat
 	case armedDoze:
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		// The pause survives a wake-up: notifications must not restart it, or
-		// a busy queue beside one long sender would look all the time.
-		p := max(s.interval, firstLook)
-		s.interval = min(p*3/2, slowestLook)
+		// Notifications do not restart the pause: a busy queue with one long-running
+		// sender would otherwise look all the time.
+		p := max(w.interval, firstLook)
+		w.interval = min(p*3/2, slowestLook)
 		return p
 	}
 	p := *ask
@@ -380,9 +375,9 @@ func (d *doorbell) pause(s *sleeper, state armed, ask *time.Duration) time.Durat
 	return jittered(p)
 }
 
-// wait waits until the bell rings, the due time comes or Wake is called
-// (woken), or until there is reason to arm again.
-func (d *doorbell) wait(ctx context.Context, s *sleeper, pause time.Duration, due time.Time) (woken bool, err error) {
+// wait waits for a notification, the due time or Wake, and then returns true. It returns
+// false if the Sleep must arm again.
+func (d *doorbell) wait(ctx context.Context, w *waiter, pause time.Duration, due time.Time) (woken bool, err error) {
 	var alarm <-chan time.Time
 	dueFirst := false
 	if !due.IsZero() {
@@ -397,7 +392,7 @@ func (d *doorbell) wait(ctx context.Context, s *sleeper, pause time.Duration, du
 	}
 	for {
 		d.mu.Lock()
-		over, changed := s.rung || s.woken || d.closed, s.changed
+		over, changed := w.notified || w.woken || d.closed, w.reconnected
 		d.mu.Unlock()
 		if over || changed {
 			return over, ctx.Err()
@@ -407,32 +402,32 @@ func (d *doorbell) wait(ctx context.Context, s *sleeper, pause time.Duration, du
 			return false, ctx.Err()
 		case <-alarm:
 			return dueFirst, nil
-		case <-s.poke:
+		case <-w.signal:
 		}
 	}
 }
 
-// LetGo gives back the keys of a queue at once that a Sleep before has kept. The process
-// polls from now on, and senders should not notify for its sake.
+// LetGo releases the keys of a queue that an earlier Sleep kept. The caller polls from now on
+// and does not need senders to notify.
 func (d *doorbell) LetGo(queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.sleepers[queue]; s != nil && !s.asleep {
-		if s.letGo != nil {
-			s.letGo.Stop()
-			s.letGo = nil
+	if w := d.waiters[queue]; w != nil && !w.waiting {
+		if w.releaseTimer != nil {
+			w.releaseTimer.Stop()
+			w.releaseTimer = nil
 		}
-		d.release(s, false)
+		d.release(w, false)
 	}
 }
 
-// heard wakes the queue with that id, in the line's goroutine.
+// heard wakes the queue with the id, in the listener's goroutine.
 func (d *doorbell) heard(id int32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.byID[id]; s != nil {
-		s.rung = true
-		s.prod()
+	if w := d.byID[id]; w != nil {
+		w.notified = true
+		w.wake()
 	}
 }
 
@@ -440,43 +435,45 @@ func (d *doorbell) heard(id int32) {
 func (d *doorbell) Wake(queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.sleepers[queue]; s != nil && s.asleep {
-		s.woken = true
-		s.prod()
+	if w := d.waiters[queue]; w != nil && w.waiting {
+		w.woken = true
+		w.wake()
 	}
 }
 
-// Close implements [posthaste.Doorbell]. It waits until the connection is
-// closed, with which the keys are gone.
+// Close implements [posthaste.Doorbell]. It waits until the connection is closed, which
+// releases the keys.
 func (d *doorbell) Close() {
 	d.mu.Lock()
 	d.closed = true
-	for _, s := range d.sleepers {
-		s.prod()
-		if s.letGo != nil {
-			s.letGo.Stop()
+	for _, w := range d.waiters {
+		w.wake()
+		if w.releaseTimer != nil {
+			w.releaseTimer.Stop()
 		}
 	}
-	d.hangUp()
+	d.stop()
 	d.mu.Unlock()
 	<-d.ended
 }
 
-func (s *sleeper) prod() {
+func (w *waiter) wake() {
 	select {
-	case s.poke <- struct{}{}:
+	case w.signal <- struct{}{}:
 	default:
 	}
 }
 
+// jittered returns d shortened by up to a quarter, at random.
 func jittered(d time.Duration) time.Duration {
 	return d - rand.N(d/4+1)
 }
 
 func errDoorbellClosed() error {
-	return &posthaste.Error{Code: posthaste.Refused, Message: "the doorbell is closed"}
+	return &posthaste.Error{Code: posthaste.Refused, Message: "the doorbell is closed", Hint: "open another one"}
 }
 
-func errAsleepAlready(queue string) error {
-	return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("queue %q is slept on already by this doorbell", queue)}
+func errAlreadyWaiting(queue string) error {
+	return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("another Sleep on queue %q is running", queue),
+		Hint: "run one Sleep per queue and doorbell at a time"}
 }

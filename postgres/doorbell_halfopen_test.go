@@ -8,14 +8,13 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
 )
 
-// A proxy that keeps the listening connection open and swallows what is sent on
-// it is noticed, though TCP itself is well: the line is tried after a silence.
-// What was sent meanwhile is found then.
+// The doorbell detects a proxy that keeps the connection open but drops its data, because it
+// checks the connection after a silence. It then finds the messages that were sent meanwhile.
 func TestHalfOpenLineIsReplaced(t *testing.T) {
 	b := newBellTest(t, 1)
 	proxy := testdb.NewProxy(t, b.url)
-	d := &doorbell{sleepers: make(map[string]*sleeper), byID: make(map[int32]*sleeper)}
-	d.line = newLine(testPool(t, proxy.URL, 1).Config(), slog.New(slog.DiscardHandler), d)
+	d := &doorbell{waiters: make(map[string]*waiter), byID: make(map[int32]*waiter)}
+	d.listener = newListener(testPool(t, proxy.URL, 1).Config(), slog.New(slog.DiscardHandler), d)
 	d.check = 100 * time.Millisecond
 	conn, err := d.connect(testContext(t))
 	if err != nil {
@@ -24,7 +23,7 @@ func TestHalfOpenLineIsReplaced(t *testing.T) {
 	go d.run(conn)
 	t.Cleanup(d.Close)
 	done := b.sleeps(testContext(t), d)
-	// The look comes after the answer that it has the bell.
+	// The look comes after the response that the session holds the bell key.
 	eventually(t, "it sleeps by the bell", func() bool { return b.empty.Load() > 0 && b.holder("bell") != 0 })
 	first := b.holder("bell")
 	if n := proxy.Swallow("doorbell"); n != 1 {

@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// While what waits waits for a limit, what is sent wakes nobody and its senders do
-// not notify; what is told, as settles do, wakes. Afterwards all is as before.
+// While messages wait for a limit, senders do not notify and sends wake no worker, but
+// notifications, as settlements send them, do. Afterwards sends wake again.
 func TestSleepAtALimitHoldsNoBell(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()
@@ -42,10 +42,10 @@ func TestSleepAtALimitHoldsNoBell(t *testing.T) {
 	atLimit.Store(true)
 	done := sleep()
 	eventually(t, "it lets go of the bell", func() bool { return b.holder("bell") == 0 })
-	// Letting go of the bell tells all who sleep by it, on a busy machine late.
+	// The release of the bell key notifies other sessions, on a busy machine late.
 	before := looks.Load()
 	for quiet := false; !quiet; {
-		time.Sleep(200 * time.Millisecond) // nothing tells that nothing more comes
+		time.Sleep(200 * time.Millisecond) // there is no event to wait for
 		quiet = !notified()
 		select {
 		case err := <-done:
@@ -61,15 +61,15 @@ func TestSleepAtALimitHoldsNoBell(t *testing.T) {
 	}
 	b.sendNow("q0")
 	if notified() {
-		t.Error("a sender notified though nobody waits for what is sent")
+		t.Error("a sender notified although no worker waits for sends")
 	}
 	select {
 	case err := <-done:
-		t.Fatalf("what was sent ended the Sleep (%v)", err)
+		t.Fatalf("a send ended the Sleep (%v)", err)
 	default:
 	}
 	if n := looks.Load() - before; n != 0 {
-		t.Errorf("what was sent caused %d looks", n)
+		t.Errorf("a send caused %d looks", n)
 	}
 	if pid := b.holder("bell"); pid != 0 {
 		t.Errorf("%d holds the bell", pid)
@@ -86,7 +86,7 @@ func TestSleepAtALimitHoldsNoBell(t *testing.T) {
 		t.Error(err)
 	}
 
-	// The limit is over, and the bell is needed again.
+	// The limit is over, and the bell key is needed again.
 	atLimit.Store(false)
 	if _, err := b.take(ctx, "q0"); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestSleepAtALimitHoldsNoBell(t *testing.T) {
 	}
 }
 
-// A Sleep at a limit ends by itself when the limit does.
+// A Sleep at a limit ends when the limit does.
 func TestSleepAtALimitEnds(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()

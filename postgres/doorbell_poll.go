@@ -8,28 +8,26 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// pollingBell is the doorbell where sessions cannot be kept: it looks, in
-// intervals that grow while nothing is found. It takes no keys, so senders
-// never notify for its sake.
+// pollingBell is the doorbell behind poolers in transaction mode. It looks at growing
+// intervals and holds no keys, so senders do not notify.
 type pollingBell struct {
-	mu       sync.Mutex
-	sleepers map[string]chan struct{}
-	closed   chan struct{}
-	once     sync.Once
+	mu      sync.Mutex
+	waiters map[string]chan struct{}
+	closed  chan struct{}
+	once    sync.Once
 }
 
 func newPollingBell() *pollingBell {
-	return &pollingBell{sleepers: make(map[string]chan struct{}), closed: make(chan struct{})}
+	return &pollingBell{waiters: make(map[string]chan struct{}), closed: make(chan struct{})}
 }
 
-// Sleep implements [posthaste.Doorbell]. It calls look until one finds
-// something.
+// Sleep implements [posthaste.Doorbell]. It calls look until it finds something.
 func (b *pollingBell) Sleep(ctx context.Context, queue string, look func(ctx context.Context) (posthaste.LookReply, error)) error {
-	wake, err := b.fallAsleep(queue)
+	wake, err := b.beginSleep(queue)
 	if err != nil {
 		return err
 	}
-	defer b.wakeUp(queue)
+	defer b.endSleep(queue)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := firstLook; ; pause = min(pause*3/2, slowestLook) {
@@ -57,7 +55,7 @@ func (b *pollingBell) Sleep(ctx context.Context, queue string, look func(ctx con
 	}
 }
 
-func (b *pollingBell) fallAsleep(queue string) (chan struct{}, error) {
+func (b *pollingBell) beginSleep(queue string) (chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
@@ -65,25 +63,25 @@ func (b *pollingBell) fallAsleep(queue string) (chan struct{}, error) {
 		return nil, errDoorbellClosed()
 	default:
 	}
-	if b.sleepers[queue] != nil {
-		return nil, errAsleepAlready(queue)
+	if b.waiters[queue] != nil {
+		return nil, errAlreadyWaiting(queue)
 	}
 	wake := make(chan struct{}, 1)
-	b.sleepers[queue] = wake
+	b.waiters[queue] = wake
 	return wake, nil
 }
 
-func (b *pollingBell) wakeUp(queue string) {
+func (b *pollingBell) endSleep(queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.sleepers, queue)
+	delete(b.waiters, queue)
 }
 
 // Wake implements [posthaste.Doorbell].
 func (b *pollingBell) Wake(queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if wake := b.sleepers[queue]; wake != nil {
+	if wake := b.waiters[queue]; wake != nil {
 		select {
 		case wake <- struct{}{}:
 		default:

@@ -27,7 +27,7 @@ type probe struct {
 	trips []trip
 }
 
-type trip struct{ from, to time.Time } // to is zero while it is under way
+type trip struct{ from, to time.Time } // to is zero during the trip
 
 func (b *bellTest) probe() *probe {
 	p := &probe{}
@@ -54,7 +54,7 @@ func (b *bellTest) probe() *probe {
 	return p
 }
 
-// stalled reports whether a round trip that overlaps the time took long.
+// stalled reports whether a slow round trip overlaps the time.
 func (p *probe) stalled(from, to time.Time, long time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,8 +67,8 @@ func (p *probe) stalled(from, to time.Time, long time.Duration) bool {
 	})
 }
 
-// LA3: sent just before, during and after a worker falls asleep, none waits
-// longer than 100 ms from its commit, unless a control probe stalled too.
+// LA3: messages that are sent just before, during and after the start of a Sleep wait at most
+// 100 ms from their commit, unless a control probe stalled too.
 func TestLA3SentWhileFallingAsleep(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()
@@ -79,8 +79,8 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 	})
 	var waits, unexplained []time.Duration
 	for range testrun.Size(600, 10000) {
-		// The worker looks, falls asleep and is fast asleep within the first
-		// few milliseconds after it took the last one.
+		// The worker looks and starts to sleep within a few milliseconds after it took
+		// the last message.
 		time.Sleep(rand.N([]time.Duration{200 * time.Microsecond, time.Millisecond, 4 * time.Millisecond, 15 * time.Millisecond}[rand.N(4)]))
 		commit := b.send("q0")
 		if rand.N(4) == 0 {
@@ -99,8 +99,8 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 			t.Fatal("a wake-up was lost")
 		}
 	}
-	// Beside other tests, this process may be kept from the processor while the probe
-	// happens to rest. A wake-up that is lost waits until the next look, and is not alone.
+	// Beside other tests this process may stall while the probe pauses. A lost wake-up waits
+	// until the next look, and occurs more than once.
 	if len(unexplained) > testrun.Size(6, 0) || len(unexplained) > 0 && slices.Max(unexplained) > time.Second {
 		t.Errorf("waited %v from their commits, and nothing else stalled", unexplained)
 	}
@@ -108,8 +108,8 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 	t.Logf("p50 %v, p99 %v, max %v", waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
 }
 
-// Several processes on several queues, senders that stay open for a while and
-// roll back: whatever is committed is taken, with no other look than theirs.
+// Several processes on several queues, with senders that stay open for a while or roll back, take
+// all committed messages without looks beyond those of Sleep.
 func TestNoWakeUpLostAmongProcesses(t *testing.T) {
 	b := newBellTest(t, 3)
 	var taken, sent atomic.Int64
@@ -156,14 +156,14 @@ func TestNoWakeUpLostAmongProcesses(t *testing.T) {
 	eventually(t, "all are taken", func() bool { return taken.Load() == sent.Load() })
 }
 
-// ◆ The keys live on a connection that never sends, because a session's own
-// exclusive lock does not refuse itself.
+// ◆ The connection that holds the keys never sends, because a session's own exclusive lock does
+// not block it.
 func TestKeysLiveOnAConnectionThatNeverSends(t *testing.T) {
 	b := newBellTest(t, 1)
 	ctx := testContext(t)
-	// A process whose whole pool is one connection: that is where it sends.
+	// The process has a pool of one connection, on which it sends.
 	pool := testPool(t, b.url, 1)
-	d, err := New(pool).ringing(ctx)
+	d, err := New(pool).openDoorbell(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +181,8 @@ func TestKeysLiveOnAConnectionThatNeverSends(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// And so it would be otherwise: the holder's own send tells nobody. Giving a key back
-	// may notify, too, a moment after the key is free.
+	// Without the separate connection: a send on the session that holds the key does not
+	// notify. The release of a key may notify, too, shortly after the key is free.
 	d.Close()
 	eventually(t, "the doorbell's connection has ended", func() bool { return b.linePID() == 0 })
 	holder, listener := b.session(), b.session()
@@ -199,8 +199,8 @@ func TestKeysLiveOnAConnectionThatNeverSends(t *testing.T) {
 	}
 }
 
-// ◆ A send probes the doze key and gives it back in one expression: as two
-// statements, a cancel between them leaves the session holding it.
+// ◆ A send probes and releases the doze key in one expression. With two statements, a cancel
+// between them would leave the session with the key.
 func TestDozeProbeLeaksNothingUnderCancels(t *testing.T) {
 	b := newBellTest(t, 1)
 	setup := b.session()
@@ -226,8 +226,8 @@ func TestDozeProbeLeaksNothingUnderCancels(t *testing.T) {
 	}
 }
 
-// leaks cancels senders in the middle of sending and counts the cancels after
-// which the session still held the doze key.
+// leaks cancels senders during a send and counts the cancels after which the session still held
+// the doze key.
 func (b *bellTest) leaks(cancels int) (leaked int) {
 	b.Helper()
 	ctx := testContext(b.T)
@@ -253,9 +253,8 @@ func (b *bellTest) leaks(cancels int) (leaked int) {
 	return leaked
 }
 
-// armRule examines the doorbell with posthaste.arm as it is shipped, which must show
-// no fault, and with each of the twins, which must show one, or the examination
-// proves nothing.
+// armRule tests the doorbell with the real posthaste.arm, which must pass, and with each broken
+// twin, which must fail.
 func armRule(t *testing.T, examine func(b *bellTest) (fault string), broken ...armTwin) {
 	t.Helper()
 	t.Parallel()
@@ -294,8 +293,8 @@ func armRule(t *testing.T, examine func(b *bellTest) (fault string), broken ...a
 // armTwin is posthaste.arm without one condition.
 type armTwin struct{ name, old, new string }
 
-// ◆ Refused the doze key, a worker must tell a passing send, which is gone in
-// a moment, from another worker that dozes and looks in its place.
+// ◆ A worker that does not get the doze key must distinguish a send that holds it for a moment
+// from another worker that holds it and looks.
 func TestArmTellsWhoIsInTheWay(t *testing.T) {
 	armRule(t, func(b *bellTest) (fault string) {
 		t := b.T
@@ -314,7 +313,7 @@ func TestArmTellsWhoIsInTheWay(t *testing.T) {
 				fault = fmt.Sprintf("%s: %d locks, want %d", what, got, want)
 			}
 		}
-		expect("nobody is there", other, false, "bell")
+		expect("no worker sleeps", other, false, "bell")
 		expect("another worker sleeps", worker, false, "heard")
 		mustExec(t, other, `select pg_advisory_unlock(posthaste.bell_key(1))`)
 
@@ -336,13 +335,13 @@ func TestArmTellsWhoIsInTheWay(t *testing.T) {
 		return fault
 	},
 		armTwin{"probing it shared", "then 'again'", "and false then 'again'"},
-		armTwin{"giving back what it probed", "\n     and pg_advisory_unlock_shared(posthaste.doze_key(queue_id)) then 'again'", " then 'again'"},
+		armTwin{"releasing the key that it probed", "\n     and pg_advisory_unlock_shared(posthaste.doze_key(queue_id)) then 'again'", " then 'again'"},
 		armTwin{"another worker", "else 'dozed'", "else 'again'"},
 		armTwin{"its own doze key", "when p_dozing then 'doze'", "when false then 'doze'"})
 }
 
-// A send that holds the doze key for a moment must not put the worker to sleep
-// beside a sender in flight.
+// A send that holds the doze key for a moment must not make the worker stop looking while
+// another sender is in flight.
 func TestPassingSendIsWaitedFor(t *testing.T) {
 	armRule(t, func(b *bellTest) string {
 		t := b.T
@@ -359,7 +358,7 @@ func TestPassingSendIsWaitedFor(t *testing.T) {
 				return look(ctx)
 			})
 		}()
-		// Asleep behind another worker it would look once.
+		// If it relied on another worker it would look once.
 		if !happens(b.patience, func() bool { return looks.Load() > 20 }) {
 			return fmt.Sprintf("beside a sender in flight it looked %d times in %s", looks.Load(), b.patience)
 		}
@@ -373,8 +372,7 @@ func TestPassingSendIsWaitedFor(t *testing.T) {
 	}, armTwin{"probing it shared", "then 'again'", "and false then 'again'"})
 }
 
-// One sender that stays open must not make everybody else's messages wait for
-// the next look.
+// A sender that stays open must not make messages of other senders wait for the next look.
 func TestOpenSenderDelaysNobody(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()
@@ -398,14 +396,14 @@ func TestOpenSenderDelaysNobody(t *testing.T) {
 			return time.Time{}
 		}
 	}
-	// Fast asleep: armed by the doze key, and has looked since.
+	// Wait until the worker holds the doze key and has looked since.
 	dozes := func() bool { return b.empty.Load() > last.empty && bell.dozes("q0") }
 	listener := b.session()
 	mustExec(t, listener, `listen posthaste`)
 	var waits []time.Duration
 	var longest time.Duration
 	var sent time.Time
-	calm := 0 // rounds in a row in which the worker slept again before its doze key was let go of
+	calm := 0 // successive rounds in which the worker slept again before it released its doze key
 	for round := 0; round < testrun.Size(40, 1000) || longest < slowestLook/4 && calm < 20; round++ {
 		eventually(t, "the worker dozes", dozes)
 		if calm++; time.Since(sent) >= awakeDoze {
@@ -419,8 +417,8 @@ func TestOpenSenderDelaysNobody(t *testing.T) {
 		waits = append(waits, next().Sub(sent))
 		longest = max(longest, bell.interval("q0"))
 	}
-	// A queue as busy as this one looks in every round; only if notifications
-	// do not restart it does the interval grow beside that.
+	// The worker looks in every round. The interval only grows if notifications do not restart
+	// it.
 	if longest < slowestLook/4 {
 		t.Errorf("the pauses between looks grew to %v only: notifications restarted them", longest)
 	}
@@ -436,31 +434,31 @@ func TestOpenSenderDelaysNobody(t *testing.T) {
 func (d *doorbell) asleep(queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sleepers[queue] != nil && d.sleepers[queue].asleep
+	return d.waiters[queue] != nil && d.waiters[queue].waiting
 }
 
-// dozes reports whether a Sleep on queue rests on the doze key now.
+// dozes reports whether a Sleep on queue holds the doze key.
 func (d *doorbell) dozes(queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.sleepers[queue]
-	return s.asleep && s.doze && s.arming == nil
+	s := d.waiters[queue]
+	return s.waiting && s.doze && s.arming == nil
 }
 
 func (d *doorbell) interval(queue string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sleepers[queue].interval
+	return d.waiters[queue].interval
 }
 
 func (d *doorbell) keepsDoze(queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sleepers[queue].doze
+	return d.waiters[queue].doze
 }
 
-// The doze key is kept over one find and let go of after two in a row, and
-// when the process stays awake: under load senders should not notify.
+// The doze key is kept after one find, and released after two in a row and when the process does
+// not sleep again: under load senders should not notify.
 func TestDozeKeyIsLetGoOfUnderLoad(t *testing.T) {
 	b := newBellTest(t, 1)
 	ctx := testContext(t)
@@ -481,7 +479,7 @@ func TestDozeKeyIsLetGoOfUnderLoad(t *testing.T) {
 		if kept == [2]bool{true, false} {
 			break
 		}
-		if !late { // else it was let go of because no Sleep came
+		if !late { // otherwise it was released because there was no Sleep
 			t.Fatalf("the doze key was kept over one find: %v, over two in a row: %v", kept[0], kept[1])
 		}
 	}
@@ -492,8 +490,8 @@ func TestDozeKeyIsLetGoOfUnderLoad(t *testing.T) {
 	commit()
 }
 
-// Whoever slept by the key of a process that leaves takes it over, whether
-// that process says good-bye or its connection dies.
+// A process that relied on the key of another one takes it over when the other one closes its
+// doorbell or loses its connection.
 func TestKeyOfALeavingProcessIsTakenOver(t *testing.T) {
 	b := newBellTest(t, 1)
 	first, second := b.open(), b.open()
@@ -513,7 +511,7 @@ func TestKeyOfALeavingProcessIsTakenOver(t *testing.T) {
 	eventually(t, "the second takes the bell", func() bool { h := b.holder("bell"); return h != 0 && h != pid })
 	done = b.sleeps(testContext(t), first)
 	mustExec(t, b.session(), `select pg_terminate_backend($1)`, b.holder("bell"))
-	eventually(t, "somebody takes the bell", func() bool { return b.holder("bell") != 0 })
+	eventually(t, "a process takes the bell", func() bool { return b.holder("bell") != 0 })
 	b.sendNow("q0")
 	eventually(t, "it is found", func() bool {
 		select {
@@ -525,7 +523,7 @@ func TestKeyOfALeavingProcessIsTakenOver(t *testing.T) {
 	})
 }
 
-// A connection that is cut is replaced, and what was sent meanwhile is found.
+// A lost connection is replaced, and messages that were sent meanwhile are found.
 func TestLostConnectionIsReplaced(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()

@@ -19,16 +19,15 @@ import (
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
-// bellTest is a database with the doorbell's functions and, in place of the
-// ledger, a table that is as simple as can be: what is tested here is who is
-// woken when, whatever the wake-up is about.
+// bellTest is a database with the doorbell's functions and a simple table of messages. The tests
+// check which processes are woken and when.
 type bellTest struct {
 	*testing.T
 	url    string
 	pool   *pgxpool.Pool // senders and looks
 	queues []string
 	empty  atomic.Int64 // looks that found nothing
-	// patience is how long something may take before it counts as a fault.
+	// patience is how long an expected event may take.
 	patience time.Duration
 }
 
@@ -55,11 +54,11 @@ func newBellTest(t *testing.T, queues int) *bellTest {
 	return b
 }
 
-// open opens one more doorbell, which stands for one more process.
+// open opens another doorbell, as another process would.
 func (b *bellTest) open() *doorbell {
 	b.Helper()
 	e := New(testPool(b.T, b.url, 1), Logger(slog.New(slog.DiscardHandler)))
-	bell, err := e.ringing(testContext(b.T))
+	bell, err := e.openDoorbell(testContext(b.T))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -95,7 +94,7 @@ func (b *bellTest) sendNow(queue string) {
 	}
 }
 
-// take removes what is in the queue.
+// take removes the messages of the queue and returns their number.
 func (b *bellTest) take(ctx context.Context, queue string) (int, error) {
 	tag, err := b.pool.Exec(ctx, `delete from posthaste.inbox where queue = $1`, queue)
 	return int(tag.RowsAffected()), err
@@ -112,8 +111,8 @@ func (b *bellTest) look(queue string) func(context.Context) (posthaste.LookReply
 	}
 }
 
-// work takes what comes until ctx ends, sleeping when there is nothing: no
-// other look ever finds what a wake-up was lost for.
+// work takes messages until ctx ends and sleeps while there are none. It does not look beyond
+// Sleep, so a lost wake-up is noticed.
 func (b *bellTest) work(ctx context.Context, bell posthaste.Doorbell, queue string, took func(n int)) {
 	for ctx.Err() == nil {
 		n, err := b.take(ctx, queue)
@@ -162,7 +161,7 @@ func (b *bellTest) linePID() int32 {
 		where datname = current_database() and application_name like '% doorbell'`)
 }
 
-// sleeps starts one Sleep on q0 and returns what it will return.
+// sleeps starts one Sleep on q0 and returns a channel for its result.
 func (b *bellTest) sleeps(ctx context.Context, bell *doorbell) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- bell.Sleep(ctx, "q0", b.look("q0")) }()
@@ -185,7 +184,7 @@ func TestSleepEndsByRingWakeDueContextAndClose(t *testing.T) {
 	ctx := testContext(t)
 	bell := b.open()
 	asleep := func() <-chan error {
-		// The last Sleep's key is given back a moment after it has returned.
+		// The key of the last Sleep is released shortly after it returned.
 		eventually(t, "the bell is free", func() bool { return b.holder("bell") == 0 })
 		done := b.sleeps(ctx, bell)
 		eventually(t, "the bell is taken", func() bool { return b.holder("bell") == b.linePID() })
@@ -255,8 +254,8 @@ func TestSleepEndsByRingWakeDueContextAndClose(t *testing.T) {
 	bell.Close()
 }
 
-// An unknown queue's error must not take the calls with it that share its
-// round trip, nor the connection.
+// The error of an unknown queue must not fail the requests in the same round trip or the
+// connection.
 func TestUnknownQueueBesideOthers(t *testing.T) {
 	b := newBellTest(t, 8)
 	ctx := testContext(t)
@@ -280,8 +279,8 @@ func TestUnknownQueueBesideOthers(t *testing.T) {
 	}
 }
 
-// Many queues share the connection: a wait for notifications is interrupted
-// for each call, and must keep the connection and lose no notification.
+// Many queues share the connection. Each request interrupts the wait for notifications, which
+// must neither close the connection nor lose a notification.
 func TestInterruptedWaitsKeepTheConnection(t *testing.T) {
 	b := newBellTest(t, 6)
 	ctx := testContext(t)
@@ -293,7 +292,7 @@ func TestInterruptedWaitsKeepTheConnection(t *testing.T) {
 			b.work(ctx, bell, queue, func(n int) { taken.Add(int64(n)) })
 		})
 	}
-	// One more queue falls asleep and is woken over and over.
+	// Another queue sleeps and is woken repeatedly.
 	b.background(func(ctx context.Context) {
 		for ctx.Err() == nil {
 			_ = bell.Sleep(ctx, "q0", b.look("q0"))
@@ -315,11 +314,11 @@ func TestInterruptedWaitsKeepTheConnection(t *testing.T) {
 	}
 }
 
-// A queue that is dropped and made anew has another id, under the same name.
+// A queue that is dropped and created again has the same name and another id.
 func TestQueueMadeAnewIsHeard(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()
-	commit := b.send("q0") // makes the first Sleep take the doze key
+	commit := b.send("q0") // so that the first Sleep takes the doze key
 	done := b.sleeps(testContext(t), bell)
 	eventually(t, "the doze key is taken", func() bool { return b.holder("doze") != 0 })
 	mustExec(t, dial(t, b.url), `update posthaste.queue_settings set dropped_at = now() where name = 'q0'`)
@@ -344,8 +343,8 @@ func TestQueueMadeAnewIsHeard(t *testing.T) {
 	})
 }
 
-// A queue is dropped and made anew while somebody sleeps on it, who never learns
-// of it: the next Wake gives up the bell of the old one.
+// A queue is dropped and created again during a Sleep on it, which is not notified. The next Wake
+// releases the bell key of the old queue.
 func TestQueueMadeAnewBeneathASleeperIsHeard(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()
@@ -354,7 +353,7 @@ func TestQueueMadeAnewBeneathASleeperIsHeard(t *testing.T) {
 	eventually(t, "the bell is taken", armed)
 	mustExec(t, dial(t, b.url), `begin; update posthaste.queue_settings set dropped_at = now(), name = 'old' where name = 'q0';
 		insert into posthaste.queue_settings (name) values ('q0'); commit`)
-	bell.Wake("q0") // as a heartbeat does that sees a message
+	bell.Wake("q0") // as a heartbeat does that finds a message
 	eventually(t, "the new queue's bell is taken", armed)
 }
 
@@ -400,11 +399,11 @@ func TestPollingTakesNoLocks(t *testing.T) {
 	}
 }
 
-// session is a connection that stands for somebody else's.
+// session returns another connection.
 func (b *bellTest) session() *pgx.Conn { return dial(b.T, b.url) }
 
-// The roles are enough: a receiver sleeps, a sender wakes it, and neither may
-// do the other's work.
+// The roles have the required privileges: a receiver sleeps and a sender wakes it, but neither
+// can do the other's work.
 func TestRolesAreEnoughToSleepAndToWake(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -431,7 +430,7 @@ func TestRolesAreEnoughToSleepAndToWake(t *testing.T) {
 	sender := dial(t, member("posthaste_sender"))
 	for range 3 {
 		looked := make(chan struct{})
-		var once sync.Once // it may look several times
+		var once sync.Once // Sleep may call it several times
 		done := make(chan error, 1)
 		go func() {
 			done <- bell.Sleep(ctx, "q", func(context.Context) (posthaste.LookReply, error) {

@@ -28,7 +28,7 @@ func TestEngine(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t) })
 }
 
-// Behind a pooler in transaction mode: no prepared statements, no doorbell.
+// The engine works behind a pooler in transaction mode, without prepared statements and doorbell.
 func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, func(t *testing.T) posthaste.Engine {

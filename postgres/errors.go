@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"reflect"
 	"strings"
@@ -13,8 +14,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// The ledger's own SQLSTATEs. The functions in sql/ raise them with COLUMN as
-// the field at fault and HINT as what to do.
+// ledgerCodes are the SQLSTATEs that the functions in sql/ raise, with the invalid field as
+// COLUMN and a remedy as HINT.
 var ledgerCodes = map[string]posthaste.Code{
 	"PH400": posthaste.Invalid,
 	"PH404": posthaste.NotFound,
@@ -28,33 +29,32 @@ var ledgerCodes = map[string]posthaste.Code{
 
 const migrateHint = "run `posthaste migrate up`"
 
-// readError turns what pgx returned into a *posthaste.Error where the caller
-// can act on it. It is for statements that may simply be repeated; whether a
-// statement that got no answer took effect is [writeError]'s question. Errors
-// that are classified already, and a cancelled context, come back as they are.
+// readError turns an error of pgx into a *posthaste.Error if the caller can act on it. It is
+// for statements that are safe to repeat; [writeError] is for the others. It returns
+// classified errors and canceled contexts unchanged.
 func readError(err error) error {
 	var ours *posthaste.Error
 	if err == nil || errors.As(err, &ours) || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	if pg := answered(err); pg != nil {
+	if pg := serverResponse(err); pg != nil {
 		return serverError(err, pg)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL did not answer in time", Hint: "try again", Cause: err}
+		return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL did not respond in time", Hint: "try again", Cause: err}
 	}
 	if lostConnection(err) {
 		return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL cannot be reached: " + oneLine(err),
-			Hint: "check that it runs and that the database URL is right, then try again", Cause: err}
+			Hint: "check that it is running and that the database URL is correct, then try again", Cause: err}
 	}
 	return err
 }
 
-// answered is what the server said, whichever driver has heard it; nil if it did not. In a
-// transaction of package database/sql that may be another than pgx: those tell the
-// SQLSTATE by a method, as pgx does, and the rest, as lib/pq, by fields of an error
-// whose type this package does not import.
-func answered(err error) *pgconn.PgError {
+// serverResponse returns the server's error from err, or nil if err is not from the server. In
+// a transaction of package database/sql the driver may be another one than pgx: these have the
+// SQLSTATE as a method, as pgx does, and, as lib/pq, the rest as fields of an error whose type
+// this package does not import.
+func serverResponse(err error) *pgconn.PgError {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg
@@ -79,34 +79,32 @@ func answered(err error) *pgconn.PgError {
 	return pg
 }
 
-// writeError is [readError] for statements that must not be repeated blindly:
-// if the statement may have reached the server and no answer came back, it may
-// have been committed, and the code is OutcomeUnsure. The cause stays
-// reachable, so errors.Is(err, context.Canceled) still holds.
+// writeError is [readError] for statements that are not safe to repeat. If the statement may
+// have reached the server and the response was lost, it may have been committed, and the code
+// is OutcomeUnsure. The cause is wrapped, so that errors.Is(err, context.Canceled) holds.
 func writeError(err error) error {
 	var ours *posthaste.Error
 	if err == nil || errors.As(err, &ours) {
 		return err
 	}
-	if answerLost(err) {
-		return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the answer was lost, so this may or may not have been committed: " + oneLine(err),
-			Hint: "look whether it was done before doing it again", Cause: err}
+	if responseLost(err) {
+		return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the response was lost, so this may or may not have been committed: " + oneLine(err),
+			Hint: "check whether it was done before you repeat it", Cause: err}
 	}
 	return readError(err)
 }
 
-// answerLost reports whether a statement may have taken effect although err is
-// all that came back.
-func answerLost(err error) bool {
+// responseLost reports whether a statement that failed with err may have taken effect.
+func responseLost(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		switch pg.Code {
 		case "08007", "40003": // transaction resolution, statement completion unknown
 			return true
-		case "57P02": // sent at any moment, also between a commit and its answer
+		case "57P02": // sent at any time, even between a commit and its response
 			return !startupFailed(err)
 		}
-		return false // the server said no, so the transaction is rolled back
+		return false // the server rolled the transaction back
 	}
 	if pgconn.SafeToRetry(err) || startupFailed(err) {
 		return false
@@ -119,22 +117,22 @@ func startupFailed(err error) bool {
 	return errors.As(err, &connect)
 }
 
-// lostConnection reports whether err says that there is no connection (any
-// more), as opposed to a mistake in the use of one.
+// lostConnection reports whether err says that connecting failed or that the connection was
+// lost.
 func lostConnection(err error) bool {
 	var network net.Error
 	return startupFailed(err) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||
 		errors.As(err, &network) || isClosed(err)
 }
 
-// serverError classifies what the server said.
+// serverError classifies an error of the server.
 func serverError(err error, pg *pgconn.PgError) error {
 	e := &posthaste.Error{Message: pg.Message, Hint: pg.Hint, Cause: err}
 	if code, ok := ledgerCodes[pg.Code]; ok {
 		e.Code, e.Field = code, pg.ColumnName
 		return e
 	}
-	say := func(code posthaste.Code, field, hint string) error {
+	classified := func(code posthaste.Code, field, hint string) error {
 		e.Code, e.Field = code, field
 		if e.Hint == "" {
 			e.Hint = hint
@@ -143,50 +141,49 @@ func serverError(err error, pg *pgconn.PgError) error {
 	}
 	switch pg.Code {
 	case "25006":
-		return say(posthaste.ReadOnly, "", "the database is a standby or set to read only: use the primary's address")
+		return classified(posthaste.ReadOnly, "", "the database is a standby or set to read only: connect to the primary")
 	case "42501":
-		return say(posthaste.Denied, "", "grant the role posthaste_sender, posthaste_receiver or posthaste_admin to this user")
+		return classified(posthaste.Denied, "", "grant the role posthaste_sender, posthaste_receiver or posthaste_admin to this user")
 	case "3F000", "42P01", "42883", "42703": // no such schema, table, function, column
 		e.Message = "the schema posthaste is missing or older than this program needs: " + pg.Message
 		e.Hint = "" // the server's own hint is about spelling
-		return say(posthaste.SchemaOld, "", migrateHint)
-	case "22021", "22P05": // of texts beside the payload, which travels as bytes
-		e.Message, e.Hint = "a text is not valid UTF-8 or has a NUL character in it", ""
-		return say(posthaste.Invalid, "", "leave it out or replace it: PostgreSQL cannot store it")
-	case "22P02": // no JSON
+		return classified(posthaste.SchemaOld, "", migrateHint)
+	case "22021", "22P05": // in any text but the payload, which is sent as bytes
+		e.Message, e.Hint = "a text is not valid UTF-8 or contains a NUL character", ""
+		return classified(posthaste.Invalid, "", "remove or replace it: PostgreSQL cannot store it")
+	case "22P02": // invalid JSON
 		e.Message = withDetail(pg)
-		return say(posthaste.Invalid, "payload", "")
+		return classified(posthaste.Invalid, "payload", "")
 	case "57014":
-		return say(posthaste.Unavailable, "", "the server cancelled the statement (statement_timeout, or an operator): try again")
+		return classified(posthaste.Unavailable, "", "the server canceled the statement (statement_timeout, or an operator): try again")
 	case "55P03":
-		return say(posthaste.Unavailable, "", "another transaction holds a lock for long: try again")
+		return classified(posthaste.Unavailable, "", "another transaction holds a lock: try again")
 	case "40001", "40P01":
-		return say(posthaste.Unavailable, "", "concurrent transactions got in each other's way: try again")
+		return classified(posthaste.Unavailable, "", "it conflicted with a concurrent transaction: try again")
 	case "3D000":
-		return say(posthaste.Unavailable, "", "create the database, or name another in the database URL")
+		return classified(posthaste.Unavailable, "", "create the database, or correct the database URL")
 	case "53300":
-		return say(posthaste.Unavailable, "", "raise max_connections, or let this program open fewer")
+		return classified(posthaste.Unavailable, "", "raise max_connections, or let this program open fewer connections")
 	case "57P01", "57P02", "57P03", "57P04", "57P05":
-		return say(posthaste.Unavailable, "", "PostgreSQL is starting or stopping: try again")
+		return classified(posthaste.Unavailable, "", "PostgreSQL is starting or stopping: try again")
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
 	case "08", "53":
-		return say(posthaste.Unavailable, "", "try again")
+		return classified(posthaste.Unavailable, "", "try again")
 	case "28":
-		return say(posthaste.Denied, "", "check user and password in the database URL")
+		return classified(posthaste.Denied, "", "check the user and password in the database URL")
 	case "0A":
-		return say(posthaste.Unsupported, "", "")
+		return classified(posthaste.Unsupported, "", "")
 	case "22":
 		e.Message = withDetail(pg)
-		return say(posthaste.Invalid, pg.ColumnName, "")
+		return classified(posthaste.Invalid, pg.ColumnName, "")
 	case "54":
-		return say(posthaste.TooLarge, pg.ColumnName, "")
+		return classified(posthaste.TooLarge, pg.ColumnName, "")
 	}
 	return err
 }
 
-// withDetail joins message and detail, where PostgreSQL says which part of a
-// value it did not like.
+// withDetail returns the message with the detail, which names the invalid part of a value.
 func withDetail(pg *pgconn.PgError) string {
 	if pg.Detail == "" {
 		return pg.Message
@@ -194,8 +191,13 @@ func withDetail(pg *pgconn.PgError) string {
 	return pg.Message + ": " + strings.TrimSuffix(pg.Detail, ".")
 }
 
-// oneLine is the text of err on one line: pgx puts each address it tried on a
-// line of its own.
+// oneLine returns the text of err on one line: pgx writes one line per address that it tried.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// isClosed reports whether err says that the connection is closed or broken.
+func isClosed(err error) bool {
+	return errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

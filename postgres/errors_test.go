@@ -87,7 +87,7 @@ func TestLostAnswersAreToldApart(t *testing.T) {
 	}
 }
 
-// What pgx really returns, for statements that were and were not sent.
+// Real errors of pgx for statements that were sent and not sent are classified.
 func TestLostAnswersOfARealServer(t *testing.T) {
 	t.Parallel()
 	url := emptyDB(t)

@@ -8,8 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// At most five webhooks run at a time, and at most 50 begin in a second, however
-// many processes work.
+// At most five webhooks run at a time, and at most 50 start per second, over all processes.
 func limitedQueue(ctx context.Context, engine *postgres.Engine) error {
 	return engine.QueueCreate(ctx, "webhooks", posthaste.QueueOptions{Limits: posthaste.QueueLimits{
 		Concurrency: 5,
@@ -17,7 +16,7 @@ func limitedQueue(ctx context.Context, engine *postgres.Engine) error {
 	}})
 }
 
-// A customer who sends much waits for nobody but themselves.
+// A customer with many messages delays only their own.
 func fairQueue(ctx context.Context, engine *postgres.Engine) error {
 	return engine.QueueCreate(ctx, "exports", posthaste.QueueOptions{Fair: true})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Remembers counts what e keeps in memory about a worker's claims.
+// Remembers counts the entries that e keeps in memory about a worker's claims.
 func (e *Engine) Remembers(worker posthaste.WorkerID) int {
 	n := 0
 	if _, ok := e.numbers.Load(worker); ok {
@@ -24,10 +24,10 @@ func (e *Engine) Remembers(worker posthaste.WorkerID) int {
 	return n
 }
 
-// ClockFinding is what the doctor says of two clocks.
+// ClockFinding exports clockFinding.
 var ClockFinding = clockFinding
 
-// MigrateTo brings the schema to what a program with these files would ship.
+// MigrateTo migrates the schema to that of a program with these files.
 func MigrateTo(ctx context.Context, conn *pgx.Conn, files fs.FS, opts MigrateOptions) error {
 	s, err := readSource(files)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// What is remembered of a worker ends with it, also where it is declared lost
-// and hears of that by a heartbeat or a claim; others' is kept.
+// The engine forgets a worker that unregisters, or that is declared lost and learns of it by a
+// heartbeat or a claim. It keeps the state of other workers.
 func TestEndedWorkersAreForgotten(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	claim := func(worker posthaste.WorkerID, number int64) error {

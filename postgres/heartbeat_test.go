@@ -14,8 +14,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// A look that takes long, or waits for somebody, does not keep the worker from
-// being seen alive: that is committed before the look begins.
+// A look that takes long, or waits for a lock, does not delay the heartbeat, which commits before
+// the look starts.
 func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -43,7 +43,7 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	if err := conn.QueryRow(ctx, `select heartbeat_at from posthaste.registrations where id = $1`, int64(worker)).Scan(&before); err != nil {
 		t.Fatal(err)
 	}
-	// Each look reads this table, and now waits for it.
+	// Each look reads this table and now waits for the lock.
 	if _, err := conn.Exec(ctx, `begin; lock table posthaste.counted in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
@@ -64,17 +64,17 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	// A look that is given up does not turn the beat into a failure: the worker
-	// would take itself for lost while everybody sees it alive.
+	// A look that fails does not fail the heartbeat: the worker would consider itself lost
+	// while it is registered as alive.
 	b := blockedBeat{t, ctx, e, conn, worker}
 	if reply := b.endedBy(context.DeadlineExceeded); !reply.Blind {
 		t.Errorf("the beat was committed, nothing was looked at, and its answer is %+v", reply)
 	}
 	warned := said.n.Load()
 	if warned == 0 {
-		t.Error("a look that took too long is not told")
+		t.Error("a look that took too long was not logged")
 	}
-	// That of a worker that ends is given up, too, and nobody needs to hear of it.
+	// The look of a worker that stops fails, too, and is not logged.
 	b.endedBy(context.Canceled)
 	if said.n.Load() > warned {
 		t.Error("a worker that ends is told as one whose look failed")
@@ -86,14 +86,14 @@ type blockedBeat struct {
 	*testing.T
 	ctx    context.Context
 	engine posthaste.Engine
-	conn   *pgx.Conn // has the lock
+	conn   *pgx.Conn // holds the lock
 	worker posthaste.WorkerID
 }
 
-// endedBy ends the context of a heartbeat by a cause while its look waits, and returns
-// the heartbeat's answer. The engine must have read that the beat was committed, and
-// nothing shows when it has. If it has not, the heartbeat fails, as it should, and the
-// next one is given more time.
+// endedBy ends the context of a heartbeat with a cause while its look waits, and returns the
+// heartbeat's reply. The engine must have read that the heartbeat committed, and the test cannot
+// observe when it has. If it has not, the heartbeat correctly fails, and the next one gets more
+// time.
 func (b blockedBeat) endedBy(cause error) (reply posthaste.HeartbeatReply) {
 	b.Helper()
 	for pause := 10 * time.Millisecond; ; pause *= 4 {
@@ -159,7 +159,7 @@ func (c *endedByHand) end(cause error) {
 	close(c.done)
 }
 
-// lines counts what is logged.
+// lines counts log records.
 type lines struct{ n atomic.Int64 }
 
 func (l *lines) Write(p []byte) (int, error) {

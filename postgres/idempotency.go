@@ -8,8 +8,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// SendIdempotent implements [posthaste.Engine]. What is sent and the key are
-// committed together; who comes with the same key meanwhile waits.
+// SendIdempotent implements [posthaste.Engine]. The messages and the key commit together. A
+// concurrent request with the same key waits.
 func (e *Engine) SendIdempotent(ctx context.Context, request posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	if err := request.Check(); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (e *Engine) SendIdempotent(ctx context.Context, request posthaste.Idempoten
 		}
 		return ids, nil
 	}
-	ids, err := e.sendIn(ctx, conn.Conn(), rows)
+	ids, err := e.session(conn).send(ctx, rows)
 	if err != nil {
 		return nil, readError(err) // nothing was committed
 	}

@@ -13,29 +13,28 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Tx sends and settles inside a transaction that the caller owns: messages
-// leave when it commits and never if it rolls back, and an acknowledgement
-// takes effect together with the caller's own writes. It is as safe for
-// concurrent use as the transaction is, which is not at all.
+// Tx sends and acknowledges in a transaction that the caller owns. Messages are sent if it
+// commits and not if it rolls back, and an acknowledgment takes effect together with the
+// caller's writes. Like the transaction, it is not safe for concurrent use.
 type Tx struct {
 	tx transaction
 }
 
-// transaction is what [In] and [InSQL] need of the two kinds.
+// transaction has the operations that differ between [In] and [InSQL].
 type transaction interface {
 	send(ctx context.Context, rows []row) ([]posthaste.MessageID, error)
 	ack(ctx context.Context, ids []int64) error
 }
 
-// In works inside a pgx transaction.
+// In returns the Tx of a pgx transaction.
 func In(tx pgx.Tx) Tx { return Tx{pgxTx{tx}} }
 
-// InSQL works inside a database/sql transaction, with any driver.
+// InSQL returns the Tx of a database/sql transaction with any driver.
 func InSQL(tx *sql.Tx) Tx { return Tx{sqlTx{tx}} }
 
-// Send stores the messages in the transaction and returns their ids in order.
-// If one is refused, none is stored; the transaction is then in its failed
-// state, as after any error of PostgreSQL.
+// Send stores the messages in the transaction and returns their ids in order. If one message is
+// rejected, none is stored, and the transaction must be rolled back, as after any error of
+// PostgreSQL.
 func (t Tx) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	rows, err := encode(messages)
 	if err != nil || len(rows) == 0 {
@@ -45,12 +44,12 @@ func (t Tx) Send(ctx context.Context, messages ...posthaste.Message) ([]posthast
 	return ids, readError(err)
 }
 
-// Ack acknowledges deliveries in the transaction, so that their effects happen
-// exactly once: either the effects and the acknowledgement commit, or neither
-// does. It fails with code Conflict if one of them is not the caller's any
-// more; the transaction must then be rolled back. Only deliveries that are
-// settled one by one can be acknowledged so: received ones, and those of
-// handlers that were registered as settling in their own transaction.
+// Ack acknowledges deliveries in the transaction. The handler's writes and the acknowledgment
+// either both commit or both do not, so that the writes happen exactly once. The error is
+// [posthaste.Conflict] if the caller does not hold one of the deliveries any more; the
+// transaction must then be rolled back. Ack only works for deliveries that are settled one by
+// one: received ones, and those of handlers that were registered as settling in their own
+// transaction.
 func (t Tx) Ack(ctx context.Context, deliveries ...posthaste.DeliveryID) error {
 	if len(deliveries) == 0 {
 		return nil
@@ -64,17 +63,13 @@ func (t Tx) Ack(ctx context.Context, deliveries ...posthaste.DeliveryID) error {
 
 type pgxTx struct{ pgx.Tx }
 
-// engineOfTx has no pool: it only lends its ways of encoding to a connection.
-// Poolers in transaction mode are served, too, for prepared statements stay
-// within the transaction's own connection only where the pool allows them.
-func engineOfTx(conn *pgx.Conn) *Engine {
-	mode := conn.Config().DefaultQueryExecMode
-	return &Engine{polling: mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol}
-}
-
 func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
 	conn := t.Conn()
-	return engineOfTx(conn).sendIn(ctx, conn, rows)
+	mode := conn.Config().DefaultQueryExecMode
+	// A connection in one of these modes may go through a pooler that does not support
+	// prepared statements.
+	pooled := mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol
+	return session{conn: conn, pooled: pooled}.send(ctx, rows)
 }
 
 func (t pgxTx) ack(ctx context.Context, ids []int64) error {
@@ -84,17 +79,15 @@ func (t pgxTx) ack(ctx context.Context, ids []int64) error {
 
 type sqlTx struct{ *sql.Tx }
 
-// send passes arrays as text, which every driver can.
+// send passes arrays as text, which all drivers support.
 func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
 	var ids []posthaste.MessageID
 	for len(rows) > 0 {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
-		columns, wake := textColumns(part)
 		found, err := t.QueryContext(ctx, `select unnest(posthaste.send_rows($1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],
 			$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean,
-			$13::text::smallint[], $14::text::text[], $15::text::float8[]))`,
-			columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], columns[7], columns[8], columns[9], columns[10], wake, columns[11], columns[12], columns[13])
+			$13::text::smallint[], $14::text::text[], $15::text::float8[]))`, textParams(part)...)
 		if err != nil {
 			return nil, err
 		}
@@ -125,49 +118,61 @@ func (t sqlTx) ack(ctx context.Context, ids []int64) error {
 	return err
 }
 
-// textColumns builds the parameters of posthaste.send_rows as array literals.
-func textColumns(rows []row) (columns [14]string, wake bool) {
-	var lists [14]textArray
+// textParams returns the parameters of posthaste.send_rows as array literals.
+func textParams(rows []row) []any {
+	var columns [len(sendTypes)]textArray
+	wake := false
 	for i := range rows {
 		r := &rows[i]
-		lists[0].add(r.Queue)
-		lists[1].add(`\x` + hex.EncodeToString(r.body))
-		lists[2].addOptional(r.contentType)
-		lists[3].addOptional(r.Key)
-		lists[4].addOptional(r.Kind)
-		lists[5].addOptional(string(r.headers))
-		lists[6].addOptional(r.Reference)
-		lists[7].addOptional(termsJSON(r.Terms))
-		delay, at := "", ""
-		if r.Delay > 0 {
-			delay = fmt.Sprint(r.Delay.Seconds())
-		}
-		if !r.SendAt.IsZero() {
-			at = r.SendAt.UTC().Format(time.RFC3339Nano)
-		}
-		lists[8].addOptional(delay)
-		lists[9].addOptional(at)
-		lists[10].addOptional(r.trace)
-		priority, window := "", ""
-		if r.Priority != 0 {
-			priority = fmt.Sprint(r.Priority)
-		}
-		if r.DedupeWindow > 0 {
-			window = fmt.Sprint(r.DedupeWindow.Seconds())
-		}
-		lists[11].addOptional(priority)
-		lists[12].addOptional(r.DedupeKey)
-		lists[13].addOptional(window)
 		wake = wake || !r.NoWake
+		for c := range columns {
+			columns[c].addOptional(r.text(c))
+		}
 	}
-	for i := range lists {
-		columns[i] = lists[i].text()
+	params := make([]any, 0, len(columns)+1)
+	for c := range columns {
+		if c == plainColumns {
+			params = append(params, wake)
+		}
+		params = append(params, columns[c].text())
 	}
-	return columns, wake
+	return params
 }
 
-// textArray builds an array literal (PostgreSQL's documentation, chapter
-// Arrays, "Array Input and Output Syntax").
+// text returns the row's value in a column as text, "" if it has none.
+func (r *row) text(column int) string {
+	switch column {
+	case sendBody:
+		return `\x` + hex.EncodeToString(r.body)
+	case sendDelay:
+		if r.Delay > 0 {
+			return fmt.Sprint(r.Delay.Seconds())
+		}
+	case sendAt:
+		if !r.SendAt.IsZero() {
+			return r.SendAt.UTC().Format(time.RFC3339Nano)
+		}
+	case sendPriority:
+		if r.Priority != 0 {
+			return fmt.Sprint(r.Priority)
+		}
+	case sendDedupeWindow:
+		if r.DedupeWindow > 0 {
+			return fmt.Sprint(r.DedupeWindow.Seconds())
+		}
+	case sendHeaders:
+		return string(r.headers)
+	case sendTerms:
+		return termsJSON(r.Terms)
+	default:
+		text, _ := r.appendCell(nil, column) // the column is of type text
+		return string(text)
+	}
+	return ""
+}
+
+// textArray builds an array literal; see "Array Input and Output Syntax" in PostgreSQL's
+// documentation.
 type textArray struct{ b strings.Builder }
 
 func (a *textArray) separate() {

@@ -77,8 +77,8 @@ func (n *nestedTest) receive(queue string) []posthaste.RawDelivery {
 	return reply.Deliveries
 }
 
-// send sends m in a transaction, and more in a nested one that fails and is rolled back.
-// It returns what was sent and not rolled back.
+// send sends m in a transaction, and more in a nested one that fails and is rolled back. It
+// returns the messages that were not rolled back.
 func (n *nestedTest) send(tx nested, m posthaste.Message) []posthaste.MessageID {
 	n.Helper()
 	bare := m
@@ -88,7 +88,7 @@ func (n *nestedTest) send(tx nested, m posthaste.Message) []posthaste.MessageID 
 	n.must(tx.begin())
 	_, err = tx.Send(n.Context(), m, bare)
 	n.must(err)
-	if _, err := tx.Send(n.Context(), posthaste.Message{Queue: "nobody"}); posthaste.CodeOf(err) != posthaste.NotFound {
+	if _, err := tx.Send(n.Context(), posthaste.Message{Queue: "missing"}); posthaste.CodeOf(err) != posthaste.NotFound {
 		n.Errorf("a send to a queue that does not exist: %v", err)
 	}
 	n.must(tx.rollback())
@@ -98,8 +98,8 @@ func (n *nestedTest) send(tx nested, m posthaste.Message) []posthaste.MessageID 
 	return slices.Concat(first, third)
 }
 
-// ack acknowledges in a nested transaction that is rolled back, and again after it, which
-// fails where the first had an effect.
+// ack acknowledges in a nested transaction that is rolled back, and again after it. The second
+// acknowledgment fails if the first had an effect.
 func (n *nestedTest) ack(tx nested, deliveries []posthaste.RawDelivery) {
 	n.Helper()
 	var ids []posthaste.DeliveryID
@@ -113,8 +113,8 @@ func (n *nestedTest) ack(tx nested, deliveries []posthaste.RawDelivery) {
 	n.must(tx.commit())
 }
 
-// What a nested transaction sent and settled before it was rolled back did not happen, also
-// where it failed, and the transaction around it goes on.
+// Sends and settlements of a nested transaction that fails or is rolled back have no effect, and
+// the outer transaction continues.
 func TestNestedTransactionsTakeTheirSendsBack(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), testpg.New(t)

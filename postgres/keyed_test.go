@@ -15,8 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// A key that waits for a message in flight is looked at when that is settled, also
-// where more of other keys was handed out meanwhile.
+// A key that waits for a message in flight continues when the message is settled, even if
+// messages of other keys were handed out meanwhile.
 func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -65,8 +65,8 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 		t.Fatalf("%d were handed out, want 2", len(first))
 	}
 	settle(posthaste.Retried, first[0])
-	time.Sleep(time.Millisecond) // its backoff is over
-	// The key waits for its second message, while others are handed out.
+	time.Sleep(time.Millisecond) // let its backoff end
+	// The key waits for its second message while other keys are handed out.
 	others := claim("a", "b", "c")
 	settle(posthaste.Done, first[1])
 	others = append(others, claim("d")...)
@@ -78,15 +78,15 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 		}
 		for _, d := range others {
 			if d.MessageID == first[0].MessageID {
-				return // sooner still
+				return // even earlier
 			}
 		}
 	}
 	t.Error("the failed message of the key does not come again")
 }
 
-// Many messages of a keyed queue are sent together, mixed with few, and each key keeps its
-// order; what the queue does not allow is refused.
+// Large and small sends to a keyed queue keep the order of each key, and messages that the queue
+// does not allow are rejected.
 func TestManyKeyedMessagesAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -170,7 +170,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 			t.Errorf("many messages with a bad %s: %v", field, err)
 		}
 	}
-	// Another queue of the same name.
+	// Create another queue with the same name.
 	check(e.QueueDrop(ctx, "q"))
 	check(e.QueueCreate(ctx, "q", posthaste.QueueOptions{}))
 	for range 2 {

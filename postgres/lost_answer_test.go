@@ -15,7 +15,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// An answer of which a part arrives, wherever it is cut, leaves the sender unsure, too.
+// A response that arrives in part makes the outcome unknown, wherever it is cut.
 func TestSendWhoseAnswerArrivesInPart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -38,13 +38,13 @@ func TestSendWhoseAnswerArrivesInPart(t *testing.T) {
 		}
 		unsure := 0
 		for part := 1; ; part += 4 {
-			if _, err := e.Send(ctx, messages...); err != nil { // connected, and everything is prepared now
+			if _, err := e.Send(ctx, messages...); err != nil { // connect and prepare all statements
 				t.Fatal(err)
 			}
 			proxy.CutAnswersAfter("posthaste", part)
 			_, err := e.Send(ctx, messages...)
 			if err == nil {
-				break // the whole answer came
+				break // the whole response arrived
 			}
 			if code := posthaste.CodeOf(err); code != posthaste.OutcomeUnsure {
 				t.Errorf("%d messages, %d bytes of the answer: code %q: %v", n, part, code, err)
@@ -57,9 +57,8 @@ func TestSendWhoseAnswerArrivesInPart(t *testing.T) {
 	}
 }
 
-// A connection that is cut between a send's commit and its answer leaves the
-// sender unsure. Were it told that the message was not stored, it would send it
-// again.
+// If the connection is lost between a send's commit and its response, the outcome is unknown. If
+// the error said that the message was not stored, the sender would send it again.
 func TestSendWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -79,7 +78,7 @@ func TestSendWhoseAnswerIsLost(t *testing.T) {
 		for i := range messages {
 			messages[i] = posthaste.Message{Queue: "q"}
 		}
-		if _, err := e.Send(ctx, messages...); err != nil { // everything is prepared now
+		if _, err := e.Send(ctx, messages...); err != nil { // prepare all statements
 			t.Fatal(err)
 		}
 		if proxy.CutAnswers("posthaste") == 0 {
@@ -89,16 +88,16 @@ func TestSendWhoseAnswerIsLost(t *testing.T) {
 		if err == nil {
 			t.Fatal("the answer came through")
 		}
-		// In a transaction of several round trips the first answer is lost, before
-		// the commit: then both may be said.
+		// In a transaction of several round trips the first response is lost, before the
+		// commit: both codes are correct.
 		if code := posthaste.CodeOf(err); code != posthaste.OutcomeUnsure && (n < 100 || code != posthaste.Unavailable) {
 			t.Errorf("%d messages: code %q: %v", n, code, err)
 		}
 	}
 }
 
-// A connection that the server ends in place of the end of a transaction, after its rows,
-// ends the call with that.
+// If the server closes the connection after the rows of a transaction instead of ending it, the
+// call returns the error.
 func TestTerminatedAtTheCommit(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if err := testrun.Parallel(6); err != nil { // they mostly wait for the server
+	if err := testrun.Parallel(6); err != nil { // the tests mostly wait for the server
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -15,16 +15,16 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// migrateKey is the advisory lock that lets one migration run at a time:
-// posthaste.lock_key(15, 1), which does not exist yet when it is needed first.
+// migrateKey is the advisory lock of migrations: posthaste.lock_key(15, 1), a function that does
+// not exist before the first one.
 const migrateKey = 20552<<48 | 15<<44 | 1
 
-// MigrateOptions changes how a schema is installed and removed.
+// MigrateOptions are options of [Migrate] and [MigrateDown].
 type MigrateOptions struct {
-	// NoRoles leaves the server's roles alone: none is made or dropped. Those
-	// that exist get their rights all the same.
+	// NoRoles disables the creation and removal of roles. Existing roles still get their
+	// privileges.
 	NoRoles bool
-	// Log is told what was done. Nil means silence.
+	// Log receives the changes that were made. Nil disables it.
 	Log *slog.Logger
 }
 
@@ -35,25 +35,23 @@ func (o MigrateOptions) log() *slog.Logger {
 	return o.Log
 }
 
-// Migrate installs the schema posthaste or brings it up to date, all in one
-// transaction: migrations that are missing, then functions and views if they
-// differ from this program's, roles and rights. It may run twice, and from
-// several processes at once. It needs CREATE on the database (or to own the
-// schema) but no superuser, and CREATEROLE unless the roles exist or
+// Migrate installs or updates the schema posthaste in one transaction: missing migrations, then
+// functions and views if they differ from this program's, roles and privileges. It is
+// idempotent, and several processes may run it at once. It needs CREATE on the database or
+// ownership of the schema, but no superuser, and CREATEROLE unless the roles exist or
 // opts.NoRoles is set.
 //
-// On a schema with compatible migrations that this program does not know it
-// changes nothing, so that an old program does not bring back old functions:
-// hence a release that changes functions or views carries a migration, if need
-// be one without statements.
+// If the schema has compatible migrations that this program does not have, Migrate changes
+// nothing, so that an old program does not restore old functions. A release that changes
+// functions or views therefore contains a migration, which may be empty.
 //
-// It may run under traffic. A table that is in use is waited for briefly, so that
-// senders do not queue for long, and everything begun anew, for about a minute; then
-// Unavailable is returned and nothing was changed.
+// It may run under load. It waits briefly for a table that is in use, so that senders do not
+// queue behind it for long, and then starts again, for about a minute. After that it returns
+// Unavailable, and nothing has changed.
 //
-// Codes: Unsupported, ReadOnly, SchemaNew, Denied, Refused (the schema is not
-// Posthaste's, or something of the user's own depends on what must change),
-// Unavailable. conn must not be in a transaction, nor in use elsewhere.
+// Codes: Unsupported, ReadOnly, SchemaNew, Denied, Refused (another program created the schema,
+// or the user's own objects depend on objects that must change), Unavailable. conn must not be
+// in a transaction or in use elsewhere.
 func Migrate(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error {
 	s, err := shipped()
 	if err != nil {
@@ -96,7 +94,7 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 		}
 		for _, m := range all {
 			if m.Unknown {
-				log.Info("the schema is newer than this program, and compatible: nothing to do", "version", m.Version, "name", m.Name)
+				log.Info("the schema is newer than this program, but compatible: nothing to do", "version", m.Version, "name", m.Name)
 				return nil
 			}
 		}
@@ -123,31 +121,30 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 	})
 }
 
-// migrationLocks is how many places the server's table of locks must have: a migration
+// migrationLocks is the number of entries that the server's lock table must have. A migration
 // that creates the whole schema takes 1,170, and other sessions need some.
 const migrationLocks = 1300
 
-// checkLocks refuses a server whose table of locks has no room for a migration, which would
-// fail other programs' statements, too.
+// checkLocks fails if the server's lock table is too small for a migration, which would also
+// make statements of other programs fail.
 func checkLocks(ctx context.Context, q querier) error {
-	var places, each int
+	var entries, each int
 	err := q.QueryRow(ctx, `select m.locks * (m.backends + pg_catalog.current_setting('max_prepared_transactions')::int), m.locks
 		from (select pg_catalog.current_setting('max_locks_per_transaction')::int as locks,
 		             pg_catalog.sum(s.setting::int)::int as backends
 		        from pg_catalog.pg_settings s
-		       where s.name in ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) m`).Scan(&places, &each)
-	if err != nil || places >= migrationLocks {
+		       where s.name in ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) m`).Scan(&entries, &each)
+	if err != nil || entries >= migrationLocks {
 		return readError(err)
 	}
 	return &posthaste.Error{Code: posthaste.Refused,
-		Message: fmt.Sprintf("the server's table of locks has %d places, and the migration needs %d of them", places, migrationLocks),
-		Hint:    fmt.Sprintf("set max_locks_per_transaction to %d or more, which needs a restart of the server; it is %d", (each*migrationLocks+places-1)/places, each)}
+		Message: fmt.Sprintf("the server's lock table has %d entries, but the migration needs %d", entries, migrationLocks),
+		Hint:    fmt.Sprintf("set max_locks_per_transaction to %d or more (it is %d) and restart the server", (each*migrationLocks+entries-1)/entries, each)}
 }
 
-// How long a table that is in use is waited for. Whoever wants the same table
-// meanwhile queues behind the wait, so it is short at first; and for half of the
-// patience it ends before deadlock_timeout (1 s unless told otherwise), after which
-// PostgreSQL might end a sender's transaction instead of the migration's.
+// The lock timeouts of a migration. Other sessions that need the table queue behind its wait, so
+// the first ones are short. For half of migrationPatience they are below deadlock_timeout (1 s
+// by default), after which PostgreSQL might abort a sender's transaction instead.
 const (
 	leastLockTimeout  = 200 * time.Millisecond
 	calmLockTimeout   = 900 * time.Millisecond
@@ -155,9 +152,8 @@ const (
 	migrationPatience = time.Minute
 )
 
-// inMigration runs work in one transaction while no other migration runs, and once
-// more from the beginning where something that it needs is in use. What work tells
-// its log is told once it is committed.
+// inMigration runs work in one transaction while no other migration runs. If a table is in use
+// it rolls back and runs work again. It passes on the log records of work after the commit.
 func inMigration(ctx context.Context, conn *pgx.Conn, log *slog.Logger, work func(pgx.Tx, *slog.Logger) error) error {
 	begun, wait := time.Now(), leastLockTimeout
 	for {
@@ -171,7 +167,7 @@ func inMigration(ctx context.Context, conn *pgx.Conn, log *slog.Logger, work fun
 			return err
 		}
 		if wait == leastLockTimeout {
-			log.Info("tables of the schema are in use: nothing was changed, and it is tried again", "for", migrationPatience, "error", err)
+			log.Info("tables of the schema are in use: nothing was changed, retrying", "for", migrationPatience, "error", err)
 		}
 		wait = min(2*wait, calmLockTimeout)
 		if time.Since(begun) > migrationPatience/2 {
@@ -185,7 +181,7 @@ func inMigration(ctx context.Context, conn *pgx.Conn, log *slog.Logger, work fun
 	}
 }
 
-// keptLog keeps what is logged until it is true.
+// keptLog keeps log records until the changes they describe are committed.
 type keptLog struct {
 	slog.Handler
 	records []slog.Record
@@ -204,8 +200,8 @@ func (l *keptLog) tell(ctx context.Context) {
 }
 
 func tryMigration(ctx context.Context, conn *pgx.Conn, wait time.Duration, work func(pgx.Tx) error) error {
-	// READ COMMITTED: what another process did while this one waited for the
-	// lock must be seen.
+	// READ COMMITTED, to see the changes that another process made while this one waited for
+	// the lock.
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return readError(err)
@@ -213,8 +209,8 @@ func tryMigration(ctx context.Context, conn *pgx.Conn, wait time.Duration, work 
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	for _, sql := range []string{
 		fmt.Sprintf(`select pg_catalog.pg_advisory_xact_lock(%d)`, int64(migrateKey)),
-		// From here on: no name of the user's own is taken for ours, and functions
-		// may be made in any order.
+		// From here on names do not resolve to the user's objects, and functions may be
+		// created in any order.
 		`set local search_path = pg_catalog, pg_temp`,
 		`set local check_function_bodies = off`,
 		fmt.Sprintf(`set local lock_timeout = %d`, wait.Milliseconds()),
@@ -230,9 +226,9 @@ func tryMigration(ctx context.Context, conn *pgx.Conn, wait time.Duration, work 
 	return writeError(tx.Commit(ctx))
 }
 
-// installed reports whether schema posthaste is Posthaste's. A schema of that
-// name with anything else in it is an error; an empty one may have been made
-// for us by somebody with more rights.
+// installed reports whether the schema posthaste is installed. It fails if another program's
+// schema has that name. An empty schema is accepted, because an administrator may have created
+// it for a user who cannot.
 func installed(ctx context.Context, tx pgx.Tx) (bool, error) {
 	var exists, ours, used bool
 	err := tx.QueryRow(ctx, `
@@ -251,13 +247,13 @@ func installed(ctx context.Context, tx pgx.Tx) (bool, error) {
 		return false, readError(err)
 	case exists && !ours && used:
 		return false, &posthaste.Error{Code: posthaste.Refused,
-			Message: "this database has a schema posthaste that was not made by Posthaste, so it is left alone",
+			Message: "this database has a schema named posthaste that another program created; nothing was changed",
 			Hint:    "rename that schema, or use another database"}
 	}
 	return ours, nil
 }
 
-// sameNames refuses a database on which another program's migrations ran.
+// sameNames fails if a migration has another name in the database than in this program.
 func (s *schemaSource) sameNames(all []MigrationStatus) error {
 	names := make(map[int]string, len(s.migrations))
 	for _, m := range s.migrations {
@@ -267,7 +263,7 @@ func (s *schemaSource) sameNames(all []MigrationStatus) error {
 		if name, ok := names[m.Version]; ok && name != m.Name {
 			return &posthaste.Error{Code: posthaste.Refused,
 				Message: fmt.Sprintf("migration %04d is %s in the database and %s in this program", m.Version, m.Name, name),
-				Hint:    "the database was migrated by a build that was never released: use that build, or a fresh database"}
+				Hint:    "an unreleased build migrated the database: use that build, or a new database"}
 		}
 	}
 	return nil
@@ -294,9 +290,8 @@ func (s *schemaSource) applyMigrations(ctx context.Context, tx pgx.Tx, all []Mig
 	return nil
 }
 
-// applyCode makes the functions and views those of the program. Functions are
-// replaced rather than dropped where PostgreSQL allows it, which keeps rights
-// that people gave to roles of their own.
+// applyCode installs the program's functions and views. It replaces functions where PostgreSQL
+// allows it instead of dropping them, which keeps privileges that users granted to their roles.
 func (s *schemaSource) applyCode(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
 	var hash string
 	err := tx.QueryRow(ctx, `select hash from posthaste.applied`).Scan(&hash)
@@ -323,7 +318,7 @@ func (s *schemaSource) applyCode(ctx context.Context, tx pgx.Tx, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	// What no file has touched is no longer in the set, or never was ours.
+	// A function that no file replaced is not part of this version.
 	var left []uint32
 	for oid, xmin := range after {
 		if before[oid] == xmin {
@@ -348,9 +343,8 @@ func (s *schemaSource) applyCode(ctx context.Context, tx pgx.Tx, log *slog.Logge
 	return nil
 }
 
-// applyFunction applies a function's file. What cannot be replaced (another
-// return type, other argument names) is dropped and made anew; a file's name
-// is that of its function.
+// applyFunction applies a function's file, which has the name of its function. A function that
+// cannot be replaced (another return type or other argument names) is dropped and created again.
 func applyFunction(ctx context.Context, tx pgx.Tx, f sqlFile) error {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
@@ -374,8 +368,8 @@ func applyFunction(ctx context.Context, tx pgx.Tx, f sqlFile) error {
 	return apply(ctx, tx, f)
 }
 
-// functionVersions maps each function of the schema to the transaction that
-// wrote its row, which every create or replace changes.
+// functionVersions maps each function of the schema to the transaction that last created or
+// replaced it.
 func functionVersions(ctx context.Context, tx pgx.Tx) (map[uint32]string, error) {
 	rows, err := tx.Query(ctx, `select oid, xmin::text from pg_proc where pronamespace = 'posthaste'::regnamespace`)
 	if err != nil {
@@ -392,7 +386,7 @@ func functionVersions(ctx context.Context, tx pgx.Tx) (map[uint32]string, error)
 }
 
 func apply(ctx context.Context, tx pgx.Tx, f sqlFile) error {
-	// The simple protocol, for a file holds many statements.
+	// The simple protocol runs a file with many statements.
 	if _, err := tx.Conn().PgConn().Exec(ctx, f.text).ReadAll(); err != nil {
 		return applyError(f, err)
 	}
@@ -407,8 +401,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// MigrateStatus lists the migrations this program or the database has, by
-// version. A database without the schema has all of them pending.
+// MigrateStatus returns the migrations that this program or the database has, by version. In a
+// database without the schema all are pending.
 func MigrateStatus(ctx context.Context, conn *pgx.Conn) ([]MigrationStatus, error) {
 	s, err := shipped()
 	if err != nil {

@@ -8,12 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MigrateDown removes schema posthaste with everything in it, all messages
-// included; then the three roles, unless opts.NoRoles is set or somebody still
-// uses them. Without the schema it does nothing. Nothing that Posthaste did not
-// make is ever removed: where the schema holds such objects, or others depend
-// on ours, it removes nothing, names them and returns Refused. Codes: as
-// [Migrate].
+// MigrateDown removes the schema posthaste with all messages, then the three roles, unless
+// opts.NoRoles is set or a role is still in use. Without the schema it does nothing. It never
+// removes objects that Posthaste did not create: if the schema contains such objects, or others
+// depend on ours, it removes nothing and returns Refused with their names. Codes: as [Migrate].
 func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error {
 	if err := checkServer(ctx, conn); err != nil {
 		return err
@@ -32,7 +30,7 @@ func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error
 		if opts.NoRoles {
 			return nil
 		}
-		// The administrators' role is a member of the others.
+		// posthaste_admin is a member of the others, so it is dropped first.
 		for _, role := range []string{"posthaste_admin", "posthaste_receiver", "posthaste_sender"} {
 			if err := dropRole(ctx, tx, role, log); err != nil {
 				return err
@@ -42,14 +40,14 @@ func MigrateDown(ctx context.Context, conn *pgx.Conn, opts MigrateOptions) error
 	})
 }
 
-// dropSchema drops what migrate made, kind by kind in the order of what needs
-// what, and the schema: without a cascade, so that PostgreSQL itself refuses
-// when anything else would go with it.
+// dropSchema drops the objects that Migrate created, by kind in the order of their dependencies,
+// and the schema. It does not cascade, so that PostgreSQL reports an error if other objects
+// depend on them.
 func dropSchema(ctx context.Context, tx pgx.Tx) error {
 	if err := noStrangers(ctx, tx); err != nil {
 		return err
 	}
-	// Read beforehand: the record goes with the tables.
+	// Read first, because the tables contain the list.
 	own := map[string][]string{}
 	rows, err := tx.Query(ctx, ownObjects+` select
 		case when classid <> 'pg_proc'::regclass then type
@@ -66,8 +64,8 @@ func dropSchema(ctx context.Context, tx pgx.Tx) error {
 	}); err != nil {
 		return readError(err)
 	}
-	// Routines go before the tables whose rows they take, but for those that a
-	// table's checks call.
+	// Drop routines before the tables whose row types they use, except those that check
+	// constraints of tables call.
 	for _, kind := range []string{"view", "routine", "table", "check", "sequence", "type"} {
 		names := own[kind]
 		if len(names) == 0 {
@@ -85,12 +83,12 @@ func dropSchema(ctx context.Context, tx pgx.Tx) error {
 	return dropError("schema", removal, err)
 }
 
-// dropRole drops a role that nobody uses: no other role is a member, and no
-// right in this or another database is granted to it.
+// dropRole drops a role unless it is in use: another role is a member, or it has privileges in
+// this or another database.
 func dropRole(ctx context.Context, tx pgx.Tx, role string, log *slog.Logger) error {
 	var exists, used bool
-	// Since PostgreSQL 16 whoever made a role is a member who can do nothing
-	// but administer it; to_jsonb reads columns that 14 and 15 do not have.
+	// Since PostgreSQL 16 the creator of a role is a member that can only administer it;
+	// to_jsonb reads columns that 14 and 15 do not have.
 	err := tx.QueryRow(ctx, `
 		select r.oid is not null,
 		       exists (select from pg_shdepend where refclassid = 'pg_authid'::regclass and refobjid = r.oid)
@@ -107,14 +105,14 @@ func dropRole(ctx context.Context, tx pgx.Tx, role string, log *slog.Logger) err
 		return nil
 	}
 	if used {
-		log.Info("kept a role that is still used", "role", role)
+		log.Info("kept a role that is still in use", "role", role)
 		return nil
 	}
 	inner, err := tx.Begin(ctx)
 	if err != nil {
 		return readError(err)
 	}
-	// Another database may be granting to it this moment.
+	// A transaction in another database may be granting a privilege to the role.
 	_, err = inner.Exec(ctx, `set local lock_timeout = '500ms'`)
 	if err == nil {
 		_, err = inner.Exec(ctx, "drop role "+pgx.Identifier{role}.Sanitize())
@@ -128,7 +126,7 @@ func dropRole(ctx context.Context, tx pgx.Tx, role string, log *slog.Logger) err
 	}
 	switch sqlState(err) {
 	case "2BP01", "42501", "55P03", "40P01", "42704", "XX000":
-		// In use after all, not ours to drop, or dropped by another session.
+		// In use after all, owned by another role, or dropped by another session.
 		log.Info("kept a role", "role", role, "reason", err)
 		return nil
 	}

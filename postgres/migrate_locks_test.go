@@ -10,7 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// A server without room for a migration's locks is told before anything is changed.
+// A migration fails before it changes anything if the server's lock table is too small.
 func TestMigrateNeedsRoomForItsLocks(t *testing.T) {
 	t.Parallel()
 	server := testpg.Unfilled(t, func(c *devpg.Config) {

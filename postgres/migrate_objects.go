@@ -12,13 +12,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Schema posthaste may hold objects that are not ours: where a user is called
-// like the schema, "$user" in the search_path lets every unqualified `create
-// table` land there. So what migrate makes is recorded, and only that is
-// dropped, one kind after the other and never by a cascade.
+// The schema posthaste may contain objects of users: if a user is named posthaste, "$user" in the
+// search_path makes unqualified create statements create them there. Migrate therefore records
+// its objects, and only these are dropped, by kind and without cascade.
 
-// thereObjects are the objects of schema posthaste that are nobody else's part,
-// as leaves of a partitioned table, sequences of a column and row types are.
+// thereObjects selects the objects of the schema posthaste, except parts of other objects:
+// partitions, sequences of columns, and row types.
 const thereObjects = `with there as (
 	select d.classid, d.objid, o.type, o.identity, o.type || ' ' || o.identity as name
 	  from pg_depend d cross join lateral pg_identify_object(d.classid, d.objid, 0) o
@@ -27,12 +26,12 @@ const thereObjects = `with there as (
 	                      and p.deptype in ('a', 'i') and p.refclassid <> 'pg_namespace'::regclass)
 )`
 
-// ownObjects are those among them that migrate has made.
+// ownObjects also selects those among them that Migrate created.
 const ownObjects = thereObjects + `, own as (
 	select t.* from there t join posthaste.applied a on t.name = any (a.objects)
 )`
 
-// objectsThere names the objects of schema posthaste, none if it is missing.
+// objectsThere returns the names of the objects in the schema posthaste, none if it is missing.
 func objectsThere(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, err := tx.Query(ctx, thereObjects+` select name from there`)
 	if err != nil {
@@ -42,8 +41,8 @@ func objectsThere(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return names, readError(err)
 }
 
-// recordObjects records as ours what was recorded before and is still there,
-// and what is there now and was not among before, when this transaction began.
+// recordObjects records as created by Migrate the existing objects that were recorded before,
+// and those that are not among before, the objects at the start of this transaction.
 func recordObjects(ctx context.Context, tx pgx.Tx, before []string) error {
 	_, err := tx.Exec(ctx, thereObjects+`
 		insert into posthaste.applied as a (objects)
@@ -53,7 +52,7 @@ func recordObjects(ctx context.Context, tx pgx.Tx, before []string) error {
 	return readError(err)
 }
 
-// noStrangers refuses to go on if schema posthaste holds what is not ours.
+// noStrangers fails if the schema posthaste contains objects that Migrate did not create.
 func noStrangers(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, ownObjects+` select name from there where name not in (select name from own) order by name`)
 	if err != nil {
@@ -64,12 +63,12 @@ func noStrangers(ctx context.Context, tx pgx.Tx) error {
 		return readError(err)
 	}
 	return &posthaste.Error{Code: posthaste.Refused,
-		Message: "the schema posthaste holds objects that Posthaste did not make, so nothing is removed: " + listed(names),
-		Hint: fmt.Sprintf("move them to another schema, as with `alter %s set schema public`, or drop them, and try again; "+
-			"objects land there when a user is called posthaste and \"$user\" is in the search_path", names[0])}
+		Message: "the schema posthaste contains objects that Posthaste did not create; nothing was removed: " + listed(names),
+		Hint: fmt.Sprintf("move them to another schema, for example with `alter %s set schema public`, or drop them, and try again; "+
+			"objects are created there if a user is named posthaste and \"$user\" is in the search_path", names[0])}
 }
 
-// listed joins names, the first twenty of them.
+// listed joins at most twenty names.
 func listed(names []string) string {
 	const most = 20
 	if n := len(names) - most; n > 0 {
@@ -78,14 +77,14 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// changes and removal say why something of ours is dropped.
+// changes and removal are the reasons to drop an object.
 const (
 	changes = "that this version changes"
-	removal = "that is to be removed"
+	removal = "that must be removed"
 )
 
-// dropAll drops the objects that list names, never what depends on them: that
-// is the user's own.
+// dropAll drops the objects that the query list names. It fails if other objects depend on
+// them, which are the user's.
 func dropAll(ctx context.Context, tx pgx.Tx, what, why, list string, args ...any) error {
 	var names *string
 	if err := tx.QueryRow(ctx, list, args...).Scan(&names); err != nil {
@@ -101,9 +100,9 @@ func dropAll(ctx context.Context, tx pgx.Tx, what, why, list string, args ...any
 func dropError(what, why string, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "2BP01" { // dependent_objects_still_exist
-		hint := "drop them, run migrate again, and make them anew"
+		hint := "drop them, run migrate again, and create them again"
 		if why == removal {
-			hint = "drop them, and try again"
+			hint = "drop them and try again"
 		}
 		return &posthaste.Error{Code: posthaste.Refused,
 			Message: fmt.Sprintf("objects of your own depend on a %s %s: %s", what, why, strings.Join(strings.Fields(pg.Detail), " ")),

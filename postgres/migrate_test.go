@@ -25,7 +25,7 @@ func mustMigrate(t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// mustExecLater is for clean-up, when the test's own context is over.
+// mustExecLater runs sql for cleanup, after the test's context ended.
 func mustExecLater(t *testing.T, url, sql string) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -39,7 +39,7 @@ func mustExecLater(t *testing.T, url, sql string) {
 	}
 }
 
-// objects describes everything in schema posthaste that a schema is made of.
+// objects describes all objects of the schema posthaste.
 func objects(t *testing.T, q querier) string {
 	t.Helper()
 	return one[string](t, q, `
@@ -53,8 +53,7 @@ func objects(t *testing.T, q querier) string {
 		) all_objects`)
 }
 
-// schema makes a source from a map of files; the three single files are there
-// already, with the real bootstrap.
+// schema returns a source with these files, the real bootstrap, and empty roles and grants.
 func schema(t *testing.T, files map[string]string) *schemaSource {
 	t.Helper()
 	bootstrap, err := fs.ReadFile(ledger.Files, "bootstrap.sql")
@@ -90,7 +89,7 @@ var schemaTwo = map[string]string{
 	"views/w.sql":                "create view posthaste.w as select 1 as one;",
 }
 
-// A fresh install equals an upgraded one, whatever became of the functions.
+// A new and an upgraded schema are equal, even if functions changed or were dropped.
 func TestUpgradeEqualsFreshInstall(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -111,7 +110,7 @@ func TestUpgradeEqualsFreshInstall(t *testing.T) {
 	if a, b := objects(t, upgraded), objects(t, fresh); a != b {
 		t.Errorf("upgraded:\n%s\n\nfresh:\n%s", a, b)
 	}
-	// The old program runs on the compatible newer schema and leaves it alone.
+	// The old program runs with the compatible newer schema and does not change it.
 	before := objects(t, upgraded)
 	if err := one1.check(ctx, upgraded); err != nil {
 		t.Errorf("the old program: %v", err)
@@ -149,7 +148,7 @@ func TestUpgradeKeepsGivenRightsAndUsersObjects(t *testing.T) {
 	if !one[bool](t, conn, `select has_function_privilege($1, 'posthaste.b(int)', 'execute')`, role) || one[int](t, conn, `select posthaste.b(1)`) != 2 {
 		t.Error("the function was not replaced in place")
 	}
-	// A user's view on ours: refused, named, and nothing happened.
+	// A user's view on our object: the error names it, and nothing changed.
 	mustExec(t, conn, `create view public.mine as select one from posthaste.v`)
 	before := objects(t, conn)
 	files["views/v.sql"] = "create view posthaste.v as select 2 as two;"
@@ -159,7 +158,7 @@ func TestUpgradeKeepsGivenRightsAndUsersObjects(t *testing.T) {
 	}
 }
 
-// Where a user is called like the schema, "$user" puts their tables into it.
+// A user named posthaste creates tables in our schema because of "$user" in the search_path.
 func TestMigrateDownRemovesOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -183,16 +182,16 @@ func TestMigrateDownRemovesOnlyItsOwn(t *testing.T) {
 		}
 	}
 	mustExec(t, conn, `set search_path = posthaste, public`)
-	// An overload of a function of ours is theirs as well.
+	// An overload of our function may also be the user's.
 	mustExec(t, conn, `create table invoices (id serial primary key);
 		create function send(text) returns int language sql as 'select 1';
 		create view paid as select 1 as one;
-		create type colour as enum ('red')`)
+		create type color as enum ('red')`)
 	mustMigrate(t, conn)
-	down("table posthaste.invoices", "function posthaste.send(pg_catalog.text)", "view posthaste.paid", "type posthaste.colour")
+	down("table posthaste.invoices", "function posthaste.send(pg_catalog.text)", "view posthaste.paid", "type posthaste.color")
 	mustExec(t, conn, `alter table invoices set schema public; alter function send(text) set schema public;
-		alter view paid set schema public; alter type colour set schema public`)
-	// What lies elsewhere and depends on ours is not swept away by a cascade.
+		alter view paid set schema public; alter type color set schema public`)
+	// Objects in other schemas that depend on ours are not dropped by a cascade.
 	for make, drop := range map[string]string{
 		`create view public.waiting as select message_id from posthaste.messages`:                             `drop view public.waiting`,
 		`create table public.notes (m bigint references posthaste.registrations)`:                             `drop table public.notes`,
@@ -211,7 +210,7 @@ func TestMigrateDownRemovesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// Another version's functions and views replace ours, never theirs.
+// Functions and views of another version replace ours, and not those of users.
 func TestUpgradeLeavesStrangersInTheSchemaAlone(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -231,7 +230,7 @@ func TestUpgradeLeavesStrangersInTheSchemaAlone(t *testing.T) {
 	}
 	if !one[bool](t, conn, `select to_regproc('posthaste.theirs') is not null and to_regprocedure('posthaste.a(text)') is not null
 		and to_regclass('posthaste.their_view') is not null and to_regproc('posthaste.gone') is null`) {
-		t.Error("an upgrade dropped what is not ours, or kept what is no longer")
+		t.Error("an upgrade dropped a user's object, or kept a function that is not part of the version")
 	}
 }
 
@@ -259,10 +258,10 @@ func TestMigrateLeavesOthersAlone(t *testing.T) {
 	conn := dial(t, emptyDB(t))
 	mustExec(t, conn, `create schema posthaste; create table posthaste.letters (id int)`)
 	if err := s.migrate(ctx, conn, MigrateOptions{}); posthaste.CodeOf(err) != posthaste.Refused {
-		t.Errorf("migrate into somebody else's schema: %v", err)
+		t.Errorf("migrating the schema of another program: %v", err)
 	}
 	if err := MigrateDown(ctx, conn, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.Refused {
-		t.Errorf("removing somebody else's schema: %v", err)
+		t.Errorf("removing the schema of another program: %v", err)
 	}
 	mustExec(t, conn, `drop table posthaste.letters`)
 	if err := s.migrate(ctx, conn, MigrateOptions{}); err != nil {
@@ -301,8 +300,8 @@ func TestBadSourcesAreRefused(t *testing.T) {
 	}
 }
 
-// The folder of a function is nothing that the schema depends on: all folders are read,
-// in the order of the functions' names, and moving a function changes nothing.
+// The schema does not depend on the folder of a function: all folders are read, in the
+// order of the functions' names.
 func TestFunctionsMoveBetweenFolders(t *testing.T) {
 	read := func(a, b string) *schemaSource {
 		s, err := readSource(fstest.MapFS{"bootstrap.sql": {}, "roles.sql": {}, "grants.sql": {}, a: {Data: []byte("a")}, b: {Data: []byte("b")}, "functions/README.md": {}})
@@ -318,8 +317,7 @@ func TestFunctionsMoveBetweenFolders(t *testing.T) {
 	}
 }
 
-// HA5: migrate twice, and from several processes at once: no error. Down
-// removes every object.
+// HA5: migrating twice and from several processes at once succeeds. Down removes all objects.
 func TestHA5MigrateTwiceAtOnceAndDown(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -369,7 +367,7 @@ func TestHA5MigrateTwiceAtOnceAndDown(t *testing.T) {
 	}
 }
 
-// No superuser is needed; whoever may not make roles is told what to do.
+// Migrate does not need a superuser. If the user cannot create roles, the error says what to do.
 func TestMigrateWithoutSuperuser(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -389,7 +387,7 @@ func TestMigrateWithoutSuperuser(t *testing.T) {
 	if err := MigrateDown(ctx, conn, MigrateOptions{NoRoles: true}); err != nil {
 		t.Errorf("down without superuser: %v", err)
 	}
-	// The roles may exist or not, by what other tests do on this server.
+	// Other tests on this server may or may not have created the roles.
 	sql := strings.NewReplacer("posthaste_", user+"_").Replace(mustShipped(t).roles.text)
 	_, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 	var e *posthaste.Error
@@ -398,8 +396,8 @@ func TestMigrateWithoutSuperuser(t *testing.T) {
 	}
 }
 
-// What a migration did is told when it is committed: once, though it began anew,
-// and not at all where it failed.
+// The changes of a migration are logged after its commit: once if it was retried, and not at all
+// if it failed.
 func TestMigrationsTellWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	conn := dial(t, emptyDB(t))
@@ -408,7 +406,7 @@ func TestMigrationsTellWhatIsCommitted(t *testing.T) {
 		tries []error
 		want  int
 	}{
-		{"begun anew", []error{&pgconn.PgError{Code: "55P03"}, nil}, 1},
+		{"retried", []error{&pgconn.PgError{Code: "55P03"}, nil}, 1},
 		{"failed", []error{&pgconn.PgError{Code: "55P03"}, errors.New("no")}, 0},
 	} {
 		var words strings.Builder
@@ -431,7 +429,7 @@ func TestRolesInUseAreKept(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	conn := dial(t, emptyDB(t))
-	// Roles of the test's own, for the real ones are shared by all tests.
+	// Use a role of the test, because all tests share the real ones.
 	role := "k" + strings.TrimPrefix(conn.Config().Database, "t")
 	exists := func() bool {
 		return one[bool](t, conn, `select exists (select from pg_roles where rolname = $1)`, role)
@@ -454,7 +452,7 @@ func TestRolesInUseAreKept(t *testing.T) {
 	}
 	mustExec(t, conn, `drop table public.mine`)
 	if drop(); exists() {
-		t.Error("a role that nobody uses was kept")
+		t.Error("an unused role was kept")
 	}
 	drop()
 }
@@ -468,8 +466,7 @@ func mustShipped(t *testing.T) *schemaSource {
 	return s
 }
 
-// Every function that grants.sql names exists, and nobody without a role may
-// call any.
+// All functions that grants.sql names exist, and users without a role cannot call any.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	conn := dial(t, emptyDB(t))
@@ -486,6 +483,6 @@ func TestGrants(t *testing.T) {
 	}
 	if n := one[int](t, conn, `select count(*) from pg_proc p, aclexplode(coalesce(proacl, acldefault('f', proowner))) a
 		where pronamespace = 'posthaste'::regnamespace and a.grantee = 0`); n != 0 {
-		t.Errorf("everybody may call %d functions", n)
+		t.Errorf("all users may call %d functions", n)
 	}
 }

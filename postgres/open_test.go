@@ -13,7 +13,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// opened opens url, which must fail with code, and says nothing secret.
+// opened opens url, which must fail with code and an error without secrets.
 func opened(t *testing.T, url string, code posthaste.Code, opts ...Option) {
 	t.Helper()
 	e, err := Open(testContext(t), url, opts...)
@@ -41,7 +41,7 @@ func TestOpenOfABadURL(t *testing.T) {
 
 func TestOpenOfAnUnreachableServer(t *testing.T) {
 	t.Parallel()
-	// A port on which nobody listens: one that was free a moment ago.
+	// Use a port without a listener: one that was free a moment ago.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +50,8 @@ func TestOpenOfAnUnreachableServer(t *testing.T) {
 	opened(t, "postgres://u:geheim@"+l.Addr().String()+"/db", posthaste.Unavailable)
 }
 
-// A server that takes connections and never answers, as behind a half-open
-// proxy, is given up after the connect timeout.
+// If a server accepts connections and never responds, as behind a half-open proxy, Open fails
+// after the connect timeout.
 func TestOpenOfASilentServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,8 +66,7 @@ func TestOpenOfASilentServer(t *testing.T) {
 	}
 }
 
-// fakeServer is a PostgreSQL of another version, as far as startup and one
-// simple statement go.
+// fakeServer imitates a PostgreSQL of another version for the startup and one simple statement.
 func fakeServer(t *testing.T, answer []string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -200,7 +199,7 @@ func TestOpenChecksSchemaAndRights(t *testing.T) {
 		t.Errorf("the URL's pool size is not used: %d", got)
 	}
 
-	// Nothing of the schema may be seen by somebody without a role.
+	// A user without a role has no access to the schema.
 	role := "r" + strings.TrimPrefix(owner.Config().Database, "t")
 	mustExec(t, owner, `create role `+role+` login password 'geheim'`)
 	t.Cleanup(func() { mustExecLater(t, url, `drop role `+role) })

@@ -8,12 +8,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A process that polls holds no key, not even for the moment for which one that was woken
-// keeps it: else its senders would notify.
+// A process that polls holds no key, not even as long as a process keeps it after a Sleep:
+// otherwise its senders would notify.
 func TestPollingLetsGoOfKeys(t *testing.T) {
 	b := newBellTest(t, 1)
 	bell := b.open()
-	commit := b.send("q0") // so that Sleep takes the doze key, which it keeps the longest
+	commit := b.send("q0") // so that Sleep takes the doze key, which it keeps longest
 	defer commit()
 	found := func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{Found: true}, nil }
 	if err := bell.Sleep(testContext(t), "q0", found); err != nil {
@@ -26,8 +26,8 @@ func TestPollingLetsGoOfKeys(t *testing.T) {
 	eventually(t, "both keys are free", func() bool { return b.holder("doze") == 0 && b.holder("bell") == 0 })
 }
 
-// One statement tells which of many subscriptions have something to hand out. One that is
-// gone counts as ready, because its claim says what is wrong.
+// One statement reports which of many subscriptions have messages to hand out. A subscription
+// that is gone counts as ready, because its claim returns the error.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -7,26 +7,25 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Rebased is what [Rebase] did, in deliveries.
+// Rebased is the result of [Rebase]. Its counts are deliveries.
 type Rebased struct {
-	// Rebased is false if the ledger belonged to the database already.
+	// Rebased is false if there was nothing to do.
 	Rebased bool `json:"rebased"`
-	// Waiting counts what nobody had been handed.
+	// Waiting counts deliveries that had not been handed out.
 	Waiting int64 `json:"waiting"`
-	// Again counts what somebody had been handed and had not settled.
+	// Again counts deliveries that had been handed out and not settled; they are redelivered.
 	Again int64 `json:"again"`
 }
 
-// Rebase makes the ledger of a copy usable: of a database that was restored from a
-// dump, cloned or replicated, or of a physical one (see [WithEnvironment]), which hands
-// out nothing until then. sameIDs says that pg_upgrade made it, or that it is no copy but
-// was moved, so that nothing but that is written down. The original must hand out nothing
-// any more, or what was not settled is handled there and here.
+// Rebase makes a copy of a database usable, which hands out nothing until then. The copy may be
+// restored from a dump, cloned, replicated, or physical (see [WithEnvironment]). sameIDs says
+// that it was created by pg_upgrade, or that the database was moved rather than copied, so that
+// only this fact is recorded. The original must not hand out messages any more; otherwise
+// unsettled ones are handled in both.
 //
-// It is one transaction, for which whoever sends waits; cut off, it has done
-// nothing, and repeated, too. progress is told in words how far it is; it is called
-// from this goroutine. Codes: Conflict (sameIDs, and they are others), Denied, and
-// those of [Engine.Ready].
+// Rebase runs in one transaction. Senders wait for it, and if it is interrupted nothing has
+// changed. Running it again does nothing. It calls progress with messages about its progress.
+// Codes: Conflict (sameIDs is set, but the ids differ), Denied, and those of [Engine.Ready].
 func Rebase(ctx context.Context, url string, sameIDs bool, progress func(string)) (Rebased, error) {
 	config, err := poolConfig(url, options{polling: true})
 	if err != nil {
@@ -46,7 +45,7 @@ func Rebase(ctx context.Context, url string, sameIDs bool, progress func(string)
 	}
 	var did Rebased
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		// It may take minutes, and waits for open senders.
+		// It may take minutes, because it waits for open transactions of senders.
 		for _, sql := range []string{`set local statement_timeout = 0`, `set local lock_timeout = 0`, `set local client_min_messages = notice`,
 			`select pg_catalog.set_config('transaction_timeout', '0', true) where pg_catalog.current_setting('transaction_timeout', true) is not null`} {
 			if _, err := tx.Exec(ctx, sql); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// Where nobody is named the session's user is put on record, whatever role it acts in.
+// Without a named operator the session's user is recorded, even if it has set another role.
 func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{Fair: true})
 	config := a.pool.Config()

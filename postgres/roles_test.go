@@ -15,7 +15,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// as opens an engine for a new user who has one role and nothing else.
+// as opens an engine for a new user with one role.
 func as(t *testing.T, admin *pgx.Conn, database, role string) *postgres.Engine {
 	t.Helper()
 	ctx := context.Background()
@@ -37,7 +37,7 @@ func as(t *testing.T, admin *pgx.Conn, database, role string) *postgres.Engine {
 	return e
 }
 
-// Each role can do its part of a message's way and nothing of the others'.
+// Each role can do its own operations and none of the other roles'.
 func TestRolesHaveTheLeastPrivileges(t *testing.T) {
 	ctx := context.Background()
 	database := testpg.New(t)
@@ -65,7 +65,7 @@ func TestRolesHaveTheLeastPrivileges(t *testing.T) {
 		}
 	}
 
-	// One by one and together.
+	// Send one message and several.
 	for _, n := range []int{1, 200} {
 		messages := make([]posthaste.Message, n)
 		for i := range messages {
@@ -106,7 +106,7 @@ func TestRolesHaveTheLeastPrivileges(t *testing.T) {
 	_, err = chief.Replay(ctx, "chief", reply.Deliveries[0].MessageID)
 	must("replaying", err)
 
-	// No role reads or changes the ledger's tables but by its functions.
+	// No role can read or change the tables except through functions.
 	for _, c := range []struct{ role, sql string }{
 		{"posthaste_sender", "select * from posthaste.entries"},
 		{"posthaste_sender", "insert into posthaste.entries_plain (queue_id, payload) values (1, '')"},

@@ -31,11 +31,11 @@ func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (next ti
 	defer cancel()
 	err = e.pool.QueryRow(ctx, "select posthaste.schedule_put($1::text, $2::text, $3::text, $4::text::jsonb, $5::text::jsonb)",
 		s.Name, s.Message.Queue, s.Spec, string(rows[0].body), string(options)).Scan(&next)
-	return next.UTC(), readError(err) // doing it again is harmless
+	return next.UTC(), readError(err) // idempotent, so not writeError
 }
 
-// scheduleOptions are the options of posthaste.schedule_put. A test holds that
-// every field of a message is here, or is refused by Schedule.Check.
+// scheduleOptions returns the options of posthaste.schedule_put. A test checks that each field
+// of a message is either here or rejected by Schedule.Check.
 func scheduleOptions(s posthaste.Schedule) map[string]any {
 	options := map[string]any{}
 	for name, text := range map[string]string{
@@ -82,8 +82,8 @@ func (e *Engine) ScheduleResume(ctx context.Context, name string) (next time.Tim
 	return next.UTC(), readError(err)
 }
 
-// Schedules implements [posthaste.Scheduling], by the view posthaste.schedules.
-// Names that are no schedules are left out.
+// Schedules implements [posthaste.Scheduling] with the view posthaste.schedules. It ignores
+// unknown names.
 func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.ScheduleInfo, error) {
 	if len(names) == 0 {
 		names = nil // null means all
@@ -140,8 +140,8 @@ func (e *Engine) Tick(ctx context.Context) (posthaste.TickReply, error) {
 	return reply, readError(err)
 }
 
-// tickIn is a time until the next tick as [posthaste.TickReply] has it, from one
-// that is negative where there is none.
+// tickIn converts a time until the next tick, negative if there is none, to the form of
+// [posthaste.TickReply], which has 0 in that case.
 func tickIn(d time.Duration) time.Duration {
 	if d < 0 {
 		return 0

@@ -11,11 +11,11 @@ import (
 
 type codec struct{ posthaste.Codec }
 
-// Every field of a message is one of the schedule's options, or refused: none is
-// accepted and left out.
+// Each field of a message is one of the schedule's options or rejected. None is accepted and
+// ignored.
 func TestScheduleTakesOrRefusesEveryFieldOfAMessage(t *testing.T) {
 	t.Parallel()
-	elsewhere := []string{"Queue", "Payload"} // arguments of their own
+	elsewhere := []string{"Queue", "Payload"} // passed as separate arguments
 	values := map[reflect.Type]reflect.Value{
 		reflect.TypeFor[string](): reflect.ValueOf("x"), reflect.TypeFor[bool](): reflect.ValueOf(true), reflect.TypeFor[int](): reflect.ValueOf(1),
 		reflect.TypeFor[map[string]string](): reflect.ValueOf(map[string]string{"a": "b"}), reflect.TypeFor[[]string](): reflect.ValueOf([]string{"a"}),

@@ -22,28 +22,28 @@ import (
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
-// oldestServer is the oldest server_version_num the SQL is written for.
+// oldestServer is the oldest supported server_version_num.
 const oldestServer = 140000
 
-// querier is what pgx.Conn, pgx.Tx and the pool have in common.
+// querier is implemented by pgx.Conn, pgx.Tx and pgxpool.Pool.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// sqlFile is one file of the schema; base is its name without folder and ".sql".
+// sqlFile is a file of the schema; base is its name without directory and ".sql".
 type sqlFile struct {
 	path, base, text string
 }
 
-// migration is one numbered file of tables and data.
+// migration is a numbered file that changes tables and data.
 type migration struct {
 	sqlFile
 	version  int
 	breaking bool
 }
 
-// schemaSource is the schema as a program ships it.
+// schemaSource is the schema that a program contains.
 type schemaSource struct {
 	bootstrap, roles, grants sqlFile
 	migrations               []migration
@@ -52,7 +52,7 @@ type schemaSource struct {
 	hash string
 }
 
-// shipped is the schema of this program.
+// shipped returns the schema of this program.
 var shipped = sync.OnceValues(func() (*schemaSource, error) { return readSource(ledger.Files) })
 
 var migrationName = regexp.MustCompile(`^([0-9]{4})_([a-z0-9_]+)$`)
@@ -76,7 +76,7 @@ func readSource(files fs.FS) (*schemaSource, error) {
 			return nil, err
 		}
 		if n := len(s.migrations); n > 0 && s.migrations[n-1].version == m.version {
-			return nil, fmt.Errorf("%s: its number is that of %s", f.path, s.migrations[n-1].path)
+			return nil, fmt.Errorf("%s has the same number as %s", f.path, s.migrations[n-1].path)
 		}
 		s.migrations = append(s.migrations, m)
 	}
@@ -127,11 +127,11 @@ func readSQL(files fs.FS, name string) (sqlFile, error) {
 func parseMigration(f sqlFile) (migration, error) {
 	parts := migrationName.FindStringSubmatch(f.base)
 	if parts == nil {
-		return migration{}, fmt.Errorf("%s: a migration is called NNNN_name.sql", f.path)
+		return migration{}, fmt.Errorf("%s: a migration must be named NNNN_name.sql", f.path)
 	}
 	version, err := strconv.Atoi(parts[1])
 	if err != nil || version == 0 {
-		return migration{}, fmt.Errorf("%s: migrations are numbered from 0001", f.path)
+		return migration{}, fmt.Errorf("%s: the number of a migration must be 0001 or greater", f.path)
 	}
 	first, _, _ := strings.Cut(f.text, "\n")
 	if first != "-- breaking" && first != "-- compatible" {
@@ -141,11 +141,11 @@ func parseMigration(f sqlFile) (migration, error) {
 	return migration{sqlFile: f, version: version, breaking: first == "-- breaking"}, nil
 }
 
-// MigrationStatus is where one migration stands.
+// MigrationStatus is the status of a migration.
 type MigrationStatus struct {
 	Version int
 	Name    string
-	// Breaking says that programs which do not know it cannot run on it.
+	// Breaking says that programs that do not have it cannot run with it.
 	Breaking bool
 	// AppliedAt is zero while Pending.
 	AppliedAt time.Time
@@ -155,7 +155,7 @@ type MigrationStatus struct {
 	Unknown bool
 }
 
-// status compares what the database has with what the program ships, by version.
+// status merges the recorded migrations with those of the program, by version.
 func (s *schemaSource) status(recorded []MigrationStatus) []MigrationStatus {
 	var all []MigrationStatus
 	rest := recorded
@@ -177,7 +177,7 @@ func (s *schemaSource) status(recorded []MigrationStatus) []MigrationStatus {
 	return all
 }
 
-// compatible tells whether a program that ships s may run on such a schema.
+// compatible returns nil if this program can run with these migrations.
 func compatible(all []MigrationStatus) error {
 	if err := tooNew(all); err != nil {
 		return err
@@ -195,15 +195,15 @@ func tooNew(all []MigrationStatus) error {
 	for _, m := range all {
 		if m.Unknown && m.Breaking {
 			return &posthaste.Error{Code: posthaste.SchemaNew,
-				Message: fmt.Sprintf("the schema posthaste is newer than this program: it does not know the breaking migration %04d_%s", m.Version, m.Name),
-				Hint:    "upgrade this program (`posthaste version` tells which it is)"}
+				Message: fmt.Sprintf("the schema posthaste is newer than this program: it has the breaking migration %04d_%s", m.Version, m.Name),
+				Hint:    "upgrade this program (`posthaste version` prints its version)"}
 		}
 	}
 	return nil
 }
 
-// recorded lists the migrations the database has. A missing table is an error
-// of class SchemaOld after [readError].
+// recorded returns the migrations that the database has. If the table is missing, [readError]
+// makes SchemaOld of its error.
 func recorded(ctx context.Context, q querier) ([]MigrationStatus, error) {
 	rows, err := q.Query(ctx, `select version, name, breaking, applied_at from posthaste.migrations order by version`)
 	if err != nil {
@@ -215,7 +215,7 @@ func recorded(ctx context.Context, q querier) ([]MigrationStatus, error) {
 	})
 }
 
-// checkSchema returns nil if this program may run on the database's schema.
+// checkSchema returns nil if this program can run with the database's schema.
 func checkSchema(ctx context.Context, q querier) error {
 	s, err := shipped()
 	if err != nil {
@@ -232,7 +232,7 @@ func (s *schemaSource) check(ctx context.Context, q querier) error {
 	return compatible(s.status(have))
 }
 
-// serverFacts is what decides whether a server can be used at all.
+// serverFacts are the properties of a server that decide whether it can be used.
 type serverFacts struct {
 	version    int // server_version_num
 	name       string
@@ -255,20 +255,20 @@ func (f serverFacts) check() error {
 	switch {
 	case f.version < oldestServer:
 		return &posthaste.Error{Code: posthaste.Unsupported,
-			Message: fmt.Sprintf("this is PostgreSQL %s, and Posthaste needs PostgreSQL %d or newer", f.name, oldestServer/10000),
-			Hint:    "upgrade the server, or name another in the database URL"}
+			Message: fmt.Sprintf("the server is PostgreSQL %s, but Posthaste needs PostgreSQL %d or newer", f.name, oldestServer/10000),
+			Hint:    "upgrade the server, or connect to another one"}
 	case f.inRecovery:
 		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this PostgreSQL server is in recovery (a standby), so nothing can be sent or handed out",
-			Hint: "name the primary in the database URL, for example with target_session_attrs=read-write"}
+			Hint: "connect to the primary, for example with target_session_attrs=read-write in the database URL"}
 	case f.readOnly:
-		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this database or user is set to read only (default_transaction_read_only)",
-			Hint: "use one that may write"}
+		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "the database or user is read only (default_transaction_read_only)",
+			Hint: "connect to a database and as a user that can write"}
 	}
 	return nil
 }
 
-// applyError says where in which file the server stopped. Only what the
-// person who migrates can mend is classified; all else is a fault of the file.
+// applyError adds to err the file and line at which the server stopped. It classifies only
+// errors that the operator can fix; any other is a bug in the file.
 func applyError(f sqlFile, err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

@@ -10,21 +10,20 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// maxRows and maxBytes bound one statement; larger sends take several in the same
-// transaction. PostgreSQL takes at most 1 GB of parameters, and holds several copies.
+// maxRows and maxBytes bound one statement; a larger send runs several in one transaction.
+// PostgreSQL accepts at most 1 GB of parameters, and holds several copies of them.
 const (
 	maxRows  = 10_000
 	maxBytes = 32 << 20
 )
 
-// firstPart is how many of rows the next statement sends: at least one.
+// firstPart returns how many of rows the next statement sends, at least one.
 func firstPart(rows []row) int {
 	bytes := 0
 	for i := range min(len(rows), maxRows) {
@@ -43,7 +42,8 @@ var sendRows = statement{
 		pgtype.Int2ArrayOID, pgtype.TextArrayOID, pgtype.Float8ArrayOID},
 }
 
-// sendRow has no parameters for what few messages have: those go by sendRows.
+// sendRow sends one message. It has no parameters for fields that few messages have; sendRows
+// sends these.
 var sendRow = statement{
 	name: "posthaste_send_row",
 	sql:  "select posthaste.send_row($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)",
@@ -51,7 +51,7 @@ var sendRow = statement{
 		pgtype.TextOID, pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.BoolOID},
 }
 
-// row is a message as it is stored: everything encoded and checked.
+// row is a message with its encoded and checked fields.
 type row struct {
 	*posthaste.Message
 	body        []byte
@@ -60,7 +60,7 @@ type row struct {
 	trace       string
 }
 
-// encode checks what the ledger's functions would refuse: all limits but the queue's own.
+// encode encodes the messages and checks all limits except those of the queue.
 func encode(messages []posthaste.Message) ([]row, error) {
 	rows := make([]row, len(messages))
 	for i := range messages {
@@ -69,18 +69,18 @@ func encode(messages []posthaste.Message) ([]row, error) {
 		r.Message = m
 		var err error
 		if r.body, r.contentType, err = m.Body(); err != nil {
-			return nil, naming(err, i, len(messages))
+			return nil, withPosition(err, i, len(messages))
 		}
 		if err := m.Check(); err != nil {
-			return nil, naming(err, i, len(messages))
+			return nil, withPosition(err, i, len(messages))
 		}
 		if posthaste.IsJSON(r.contentType) {
 			if err := checkJSON(r.body, given(m.Payload)); err != nil {
-				return nil, naming(err, i, len(messages))
+				return nil, withPosition(err, i, len(messages))
 			}
 		}
 		if r.contentType == posthaste.ContentTypeJSON {
-			r.contentType = "" // as most are
+			r.contentType = "" // the default of the column
 		}
 		if err := r.encodeHeaders(); err != nil {
 			return nil, err
@@ -89,8 +89,8 @@ func encode(messages []posthaste.Message) ([]row, error) {
 	return rows, nil
 }
 
-// encodeHeaders puts the trace context into a column of its own: with most
-// messages it is the only header, and JSON would cost half as much as all else.
+// encodeHeaders encodes the headers. The trace context has its own column: it is the only
+// header of most messages, and its JSON would cost half as much as all other encoding.
 func (r *row) encodeHeaders() (err error) {
 	headers := r.Headers
 	if trace := headers[posthaste.HeaderTraceParent]; trace != "" && len(trace) <= posthaste.MaxWordBytes {
@@ -110,8 +110,8 @@ func (r *row) encodeHeaders() (err error) {
 	return nil
 }
 
-// checkJSON does as [jsoncheck.Check] does, three times as fast where nothing is wrong: its
-// validation was a quarter of the client's work. What Body marshalled itself is valid.
+// checkJSON is [jsoncheck.Check], but three times as fast for valid JSON, because validation is
+// a quarter of the client's work. If given is false, Body marshaled the payload, and it is valid.
 func checkJSON(body []byte, given bool) error {
 	if given && !jsontext.Value(body).IsValid(allowDuplicates) || bytes.Contains(body, []byte(`\u`)) || jsoncheck.Readable(body) != "" {
 		return jsoncheck.Check("payload", body)
@@ -121,6 +121,7 @@ func checkJSON(body []byte, given bool) error {
 
 var allowDuplicates = jsontext.AllowDuplicateNames(true)
 
+// given reports whether a payload is JSON that the caller encoded.
 func given(payload any) bool {
 	switch payload.(type) {
 	case []byte, json.RawMessage:
@@ -129,7 +130,8 @@ func given(payload any) bool {
 	return false
 }
 
-func naming(err error, i, n int) error {
+// withPosition adds to err which of n messages it is about, if there are several.
+func withPosition(err error, i, n int) error {
 	if n == 1 {
 		return err
 	}
@@ -150,7 +152,7 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	}
 	defer conn.Release()
 	if firstPart(rows) == len(rows) {
-		ids, err := e.sendArrays(ctx, conn.Conn(), rows)
+		ids, err := e.session(conn).sendPart(ctx, rows)
 		return ids, writeError(err)
 	}
 	tx, err := conn.Begin(ctx)
@@ -158,20 +160,20 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 		return nil, readError(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	ids, err := e.sendIn(ctx, conn.Conn(), rows)
+	ids, err := e.session(conn).send(ctx, rows)
 	if err != nil {
 		return nil, readError(err) // nothing was committed
 	}
 	return ids, writeError(tx.Commit(ctx))
 }
 
-// sendIn sends rows in the transaction that is open on conn.
-func (e *Engine) sendIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]posthaste.MessageID, error) {
+// send sends rows in the transaction that is open on the connection.
+func (s session) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
 	ids := make([]posthaste.MessageID, 0, len(rows))
 	for len(rows) > 0 {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
-		some, err := e.sendArrays(ctx, conn, part)
+		some, err := s.sendPart(ctx, part)
 		if err != nil {
 			return nil, err
 		}
@@ -180,17 +182,17 @@ func (e *Engine) sendIn(ctx context.Context, conn *pgx.Conn, rows []row) ([]post
 	return ids, nil
 }
 
-// sendArrays sends rows by one call of posthaste.send_rows, or of
-// posthaste.send_row, which is cheaper for one.
-func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]posthaste.MessageID, error) {
+// sendPart sends rows in one call of posthaste.send_rows, or of posthaste.send_row, which is
+// cheaper for one row.
+func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
 	if len(rows) == 1 && rows[0].plain() {
 		var id posthaste.MessageID
-		err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
+		err := s.pipeline(ctx, func(_ int, values [][]byte) error {
 			id = posthaste.MessageID(readInt8(values[0]))
 			return nil
-		}, bound{statement: &sendRow, params: append(rows[0].cells(plainCells), boolParam(!rows[0].NoWake))})
+		}, bound{statement: &sendRow, params: append(rows[0].cells(plainColumns), boolParam(!rows[0].NoWake))})
 		if err == nil && id == 0 {
-			err = errors.New("posthaste.send_row answered no id")
+			err = errors.New("posthaste.send_row returned no id")
 		}
 		if err != nil {
 			return nil, err
@@ -198,14 +200,14 @@ func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]
 		return []posthaste.MessageID{id}, nil
 	}
 	var ids []posthaste.MessageID
-	err := e.pipeline(ctx, conn, func(_ int, values [][]byte) error {
+	err := s.pipeline(ctx, func(_ int, values [][]byte) error {
 		for _, id := range readInt8Array(values[0]) {
 			ids = append(ids, posthaste.MessageID(id))
 		}
 		return nil
 	}, bound{statement: &sendRows, params: rowParams(rows)})
 	if err == nil && len(ids) != len(rows) {
-		err = fmt.Errorf("posthaste.send_rows answered %d ids for %d messages", len(ids), len(rows))
+		err = fmt.Errorf("posthaste.send_rows returned %d ids for %d messages", len(ids), len(rows))
 	}
 	return ids, err
 }
@@ -213,11 +215,46 @@ func (e *Engine) sendArrays(ctx context.Context, conn *pgx.Conn, rows []row) ([]
 // plain reports whether send_row can send the row.
 func (r *row) plain() bool { return r.Priority == 0 && r.DedupeKey == "" }
 
-// plainCells is how many of a row's cells send_row takes.
-const plainCells = 11
+// The columns of a row, in the order of the parameters of send_rows. send_row has no
+// parameters for those from sendPriority on. Both have wake after sendTrace.
+const (
+	sendQueue = iota
+	sendBody
+	sendContentType
+	sendKey
+	sendKind
+	sendHeaders
+	sendReference
+	sendTerms
+	sendDelay
+	sendAt
+	sendTrace
+	sendPriority
+	sendDedupeKey
+	sendDedupeWindow
 
-// cells are the row's columns in the order of send_row's and send_rows'
-// parameters but for wake, nil where the message has none.
+	plainColumns = sendPriority // the number of columns of send_row
+)
+
+// sendTypes are the types of the columns.
+var sendTypes = [...]uint32{
+	sendQueue:        pgtype.TextOID,
+	sendBody:         pgtype.ByteaOID,
+	sendContentType:  pgtype.TextOID,
+	sendKey:          pgtype.TextOID,
+	sendKind:         pgtype.TextOID,
+	sendHeaders:      pgtype.JSONBOID,
+	sendReference:    pgtype.TextOID,
+	sendTerms:        pgtype.JSONBOID,
+	sendDelay:        pgtype.Float8OID,
+	sendAt:           pgtype.TimestamptzOID,
+	sendTrace:        pgtype.TextOID,
+	sendPriority:     pgtype.Int2OID,
+	sendDedupeKey:    pgtype.TextOID,
+	sendDedupeWindow: pgtype.Float8OID,
+}
+
+// cells returns the values of the row's first columns, nil where the message has none.
 func (r *row) cells(columns int) [][]byte {
 	cells := make([][]byte, columns)
 	for c := range cells {
@@ -228,48 +265,51 @@ func (r *row) cells(columns int) [][]byte {
 	return cells
 }
 
-// appendCell appends the row's value in a column, and reports whether there is one; if
-// not, it allocates nothing.
+// jsonbVersion is the byte that starts a jsonb value in binary form.
+const jsonbVersion = 1
+
+// appendCell appends the row's value in a column, and reports whether it has one. It
+// allocates nothing for a value that the row does not have.
 func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
 	text := func(s string) ([]byte, bool) { return append(b, s...), s != "" }
 	switch column {
-	case 0:
+	case sendQueue:
 		return append(b, r.Queue...), true
-	case 1:
+	case sendBody:
 		return append(b, r.body...), true
-	case 2:
+	case sendContentType:
 		return text(r.contentType)
-	case 3:
+	case sendKey:
 		return text(r.Key)
-	case 4:
+	case sendKind:
 		return text(r.Kind)
-	case 5:
+	case sendHeaders:
 		if r.headers != nil {
-			return append(append(b, 1), r.headers...), true
+			return append(append(b, jsonbVersion), r.headers...), true
 		}
-	case 6:
+	case sendReference:
 		return text(r.Reference)
-	case 7:
+	case sendTerms:
 		if len(r.Terms) > 0 {
-			return append(append(b, 1), termsJSON(r.Terms)...), true
+			return append(append(b, jsonbVersion), termsJSON(r.Terms)...), true
 		}
-	case 8:
+	case sendDelay:
 		if r.Delay > 0 {
 			return append(b, float8(r.Delay.Seconds())...), true
 		}
-	case 9:
+	case sendAt:
 		if !r.SendAt.IsZero() {
 			return append(b, timeParam(r.SendAt)...), true
 		}
-	case 10:
+	case sendTrace:
 		return text(r.trace)
-	case 11:
+	case sendPriority:
 		if r.Priority != 0 {
 			return append(b, int2Param(int16(r.Priority))...), true
 		}
-	case 12:
+	case sendDedupeKey:
 		return text(r.DedupeKey)
-	case 13:
+	case sendDedupeWindow:
 		if r.DedupeWindow > 0 {
 			return append(b, float8(r.DedupeWindow.Seconds())...), true
 		}
@@ -277,29 +317,27 @@ func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
 	return b, false
 }
 
-// rowColumns are the types of what appendCell appends.
-var rowColumns = []uint32{pgtype.TextOID, pgtype.ByteaOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONBOID, pgtype.TextOID,
-	pgtype.JSONBOID, pgtype.Float8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.Int2OID, pgtype.TextOID, pgtype.Float8OID}
-
+// rowParams returns the parameters of sendRows.
 func rowParams(rows []row) [][]byte {
 	wake, bodies := false, 0
 	for i := range rows {
 		wake = wake || !rows[i].NoWake
 		bodies += len(rows[i].body)
 	}
-	params := make([][]byte, 0, len(rowColumns)+1)
-	for c, element := range rowColumns {
-		if c == plainCells {
+	params := make([][]byte, 0, len(sendTypes)+1)
+	for c, element := range sendTypes {
+		if c == plainColumns {
 			params = append(params, boolParam(wake))
 		}
 		has := func(r row) bool { _, given := r.appendCell(nil, c); return given }
-		// What no message has is null as a whole, which costs the server nothing.
-		if c > 1 && !slices.ContainsFunc(rows, has) {
+		// A column that no message has is null instead of an array of nulls, which costs
+		// the server nothing.
+		if c > sendBody && !slices.ContainsFunc(rows, has) {
 			params = append(params, nil)
 			continue
 		}
 		size := 20 * len(rows)
-		if element == pgtype.ByteaOID {
+		if c == sendBody {
 			size = bodies
 		}
 		params = append(params, arrayOf(element, len(rows), size, func(b []byte, i int) ([]byte, bool) { return rows[i].appendCell(b, c) }))
@@ -307,7 +345,7 @@ func rowParams(rows []row) [][]byte {
 	return params
 }
 
-// termsJSON is terms as a JSON array, or nothing.
+// termsJSON returns terms as a JSON array, or "" if there are none.
 func termsJSON(terms []string) string {
 	if len(terms) == 0 {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A statement sends no more rows, and no more bytes, than PostgreSQL takes at once.
+// A statement sends at most as many rows and bytes as PostgreSQL accepts at once.
 func TestPartsOfASend(t *testing.T) {
 	t.Parallel()
 	large, small := make([]byte, 20<<20), make([]byte, 10)

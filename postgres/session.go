@@ -10,9 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ownSettings are what every session of ours has from its start, whatever database, role and
-// URL say: by these pgx reads and writes values. Poolers know them, and keep them for each
-// client.
+// ownSettings are the startup parameters of our sessions. They override database, role and
+// URL, because pgx depends on them to read and write values. Poolers keep them per client.
 var ownSettings = map[string]string{
 	"client_encoding":             "UTF8",
 	"DateStyle":                   "ISO, MDY",
@@ -20,9 +19,9 @@ var ownSettings = map[string]string{
 	"standard_conforming_strings": "on",
 }
 
-// sessionSettings are what a session of ours sets for itself, for poolers refuse these in a
-// start-up message. The timeouts of a role or database are against statements that hang; each
-// of our calls has a time of its own, and upkeep may need longer.
+// sessionSettings are settings that our sessions set after the start, since poolers reject
+// them in a startup message. Timeouts of a role or database are disabled: each of our calls
+// has its own, and upkeep may take longer.
 var sessionSettings = map[string]string{
 	"IntervalStyle":                       "postgres",
 	"bytea_output":                        "hex",
@@ -36,7 +35,7 @@ var sessionSettings = map[string]string{
 	"transaction_timeout":                 "0", // since PostgreSQL 17
 }
 
-// ownSession gives the start-up parameters of a connection their values.
+// ownSession sets ownSettings among the startup parameters of a connection.
 func ownSession(params map[string]string) {
 	for own, value := range ownSettings {
 		for name := range params {
@@ -48,19 +47,20 @@ func ownSession(params map[string]string) {
 	}
 }
 
-// setSession sets [sessionSettings], but for timeouts that the URL names: those are meant for
-// this program. A pooler in transaction mode gives the server's session to other programs as
-// well: through a pooler nothing is set with polling, and no timeouts without. Where a pooler
-// is in the way, the number of the process that it told is not that of the server's process.
+// setSession returns a function that sets [sessionSettings] on a new connection. It keeps
+// timeouts that the URL sets, because they are meant for this program. A pooler in transaction
+// mode shares the server's session with other programs, so through a pooler the function sets
+// nothing if the engine polls, and no timeouts otherwise. It detects a pooler because the
+// process id of the startup differs from that of the server process.
 func setSession(polling bool) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
-		// The pool gives this call no deadline, and one that hung would keep its place for good.
+		// The pool sets no deadline here, and a call that hangs would block its place forever.
 		ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout)
 		defer cancel()
-		said := conn.Config().RuntimeParams
+		params := conn.Config().RuntimeParams
 		var rows []string
 		for name, value := range sessionSettings {
-			if !strings.HasSuffix(name, "_timeout") || said[name] == "" && !strings.Contains(said["options"], name) {
+			if !strings.HasSuffix(name, "_timeout") || params[name] == "" && !strings.Contains(params["options"], name) {
 				rows = append(rows, "('"+name+"', '"+value+"')")
 			}
 		}
@@ -72,8 +72,8 @@ func setSession(polling bool) func(context.Context, *pgx.Conn) error {
 	}
 }
 
-// checkEncoding refuses a database that keeps text in another encoding than Go's, or a pool's
-// session that sends it so: it would be garbled.
+// checkEncoding fails if the database or the session uses another encoding than UTF-8, which
+// would garble text.
 func checkEncoding(ctx context.Context, q querier) error {
 	const wanted = "UTF8"
 	var server, client string
@@ -82,16 +82,16 @@ func checkEncoding(ctx context.Context, q querier) error {
 	case err != nil:
 		return readError(err)
 	case server != wanted:
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("this database keeps text as %s, and Posthaste needs %s", server, wanted),
-			Hint: "make one by: create database … encoding 'UTF8' template template0"}
+		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("the encoding of this database is %s, but Posthaste needs %s", server, wanted),
+			Hint: "create another one with: create database … encoding 'UTF8' template template0"}
 	case client != wanted:
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("this session sends text as %s, and Go's text is %s", client, wanted),
+		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("the client_encoding of this session is %s, but Posthaste needs %s", client, wanted),
 			Hint: "set client_encoding=UTF8 in the URL of the pool"}
 	}
 	return nil
 }
 
-// checkIsolation refuses sessions whose transactions cannot receive.
+// checkIsolation fails if transactions of the session cannot receive messages.
 func checkIsolation(ctx context.Context, q querier) error {
 	var isolation string
 	if err := q.QueryRow(ctx, "select pg_catalog.current_setting('default_transaction_isolation')").Scan(&isolation); err != nil {
@@ -101,6 +101,6 @@ func checkIsolation(ctx context.Context, q querier) error {
 		return nil
 	}
 	return &posthaste.Error{Code: posthaste.Unsupported,
-		Message: fmt.Sprintf("transactions are %s here unless told otherwise (default_transaction_isolation), and messages can only be received in READ COMMITTED", strings.ToUpper(isolation)),
-		Hint:    "alter role … set default_transaction_isolation = 'read committed'; programs that are not told to poll only see to that by themselves"}
+		Message: fmt.Sprintf("default_transaction_isolation is %s, but messages can only be received in READ COMMITTED", strings.ToUpper(isolation)),
+		Hint:    "run: alter role … set default_transaction_isolation = 'read committed'; programs that do not run with --polling-only set it themselves"}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// A connection that falls silent after its login, before its session has its settings, is
-// given up: its place in the pool is free again.
+// A connection that stops responding after its login, before its settings are set, is closed, and
+// its place in the pool is free again.
 func TestSettingsThatHangKeepNoPlace(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(testpg.New(t))
@@ -49,8 +49,8 @@ func TestSettingsThatHangKeepNoPlace(t *testing.T) {
 	}
 }
 
-// Behind a pooler in transaction mode a session is anybody's: with polling it keeps all its
-// settings, and without it its timeouts.
+// Behind a pooler in transaction mode programs share sessions: with polling all settings of a
+// session stay unchanged, and otherwise its timeouts.
 func TestPoolersSessionsKeepTheirSettings(t *testing.T) {
 	t.Parallel()
 	where := testpg.New(t)

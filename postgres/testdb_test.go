@@ -13,8 +13,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// within bounds every wait of a test. Only something that is lost takes as long, so it
-// is far longer than a busy machine stands still.
+// within bounds all waits of a test. Only a lost event takes as long, so it is far longer than a
+// stall of a busy machine.
 const within = time.Minute
 
 func testContext(t *testing.T) context.Context {
@@ -23,13 +23,13 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// emptyDB makes a database of the test's own and returns its URL.
+// emptyDB creates a database for the test and returns its URL.
 func emptyDB(t *testing.T) string {
 	t.Helper()
 	return testdb.Empty(t)
 }
 
-// withUser is dbURL with another user, and with run-time parameters.
+// withUser returns dbURL with another user and with run-time parameters.
 func withUser(t *testing.T, dbURL, user, password string, params ...string) string {
 	t.Helper()
 	u, err := url.Parse(dbURL)
@@ -87,7 +87,7 @@ func one[T any](t *testing.T, q querier, sql string, args ...any) T {
 	return v
 }
 
-// eventually waits until ok, and fails the test if that never happens.
+// eventually waits until ok returns true, and fails the test if it does not within a limit.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	if !happens(within, ok) {
@@ -95,7 +95,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// happens waits until ok, for at most so long, and says whether it came to that.
+// happens waits at most the given time until ok returns true, and returns whether it did.
 func happens(most time.Duration, ok func() bool) bool {
 	return testrun.Happens(most, ok)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// TokenAdd implements [posthaste.Tokens]. The store makes the secret, so that it
-// is in no statement that a server may log.
+// TokenAdd implements [posthaste.Tokens]. The store generates the secret, so that no statement
+// contains it that the server may log.
 func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token) (secret string, err error) {
 	options := map[string]any{}
 	if len(token.Queues) > 0 {
@@ -46,7 +46,7 @@ func (e *Engine) TokenDrop(ctx context.Context, by, name string) error {
 	return writeError(err)
 }
 
-// Tokens implements [posthaste.Tokens], by the view posthaste.tokens.
+// Tokens implements [posthaste.Tokens] with the view posthaste.tokens.
 func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
 	var tokens []posthaste.Token
 	err := e.query(ctx, func(rows pgx.Rows) error {

@@ -21,8 +21,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// nextRelease is the schema of a later program: every table of messages has one
-// more column, and every function and view another text.
+// nextRelease is the schema of a later program: each table of messages has another column, and
+// each function and view another text.
 func nextRelease(t *testing.T) fs.FS {
 	t.Helper()
 	later := fstest.MapFS{"migrations/9999_later.sql": {Data: []byte(`-- compatible
@@ -53,9 +53,8 @@ alter table posthaste.parked add column later int;
 	return later
 }
 
-// Programs go on while the schema under them becomes that of a later, compatible
-// release: senders see no error, nothing is lost, nothing runs twice. An older
-// program can also be started on it.
+// Programs continue during the migration to a later, compatible release: sends do not fail, no
+// message is lost, and none runs twice. An older program can be started on the new schema.
 func TestUpgradeUnderTraffic(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -135,7 +134,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 	before := handled.Load()
 	until("messages flow on the newer schema", func() bool { return handled.Load() > before+200 })
 
-	// An older program that starts only now.
+	// Start an older program on the new schema.
 	older, err := postgres.Open(ctx, url)
 	if err != nil {
 		t.Fatalf("an older program on the newer schema: %v", err)
@@ -167,8 +166,8 @@ func (h told) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A migration that has to wait for somebody's long transaction does not make
-// senders wait for it, and goes through once that has ended.
+// A migration that waits for a long transaction does not block senders, and completes after the
+// transaction ended.
 func TestMigrationLetsSendersThrough(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

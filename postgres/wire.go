@@ -13,9 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// The way of a message speaks the extended protocol by hand: binary values
-// without reflection, and pipelines with a Sync of their own for each
-// statement, which pgx's Batch does not offer.
+// Messages use the extended protocol directly: values in binary form without reflection, and
+// pipelines with a Sync for each transaction, which pgx's Batch does not offer.
 
 // statement is one SQL function call with its parameters' types.
 type statement struct {
@@ -24,8 +23,8 @@ type statement struct {
 	oids []uint32
 }
 
-// bound is a statement with its parameters in binary form. With joined it
-// shares transaction and answer with the next one of its pipeline.
+// bound is a statement with its parameters in binary form. With joined it shares its
+// transaction and its response with the next one of the pipeline.
 type bound struct {
 	statement *statement
 	params    [][]byte
@@ -34,24 +33,31 @@ type bound struct {
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
-// pipeline runs the statements one after the other, each in a transaction of its
-// own but for those joined, and hands each row of transaction i to row(i,
-// values), which must not keep values. It takes a single round trip, behind a
-// pooler one for each transaction. A failing transaction does not keep the later
-// ones from running; the first error is returned.
-func (e *Engine) pipeline(ctx context.Context, conn *pgx.Conn, row func(i int, values [][]byte) error, calls ...bound) error {
-	if !e.polling {
-		return e.roundTrip(ctx, conn, row, calls...)
+// session runs statements on one connection.
+type session struct {
+	conn *pgx.Conn
+	// pooled says that a pooler in transaction mode may be in between: statements are not
+	// prepared, and each transaction takes a round trip.
+	pooled bool
+}
+
+// pipeline runs the statements in order, each in its own transaction except those joined, and
+// passes each row of transaction i to row(i, values), which must not keep values. It takes
+// one round trip, or one per transaction behind a pooler. If a transaction fails, the later
+// ones still run; the first error is returned.
+func (s session) pipeline(ctx context.Context, row func(i int, values [][]byte) error, calls ...bound) error {
+	if !s.pooled {
+		return s.roundTrip(ctx, row, calls...)
 	}
-	// A pooler may take its server back after the first answer, and whoever comes
-	// next would get the second: one transaction at a time.
+	// A pooler may reassign its server connection after the first response, and another
+	// client would then read the second one: send one transaction at a time.
 	var first error
 	for i := 0; len(calls) > 0; i++ {
 		n := 1
 		for calls[n-1].joined {
 			n++
 		}
-		err := e.roundTrip(ctx, conn, func(_ int, values [][]byte) error { return row(i, values) }, calls[:n]...)
+		err := s.roundTrip(ctx, func(_ int, values [][]byte) error { return row(i, values) }, calls[:n]...)
 		if first == nil {
 			first = err
 		}
@@ -60,20 +66,20 @@ func (e *Engine) pipeline(ctx context.Context, conn *pgx.Conn, row func(i int, v
 	return first
 }
 
-// roundTrip is pipeline in a single round trip.
-func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, values [][]byte) error, calls ...bound) error {
-	if !e.polling {
+// roundTrip is pipeline in one round trip.
+func (s session) roundTrip(ctx context.Context, row func(i int, values [][]byte) error, calls ...bound) error {
+	if !s.pooled {
 		for _, c := range calls {
-			if _, err := conn.Prepare(ctx, c.statement.name, c.statement.sql); err != nil {
+			if _, err := s.conn.Prepare(ctx, c.statement.name, c.statement.sql); err != nil {
 				return err
 			}
 		}
 	}
 	transactions := 0
-	p := conn.PgConn().StartPipeline(ctx)
+	p := s.conn.PgConn().StartPipeline(ctx)
 	for _, c := range calls {
-		if e.polling {
-			// The unnamed statement: poolers in transaction mode know no other.
+		if s.pooled {
+			// Poolers in transaction mode support the unnamed statement only.
 			p.SendQueryParams(c.statement.sql, c.params, c.statement.oids, binaryFormat, binaryFormat)
 		} else {
 			p.SendQueryPrepared(c.statement.name, c.params, binaryFormat, binaryFormat)
@@ -85,20 +91,25 @@ func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, 
 		transactions++
 	}
 	if err := p.Flush(); err != nil {
-		return broken(p, err)
+		return closePipeline(p, err)
 	}
+	return closePipeline(p, readResults(p, transactions, row))
+}
+
+// readResults reads the results of the transactions and returns the first error.
+func readResults(p *pgconn.Pipeline, transactions int, row func(i int, values [][]byte) error) error {
 	var first error
 	for i := 0; i < transactions; {
 		results, err := p.GetResults()
 		if err != nil {
 			var pg *pgconn.PgError
 			if !errors.As(err, &pg) {
-				if first != nil {
-					// The connection is gone since then, and this says that nothing was
-					// sent, meaning the asking.
-					err = first
+				if first == nil {
+					first = err
 				}
-				return broken(p, err)
+				// The connection is gone. After an earlier error err only says that this
+				// request was not sent.
+				return first
 			}
 			if first == nil {
 				first = err
@@ -119,38 +130,25 @@ func (e *Engine) roundTrip(ctx context.Context, conn *pgx.Conn, row func(i int, 
 		case *pgconn.PipelineSync:
 			i++
 		case nil:
-			// What was to end the transaction was an error that ended the connection, too:
-			// nothing comes any more, and asking on would be for ever.
+			// An error ended the transaction and the connection with it. There are no
+			// more results, and reading on would never return.
 			if first == nil {
 				first = io.ErrUnexpectedEOF
 			}
-			return broken(p, first)
+			return first
 		}
 	}
-	return broken(p, first)
+	return first
 }
 
-// broken closes the pipeline and returns what went wrong first. What closing says
-// of a connection that is gone is left out: it says that nothing was sent, meaning
-// the closing itself, and whoever asks the error would take that for an answer on
-// the statements.
-func broken(p *pgconn.Pipeline, err error) error {
+// closePipeline closes the pipeline and returns err, or else the error of closing. After err
+// the error of closing is dropped: on a lost connection it says that nothing was sent, which
+// means the Close message, and callers would apply it to the statements.
+func closePipeline(p *pgconn.Pipeline, err error) error {
 	if closed := p.Close(); err == nil {
 		return closed
 	}
 	return err
-}
-
-// call acquires a connection and runs the statements on it as pipeline does.
-func (e *Engine) call(ctx context.Context, row func(i int, values [][]byte) error, calls ...bound) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	conn, err := e.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	return e.pipeline(ctx, conn.Conn(), row, calls...)
 }
 
 // Parameters in binary form.
@@ -176,7 +174,7 @@ func timeParam(t time.Time) []byte { return int8Param(microseconds(t)) }
 
 func microseconds(t time.Time) int64 { return t.UnixMicro() - epoch2000.UnixMicro() }
 
-// bitsParam is a bit varying of which the bytes hold the bits from the left.
+// bitsParam is a bit varying of the given length. Its first bit is the highest of bits[0].
 func bitsParam(length int, bits []byte) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(bits)), uint32(length))
 	return append(b, bits...)
@@ -191,8 +189,8 @@ func arrayParam(element uint32, elements [][]byte) []byte {
 	return arrayOf(element, len(elements), size, func(b []byte, i int) ([]byte, bool) { return append(b, elements[i]...), elements[i] != nil })
 }
 
-// arrayOf is an array of n elements, of which add appends one, or reports that it is
-// null. size is about how many bytes they have together.
+// arrayOf is an array of n elements. add appends element i to b, or returns false if it is
+// null. size is an estimate of the elements' total size in bytes.
 func arrayOf(element uint32, n, size int, add func(b []byte, i int) ([]byte, bool)) []byte {
 	b := make([]byte, 12, 20+4*n+size)
 	binary.BigEndian.PutUint32(b[8:], element)

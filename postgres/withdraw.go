@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +20,7 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, queue, subscription str
 		options["scheduled"] = true
 	}
 	if o.MaxLag != 0 {
-		// Seconds: PostgreSQL 14 takes no more than 2^31 microseconds.
-		options["max_lag"] = fmt.Sprintf("%.6f seconds", o.MaxLag.Seconds())
+		options["max_lag"] = interval(o.MaxLag)
 	}
 	filter := map[string]any{}
 	if len(o.Filter.Kinds) > 0 {
@@ -41,7 +39,7 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, queue, subscription str
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err = e.pool.Exec(ctx, "select posthaste.subscribe($1::text, $2::text, $3::text::jsonb, nullif($4::text, ''))", queue, subscription, string(text), by)
-	return readError(err) // doing it again is harmless
+	return readError(err) // idempotent, so not writeError
 }
 
 // QueueUnsubscribe implements [posthaste.Subscriptions].
@@ -68,20 +66,4 @@ func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.Message
 func (e *Engine) QueuePurge(ctx context.Context, by, queue string) ([]posthaste.Purged, error) {
 	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Purged],
 		"select subscription, purged from posthaste.purge($1::text, nullif($2::text, ''))", queue, by)
-}
-
-// changed runs a function that changes something and returns its rows.
-func changed[T any](ctx context.Context, e *Engine, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	// Rows that were read are worth nothing before the end was: it may yet fail.
-	rows, err := e.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, writeError(err)
-	}
-	all, err := pgx.CollectRows(rows, scan)
-	if err != nil {
-		return nil, writeError(err)
-	}
-	return all, nil
 }

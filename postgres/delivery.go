@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// The columns of a delivery. Statements select them first, in this order: the delivery's id,
+// then deliveryColumns.
+const (
+	deliveryID = iota
+	deliveryMessageID
+	deliveryAttempt
+	deliveryKey
+	deliveryKind
+	deliveryHeaders
+	deliveryPayload
+	deliveryContentType
+	deliveryReference
+	deliveryCreatedAt
+	deliveryDueAt
+	deliveryStory
+	deliveryAlone
+	deliveryTraceParent
+
+	deliveryWidth // the number of the columns above
+)
+
+// deliveryColumns are the columns of a delivery after its id.
+const deliveryColumns = "message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone, trace"
+
+// readDelivery reads a delivery from a row. It copies the values. trace is the trace context
+// of the row before: messages that were sent together share its text.
+func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
+	payload := v[deliveryPayload]
+	d := posthaste.RawDelivery{
+		ID:          posthaste.DeliveryID(readInt8(v[deliveryID])),
+		MessageID:   posthaste.MessageID(readInt8(v[deliveryMessageID])),
+		Attempt:     readInt2(v[deliveryAttempt]),
+		Key:         string(v[deliveryKey]),
+		Kind:        string(v[deliveryKind]),
+		Payload:     append(make([]byte, 0, len(payload)), payload...),
+		ContentType: posthaste.ContentTypeJSON,
+		Reference:   string(v[deliveryReference]),
+		CreatedAt:   readTime(v[deliveryCreatedAt]),
+		DueAt:       readTime(v[deliveryDueAt]),
+		Alone:       readBool(v[deliveryAlone]),
+	}
+	if v[deliveryContentType] != nil {
+		d.ContentType = contentType(v[deliveryContentType])
+	}
+	if v[deliveryHeaders] != nil {
+		if err := json.Unmarshal(readJSON(v[deliveryHeaders]), &d.Headers); err != nil {
+			return d, fmt.Errorf("reading the headers of message %d: %w", d.MessageID, err)
+		}
+	}
+	if parent := v[deliveryTraceParent]; parent != nil {
+		if d.Headers == nil {
+			d.Headers = make(map[string]string, 1)
+		}
+		if string(parent) != *trace {
+			*trace = string(parent)
+		}
+		d.Headers[posthaste.HeaderTraceParent] = *trace // the handler may change its map
+	}
+	if v[deliveryStory] != nil {
+		if err := json.Unmarshal(readJSON(v[deliveryStory]), &d.Story); err != nil {
+			return d, fmt.Errorf("reading the story of message %d: %w", d.MessageID, err)
+		}
+	}
+	return d, nil
+}
+
+// contentType returns v as text. It does not allocate for the most common type.
+func contentType(v []byte) string {
+	if string(v) == posthaste.ContentTypeBytes {
+		return posthaste.ContentTypeBytes
+	}
+	return string(v)
+}
+
+// readDue reads a number of seconds; null is -1, which means that nothing will fall due.
+func readDue(v []byte) time.Duration {
+	if v == nil {
+		return -1
+	}
+	// 9e9 s, some 285 years, is nearly the longest Duration.
+	return time.Duration(min(readFloat8(v), 9e9) * float64(time.Second))
+}

@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// The columns of receiveStatement after the delivery's. Only its last row has values in them,
+// which posthaste.receive leaves in settings, and no delivery.
+const (
+	receiveNextDue = deliveryWidth + iota
+	receiveAtLimit
+)
+
+var receiveStatement = statement{
+	name: "posthaste_receive",
+	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false, null::text, null::float8, null::boolean" +
+		" from posthaste.receive($1, $2, $3::bigint * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))" +
+		" union all select null, null, null, null, null, null, null, null, null, null, null, null, null, null," +
+		" nullif(current_setting('posthaste.next_due', true), '')::float8, coalesce(current_setting('posthaste.at_limit', true), '') = 'yes'",
+	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int8OID, pgtype.TextOID},
+}
+
+// Receive implements [posthaste.Claims].
+func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
+	subscription := req.Subscription
+	if subscription == "" {
+		subscription = posthaste.DefaultSubscription
+	}
+	reply := posthaste.ReceiveReply{NextDue: -1}
+	e.pacer.Served(req.QueueRef)
+	var trace string
+	err := e.call(ctx, func(_ int, v [][]byte) error {
+		if v[deliveryID] == nil {
+			reply.NextDue, reply.AtLimit = readDue(v[receiveNextDue]), readBool(v[receiveAtLimit])
+			return nil
+		}
+		d, err := readDelivery(v, &trace)
+		d.Queue, d.Subscription = req.Queue, subscription
+		d.Timeout = req.Lease
+		reply.Deliveries = append(reply.Deliveries, d)
+		return err
+	}, bound{statement: &receiveStatement, params: [][]byte{textParam(req.Queue), int4Param(int32(min(max(req.Max, -1), 1<<30))), int8Param(req.Lease.Microseconds()),
+		textParam(subscription)}})
+	if err != nil {
+		return posthaste.ReceiveReply{}, writeError(err)
+	}
+	return reply, nil
+}
+
+// Extend implements [posthaste.Claims].
+func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	ids := make([]int64, len(deliveries))
+	for i, d := range deliveries {
+		ids[i] = int64(d)
+	}
+	rows, err := e.pool.Query(ctx, "select delivery_id, settled from posthaste.extend($1, $2::bigint * interval '1 microsecond')", ids, lease.Microseconds())
+	if err != nil {
+		return nil, writeError(err)
+	}
+	defer rows.Close()
+	held := make(map[posthaste.DeliveryID]bool, len(ids))
+	for rows.Next() {
+		var id int64
+		var ok bool
+		if err := rows.Scan(&id, &ok); err != nil {
+			return nil, readError(err)
+		}
+		held[posthaste.DeliveryID(id)] = ok
+	}
+	if err := rows.Err(); err != nil {
+		return nil, writeError(err)
+	}
+	out := make([]posthaste.SettleResult, len(deliveries))
+	for i, d := range deliveries {
+		out[i] = posthaste.SettleResult{Delivery: d, Settled: held[d]}
+	}
+	return out, nil
+}

@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// timeOf returns the time in UTC, or zero for null.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// cut runs a statement whose search may stop early, and returns the id at which it stopped, or
+// 0. Both statements run in one transaction, because the setting with the id lasts that long.
+func cut[T any](ctx context.Context, e *Engine, explain func(error) error, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, posthaste.MessageID, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var batch pgx.Batch
+	batch.Queue(sql, args...)
+	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
+	answers := e.pool.SendBatch(ctx, &batch)
+	rows, err := answers.Query()
+	if err != nil {
+		_ = answers.Close()
+		return nil, 0, explain(err)
+	}
+	found, err := pgx.CollectRows(rows, scan)
+	var cutAt posthaste.MessageID
+	if err == nil {
+		err = answers.QueryRow().Scan((*int64)(&cutAt))
+	}
+	// The rows are valid only if the transaction committed.
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, 0, explain(err)
+	}
+	return found, cutAt, nil
+}
+
+// plain converts ids for pgx; nil stays nil, which is null.
+func plain(ids []posthaste.MessageID) []int64 {
+	if ids == nil {
+		return nil
+	}
+	out := make([]int64, len(ids))
+	for i, id := range ids {
+		out[i] = int64(id)
+	}
+	return out
+}
+
+// query runs a statement that reads, and calls scan for each row.
+func (e *Engine) query(ctx context.Context, scan func(pgx.Rows) error, sql string, args ...any) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	rows, err := e.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return readError(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return readError(err)
+		}
+	}
+	return readError(rows.Err())
+}
+
+// defaultList is the default number of rows of a list.
+const defaultList = 100
+
+func orDefault(limit int) int {
+	if limit == 0 {
+		return defaultList
+	}
+	return limit
+}
+
+// textOf returns the text, or "" for null.
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// decode reads JSON that the schema's functions wrote; null leaves into unchanged.
+func decode(text *string, into any) error {
+	if text == nil {
+		return nil
+	}
+	return json.Unmarshal([]byte(*text), into)
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
+}
+
+// changed runs a function that writes, and returns its rows.
+func changed[T any](ctx context.Context, e *Engine, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	// The rows are valid only if the statement ended without an error.
+	rows, err := e.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, writeError(err)
+	}
+	all, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, writeError(err)
+	}
+	return all, nil
+}
