@@ -19,26 +19,26 @@ type record struct {
 	Details json.RawMessage     `json:"details,omitempty"`
 }
 
-// record records actions that were done. A queue and the list are in different
-// slots of a cluster: who dies in between has done it without a record.
+// record records actions after they were done. In a cluster, the queue and the list are in
+// different slots. A process that is killed in between has changed the queue without a record.
 func (e *Engine) record(ctx context.Context, actions ...record) error {
 	if len(actions) == 0 {
 		return nil
 	}
-	var args []any
+	var args arguments
 	for _, a := range actions {
 		a.By = cmp.Or(a.By, "redis")
 		text, err := json.Marshal(a)
 		if err != nil {
 			return err
 		}
-		args = append(args, text)
+		args = append(args, arg{is: text})
 	}
-	_, err := actScript.run(ctx, e.client, []string{e.keys.actions()}, args...)
+	_, err := actScript.run(ctx, e.client, []string{e.keys.actions()}, args)
 	return err
 }
 
-// Actions implements [posthaste.Admin]. The last 10,000 are kept.
+// Actions implements [posthaste.Admin]. Redis keeps the last 10,000 actions.
 func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
 	limit, err := limited(f.Limit, "actions")
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posth
 	}
 }
 
-// limited is the limit of a listing, 100 if none is given.
+// limited returns the limit of a listing, by default 100.
 func limited(limit int, what string) (int, error) {
 	if limit < 0 || limit > 1000 {
 		return 0, posthaste.Invalidf("limit", "at most 1 to 1000 %s can be listed at a time, and %d are wanted", what, limit)

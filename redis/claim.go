@@ -11,15 +11,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// claimMost bounds one script: Redis serves nobody else meanwhile.
-const claimMost = 1000
-
-// orders are the orders of priorities that begin with another than the first.
+// orders are the orders of priorities that do not begin with priority 0.
 var orders = []string{"1023", "2013", "3012"}
 
-// order is the priorities as a claim takes them: ascending, and of eight claims
-// one begins with another than the first, so that none is starved. Behind them is whether
-// what is due or what is fresh gets the greater half of one.
+// order returns the order of priorities for a claim: ascending, but one claim in eight begins
+// with another priority than 0, so that none starves. The last digit says whether due or fresh
+// messages get the larger half of an odd number.
 func order() string {
 	half := []string{"0", "1"}[rand.N(2)]
 	if rand.N(8) == 0 {
@@ -28,7 +25,7 @@ func order() string {
 	return "0123" + half
 }
 
-// claiming is the script by which a queue's messages are handed out.
+// claiming returns the script that hands out messages of a queue.
 func claiming(q *queue) script {
 	if q.looks > 0 {
 		return claimKeyedScript
@@ -36,7 +33,7 @@ func claiming(q *queue) script {
 	return claimScript
 }
 
-// Claim implements [posthaste.Claims]. It hands out at most 1,000.
+// Claim implements [posthaste.Claims]. It hands out at most 1,000 messages.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply posthaste.ClaimReply, err error) {
 	reply.NextDue = -1
 	e.pacer.Served(req.QueueRef)
@@ -50,7 +47,8 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	worker := strconv.FormatInt(int64(req.Worker), 10)
 	for {
 		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
-			return claiming(q).run(ctx, e.client, q.keys, q.numberArg, q.rules, min(req.Max, claimMost), order(), idle, worker, req.Number, q.once)
+			return claiming(q).run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", min(req.Max, claimMost)}, {"priorities", order()},
+				{"idle", idle}, {"worker", worker}, {"claim", req.Number}, {"lease", ""}, {"once", q.once}})
 		})
 		if err != nil {
 			return reply, writeError(err)
@@ -86,13 +84,14 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 	if err := checkLease(req.Lease); err != nil {
 		return reply, err
 	}
-	// Receivers alone are complete: they rescue what others let go.
+	// A queue may have receivers but no worker, so receivers rescue deliveries, too.
 	if _, err := e.rescueQueue(ctx, req.QueueRef); err != nil {
 		return reply, readError(err)
 	}
 	for {
 		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
-			return claiming(q).run(ctx, e.client, q.keys, q.numberArg, q.rules, req.Max, order(), "1", "", max(1, req.Lease.Microseconds()), q.once)
+			return claiming(q).run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", req.Max}, {"priorities", order()},
+				{"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", max(1, req.Lease.Microseconds())}, {"once", q.once}})
 		})
 		if err != nil {
 			return reply, writeError(err)
@@ -123,7 +122,7 @@ type handedOut struct {
 	atLimit    bool
 }
 
-// handed reads what claim.lua returns.
+// handed reads the reply of claim.lua.
 func handed(answer any, q *queue, toWorker bool) (h handedOut, err error) {
 	h.nextDue = -1
 	all, err := list("claim", answer, 6)
@@ -161,7 +160,7 @@ func handed(answer any, q *queue, toWorker bool) (h handedOut, err error) {
 	return h, nil
 }
 
-// delivery makes a delivery of what a script tells of it.
+// delivery makes a delivery of its part of a reply.
 func (q *queue) delivery(delivery, message, text, packedState, due string) (d posthaste.RawDelivery, err error) {
 	deliveryID, err := id(delivery, q.number)
 	if err != nil {
@@ -178,7 +177,7 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 	d = posthaste.RawDelivery{ID: posthaste.DeliveryID(deliveryID), MessageID: posthaste.MessageID(messageID), Queue: q.name, Subscription: q.subscription,
 		Attempt: 1, Key: c.key, Kind: c.kind, Headers: c.headers, Reference: c.reference, ContentType: c.contentType, Payload: c.payload,
 		CreatedAt: at(messageID >> numberBits), Timeout: q.options.Timeout}
-	// What lies there by its id was sent before the subscription was made (fill.lua).
+	// fill.lua gives messages that are available the time of their id as due time.
 	if n, err := strconv.ParseFloat(due, 64); err == nil && int64(n) != messageID>>numberBits {
 		d.DueAt = at(int64(n))
 	}
@@ -197,13 +196,15 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 	if _, err := e.stands(ctx, "look", worker); err != nil {
 		return nil, err
 	}
-	all, err := e.reachable(ctx)
+	all, err := e.registry.reachable(ctx)
 	var ids []posthaste.DeliveryID
 	queues := allOf(all)
-	replies, fault := e.runEach(ctx, unsettledScript, queues, func(*queue) []any { return []any{worker.String(), upTo} })
-	err = errors.Join(err, readError(fault)) // what is there is told with it
+	replies, fault := e.runEach(ctx, unsettledScript, queues, func(*queue) arguments {
+		return arguments{{"worker", worker.String()}, {"last", upTo}}
+	})
+	err = errors.Join(err, readError(fault)) // and returns those that were found
 	for i := range replies {
-		places, _ := replies[i].([]any) // or it never claimed from this one
+		places, _ := replies[i].([]any) // or the worker never claimed from it
 		for _, p := range places {
 			n, fault := id(str(p), queues[i].number)
 			if fault != nil {

@@ -272,7 +272,7 @@ func TestRescueWithoutAMaster(t *testing.T) {
 		}
 	}
 	for _, ref := range refs { // its lease is over
-		q, err := e.find(t.Context(), ref)
+		q, err := e.registry.find(t.Context(), ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +349,7 @@ func TestTicksWithoutAMaster(t *testing.T) {
 	}
 	all[away].Kill()
 	until(t, "all are due, those of who is away first", func() bool {
-		due, _, _, err := e.readSchedules(t.Context(), "due", dueMost)
+		due, _, _, err := e.readSchedules(t.Context(), dueUpTo(dueMost))
 		return err == nil && len(due) == 15
 	})
 	told := false
@@ -405,7 +405,7 @@ func TestTicksWithAMasterThatHangs(t *testing.T) {
 		}
 	}
 	until(t, "all are due", func() bool {
-		due, _, _, err := e.readSchedules(t.Context(), "due", dueMost)
+		due, _, _, err := e.readSchedules(t.Context(), dueUpTo(dueMost))
 		return err == nil && len(due) == 4
 	})
 	if err := all[away].client.Do(t.Context(), "client", "pause", 120_000, "write").Err(); err != nil {

@@ -285,7 +285,7 @@ func (f *fate) live(url string, gone func() bool) {
 func (f *fate) lose() {
 	f.t.Helper()
 	ctx := f.t.Context()
-	all, err := f.sound.queues(ctx)
+	all, err := f.sound.registry.read(ctx)
 	if err != nil {
 		f.t.Fatal(err)
 	}

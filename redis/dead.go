@@ -20,7 +20,7 @@ func matches(d *posthaste.DeadLetter, f *posthaste.DeadLetterFilter) bool {
 		!d.DiedAt.Before(f.DiedFrom) && (f.DiedBefore.IsZero() || d.DiedAt.Before(f.DiedBefore))
 }
 
-// deadLetters are those that a message is, one for each subscription that it is dead for.
+// deadLetters returns the matching dead letters of a message, one per subscription.
 func (t *told) deadLetters(f *posthaste.DeadLetterFilter) (all []posthaste.DeadLetter) {
 	for _, s := range t.Subscriptions {
 		if s.State != posthaste.StateDead || len(s.Attempts) == 0 || f.Subscription != "" && f.Subscription != s.Subscription {
@@ -39,8 +39,8 @@ func (t *told) deadLetter(s posthaste.MessageState) posthaste.DeadLetter {
 		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, ErasedAt: t.ErasedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}
 }
 
-// DeadLetters implements [posthaste.Admin]. A search looks at up to 10,000 of each queue.
-// Where one message has more dead letters than the limit, it returns them all.
+// DeadLetters implements [posthaste.Admin]. It looks at up to 10,000 dead letters of each
+// queue. If one message has more dead letters than the limit, it returns them all.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (found []posthaste.DeadLetter, cutAt posthaste.MessageID, err error) {
 	limit, err := limited(f.Limit, "dead letters")
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 		if f.Queue == "" {
 			return nil, 0, posthaste.Invalidf("subscription", "a subscription is one of a queue, and no queue is given")
 		}
-		if _, err := e.find(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription}); err != nil {
+		if _, err := e.registry.find(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription}); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -76,7 +76,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 	}, func(t *told) bool { return len(t.deadLetters(&f)) > 0 })
 	for i, t := range all {
 		some := t.deadLetters(&f)
-		if len(found)+len(some) > limit && i > 0 { // those of one message are not parted
+		if len(found)+len(some) > limit && i > 0 { // keep those of one message together
 			return found, all[i-1].ID, err
 		}
 		found = append(found, some...)
@@ -103,7 +103,7 @@ func (e *Engine) buryThese(ctx context.Context, by, action string, ids []posthas
 	return were, err
 }
 
-// noDeadLetters names the first of those that are none.
+// noDeadLetters is an error text with the first of the ids.
 func noDeadLetters(ids []posthaste.MessageID) string {
 	text := fmt.Sprintf("no dead letter to act on: message %d", ids[0])
 	for _, id := range ids[1:min(len(ids), 5)] {
@@ -118,11 +118,11 @@ func noDeadLetters(ids []posthaste.MessageID) string {
 // buryMost bounds one script, as claimMost.
 const buryMost = 200
 
-// dying is what may be a dead letter: a message, by its place, for a subscription.
+// dying is a possible dead letter: a message, by its place, and a subscription.
 type dying struct{ queue, subscription, place string }
 
-// bury replays or discards the dead letters that messages are: those of all
-// subscriptions, or only these.
+// bury replays or discards the dead letters of messages, or only those that are in only, if
+// that is not nil.
 func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.MessageID, only map[dying]bool) (were []posthaste.MessageID, err error) {
 	byName, err := e.places(ctx, ids)
 	if err != nil {
@@ -130,11 +130,11 @@ func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.Me
 	}
 	for name, all := range byName {
 		for places := range slices.Chunk(all, buryMost) {
-			err := e.each(ctx, buryScript, name, func(q *queue) []any {
-				args := []any{q.numberArg, q.rules, action}
+			err := e.each(ctx, buryScript, name, func(q *queue) arguments {
+				args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"action", action}}
 				for _, p := range places {
 					if only == nil || only[dying{name, q.subscription, p}] {
-						args = append(args, p)
+						args = append(args, arg{is: p})
 					}
 				}
 				return args
@@ -169,12 +169,13 @@ func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.Me
 	return slices.Compact(slices.Sorted(slices.Values(were))), nil
 }
 
-// ReplayMatching implements [posthaste.Admin]. It is one transaction per 200 of a queue.
+// ReplayMatching implements [posthaste.Admin]. It runs one script per 200 dead letters of a
+// queue.
 func (e *Engine) ReplayMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
 	return e.buryMatching(ctx, by, "replay", f)
 }
 
-// DiscardMatching implements [posthaste.Admin], as ReplayMatching.
+// DiscardMatching implements [posthaste.Admin], like ReplayMatching.
 func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
 	return e.buryMatching(ctx, by, "discard", f)
 }
@@ -195,7 +196,7 @@ func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthast
 	for i, d := range found {
 		ids[i], only[dying{d.Queue, d.Subscription, place(int64(d.ID))}] = d.ID, true
 	}
-	if next = cutAt; len(found) >= limit { // or more, where one message has more
+	if next = cutAt; len(found) >= limit { // or more, if one message has more
 		next = ids[len(ids)-1]
 	}
 	were, err = e.bury(ctx, by, action, ids, only)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"net/url"
+	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -10,13 +11,13 @@ import (
 	servers "github.com/posthaste-mq/posthaste/internal/redis"
 )
 
-// The parameters of a URL that say that it is of a cluster.
+// The parameters of the URL of a cluster.
 const (
 	inCluster = "cluster" // true
-	further   = "addr"    // another of its servers, host:port; as often as is wanted
+	further   = "addr"    // another server of it, host:port; may be repeated
 )
 
-// dial makes the client that a URL names. It connects to nothing yet.
+// dial makes a client for a URL. It does not connect.
 func dial(address string) (goredis.UniversalClient, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -28,7 +29,7 @@ func dial(address string) (goredis.UniversalClient, error) {
 	}
 	if of {
 		if u.Path != "" && u.Path != "/" && u.Path != "/0" {
-			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "a cluster of Redis has no databases by number", Hint: "leave out what follows the port"}
+			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "a Redis cluster has no numbered databases", Hint: "leave out the path of the URL"}
 		}
 		o, err := goredis.ParseClusterURL(u.String())
 		if err != nil {
@@ -37,8 +38,8 @@ func dial(address string) (goredis.UniversalClient, error) {
 		if o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
 			return nil, stale("url")
 		}
-		// It has to ask another server where one does not answer or says who has a slot now;
-		// scripts, which must not be repeated, say so themselves.
+		// Retries stay on: the client must ask another server if one does not answer or no
+		// longer serves a slot. Scripts forbid a repetition themselves (once).
 		o.DialerRetries = 1
 		o.PoolSize, o.MaxActiveConns = connections, connections
 		o.ContextTimeoutEnabled = true
@@ -49,7 +50,7 @@ func dial(address string) (goredis.UniversalClient, error) {
 	if err != nil {
 		return nil, noURL()
 	}
-	o.MaxRetries, o.DialerRetries = -1, 1 // who calls knows better whether and when
+	o.MaxRetries, o.DialerRetries = -1, 1 // callers decide about retries
 	o.PoolSize, o.MaxActiveConns = connections, connections
 	o.ContextTimeoutEnabled = true
 	o.ClientName = "posthaste"
@@ -64,7 +65,8 @@ func dial(address string) (goredis.UniversalClient, error) {
 // credentials in o. It changes o.
 func ClusterClient(o *goredis.ClusterOptions) *goredis.ClusterClient { return servers.ClusterClient(o) }
 
-// clusterOf reports whether a URL is of a cluster, and takes out what only we know.
+// clusterOf reports whether a URL is that of a cluster, and removes the parameter cluster, which
+// go-redis does not know.
 func clusterOf(u *url.URL) (bool, error) {
 	q := u.Query()
 	switch said := q.Get(inCluster); said {
@@ -78,45 +80,48 @@ func clusterOf(u *url.URL) (bool, error) {
 		u.RawQuery = q.Encode()
 		return true, nil
 	}
-	return false, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: `the parameter cluster of a URL of Redis is "true" or left out`,
-		Hint: "it looks like redis://user:password@host:6379?cluster=true&addr=host2:6379"}
+	return false, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: `the parameter cluster of a Redis URL must be "true" or left out`,
+		Hint: "use a URL like redis://user:password@host:6379?cluster=true&addr=host2:6379"}
 }
 
-// noURL says so without the cause, which could hold the password.
+// noURL rejects a URL. It leaves out the cause, which may hold the password.
 func noURL() error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "this is no URL of a Redis",
-		Hint: "it looks like redis://user:password@host:6379/0, and for a cluster like redis://user:password@host:6379?cluster=true&addr=host2:6379"}
+	return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "this is not the URL of a Redis server",
+		Hint: "use a URL like redis://user:password@host:6379/0, and for a cluster like redis://user:password@host:6379?cluster=true&addr=host2:6379"}
 }
 
-// stale refuses a client whose reads a replica may answer: one that has missed a
-// queue's drop would let its keys be made anew, which no registry lists, and messages
-// be sent there.
+// stale rejects a client whose reads a replica may answer. A replica that has not seen the
+// drop of a queue would make the client create its keys again, and send messages to a queue
+// that the registry does not list.
 func stale(field string) error {
 	return &posthaste.Error{Code: posthaste.Unsupported, Field: field, Message: "this client of a cluster reads from replicas, whose answers may be stale",
 		Hint: "make it without ReadOnly, RouteByLatency and RouteRandomly"}
 }
 
-// lookFirst lets the commands of an engine that was opened lazily wait until the server
-// was looked at and found right: what is not right is the answer to each of them.
-type lookFirst struct{ e *Engine }
+// checkFirst is the hook of an engine that was opened lazily. Each command first makes the
+// checks of Open, until they have succeeded, and fails with their error.
+type checkFirst struct {
+	done  *atomic.Bool
+	check func(context.Context) error // sets done
+}
 
-// looking marks the context of the look itself.
-type looking struct{}
+// checking marks the context of the checks, whose commands run at once.
+type checking struct{}
 
-func (l lookFirst) look(ctx context.Context) error {
-	if l.e.begun.Load() || ctx.Value(looking{}) != nil {
+func (c checkFirst) run(ctx context.Context) error {
+	if c.done.Load() || ctx.Value(checking{}) != nil {
 		return nil
 	}
-	return l.e.begin(context.WithValue(ctx, looking{}, true), l.e.client)
+	return c.check(context.WithValue(ctx, checking{}, true))
 }
 
 // DialHook implements [goredis.Hook].
-func (lookFirst) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (checkFirst) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
 // ProcessHook implements [goredis.Hook].
-func (l lookFirst) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (c checkFirst) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		if err := l.look(ctx); err != nil {
+		if err := c.run(ctx); err != nil {
 			cmd.SetErr(err)
 			return err
 		}
@@ -125,9 +130,9 @@ func (l lookFirst) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 }
 
 // ProcessPipelineHook implements [goredis.Hook].
-func (l lookFirst) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (c checkFirst) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		if err := l.look(ctx); err != nil {
+		if err := c.run(ctx); err != nil {
 			for _, cmd := range cmds {
 				cmd.SetErr(err)
 			}
@@ -136,3 +141,7 @@ func (l lookFirst) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis
 		return next(ctx, cmds)
 	}
 }
+
+// connections is the number of connections of a process, beside the one of the doorbell.
+// Callers gather messages while they wait, so that more connections would not help.
+const connections = 4

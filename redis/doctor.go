@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// patience is how long a message may wait before Doctor tells of it.
+	// patience is how long a message may wait before Doctor reports it.
 	patience = 5 * time.Minute
-	// together is how long programs of several versions may work side by side.
+	// together is how long programs of several versions may run side by side.
 	together = time.Hour
-	// clockSkew is how far this machine's clock may be from Redis's.
+	// clockSkew is the tolerated difference between the clocks of this machine and of Redis.
 	clockSkew = 2 * time.Second
 )
 
@@ -38,7 +38,7 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 				some = append(some, unguarded(about)...)
 			}
 		case e.cluster && posthaste.CodeOf(err) == posthaste.Unavailable:
-			some = []posthaste.Finding{{Check: "connection", Fault: true, Message: err.Error(), Hint: "start it; until it is back, or its replica has taken its place, its queues stand"}}
+			some = []posthaste.Finding{{Check: "connection", Fault: true, Message: err.Error(), Hint: "start it; its queues stop until it is back or a replica has taken its place"}}
 		default:
 			return err
 		}
@@ -64,7 +64,7 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 		return nil, err
 	}
 	found = append(found, doctorWorkers(workers, theirs)...)
-	all, err := e.queues(ctx)
+	all, err := e.registry.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	return slices.Concat(found, behind, repaired, late), err
 }
 
-// examined is what a server says of itself that it should not.
+// examined checks the INFO of a server.
 func examined(about map[string]string) (found []posthaste.Finding) {
 	if about["aof_enabled"] == "0" {
 		found = append(found, posthaste.Finding{Check: "persistence", Message: "Redis has no append-only file: what was sent since its last snapshot is lost when it ends",
@@ -103,37 +103,36 @@ func examined(about map[string]string) (found []posthaste.Finding) {
 	return found
 }
 
-// unguarded tells of a master that takes writes when none of its replicas can have them: one
-// that was cut off or stood still goes on to acknowledge what vanishes when it learns that
-// another has taken its place. Redis tells how many replicas are good only if it asks for any.
+// unguarded reports a master that accepts writes while none of its replicas receives them.
+// After it was partitioned or stopped, such a master acknowledges writes that are lost once it
+// learns of its successor. INFO counts good replicas only if min-replicas-to-write is set.
 func unguarded(about map[string]string) []posthaste.Finding {
 	if _, asks := about["min_slaves_good_slaves"]; asks || about["role"] != "master" || about["connected_slaves"] == "0" {
 		return nil
 	}
-	return []posthaste.Finding{{Check: "replicas", Message: "it takes writes also while no replica hears of them: after it was cut off or stood still, it acknowledges what is lost once another server has taken its place",
+	return []posthaste.Finding{{Check: "replicas", Message: "it accepts writes while no replica receives them: after a network partition or a stop it acknowledges writes that are lost once another server has taken its place",
 		Hint: "set min-replicas-to-write 1, and min-replicas-max-lag to less than cluster-node-timeout"}}
 }
 
-// doctorClock compares this machine's clock, before and after Redis was asked for the
-// time, with Redis's.
+// doctorClock compares the clocks of this machine, before and after the call, and of Redis.
 func doctorClock(before, after, theirs time.Time) []posthaste.Finding {
 	off := max(theirs.Sub(after), before.Sub(theirs))
 	if off <= clockSkew {
 		return nil
 	}
 	return []posthaste.Finding{{Check: "clock", Message: fmt.Sprintf("the clocks of Redis and of this machine differ by %s", off.Round(100*time.Millisecond)),
-		Hint: "synchronise them; Redis's is the one that counts"}}
+		Hint: "synchronize them; the clock of Redis decides when messages are due"}}
 }
 
-// doctorWorkers looks whether workers beat late, are lost and not rescued, and are of one
-// version.
+// doctorWorkers reports workers whose heartbeats are late or that are lost and not rescued,
+// and workers of several versions.
 func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste.Finding) {
 	versions, first := map[string]int{}, map[string]time.Time{}
 	for _, w := range workers {
 		silent := now.Sub(w.HeartbeatAt).Round(time.Millisecond)
 		switch {
 		case !w.LostAt.IsZero():
-			found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("worker %s (%s) was last heard of %s ago, and nobody has looked what it still holds", w.ID, w.Name, silent),
+			found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("worker %s (%s) was last heard of %s ago, and its messages have not been rescued yet", w.ID, w.Name, silent),
 				Hint: "any running worker rescues that"})
 			continue
 		case silent > w.lease*7/10:
@@ -162,12 +161,12 @@ func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste
 	return found
 }
 
-// doctorBehind looks which subscriptions fall behind.
+// doctorBehind reports subscriptions that fall behind.
 func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found []posthaste.Finding, err error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		q, err := e.count(ctx, name)
 		if code := posthaste.CodeOf(err); code == posthaste.NotFound || e.cluster && code == posthaste.Unavailable {
-			continue // dropped meanwhile; or its server is away, which is told by itself
+			continue // dropped since; or its server is unreachable, which is a finding of its own
 		}
 		if err != nil {
 			return nil, err
@@ -187,10 +186,10 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 	return found, nil
 }
 
-// repairedFor is how long Doctor tells of what upkeep repaired.
+// repairedFor is how long Doctor reports messages that upkeep repaired.
 const repairedFor = 24 * time.Hour
 
-// doctorRepaired tells of what upkeep repaired in the last day.
+// doctorRepaired reports messages that upkeep repaired in the last day.
 func (e *Engine) doctorRepaired(ctx context.Context, queues []*queue) (found []posthaste.Finding, err error) {
 	slices.SortFunc(queues, func(a, b *queue) int {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.subscription, b.subscription))
@@ -204,7 +203,7 @@ func (e *Engine) doctorRepaired(ctx context.Context, queues []*queue) (found []p
 	for i, q := range queues {
 		said, err := answers[i].Result()
 		if err != nil {
-			if e.cluster || errors.Is(err, goredis.Nil) { // a server that is away is told of by itself
+			if e.cluster || errors.Is(err, goredis.Nil) { // an unreachable server is a finding of its own
 				continue
 			}
 			return nil, readError(err)
@@ -216,9 +215,26 @@ func (e *Engine) doctorRepaired(ctx context.Context, queues []*queue) (found []p
 		}
 		if when := time.UnixMicro(last + epoch*1e6); time.Since(when) < repairedFor {
 			found = append(found, posthaste.Finding{Check: "stranded", Queue: q.name, Subscription: q.subscription,
-				Message: fmt.Sprintf("%s messages of subscription %q of queue %q were held by nobody and waited nowhere, and were put back; the last ones at %s", n, q.subscription, q.name, when.UTC().Format(time.RFC3339)),
-				Hint:    "look whether somebody changed keys of this Redis by hand or restored a part of them; if not, please report it"})
+				Message: fmt.Sprintf("%s messages of subscription %q of queue %q had no holder and were in no list, and were made available again; the last ones at %s", n, q.subscription, q.name, when.UTC().Format(time.RFC3339)),
+				Hint:    "check whether keys of this Redis were changed by hand or restored in part; if not, please report a bug"})
 		}
 	}
 	return found, nil
+}
+
+// doctorSchedules reports schedules whose ticks are late or whose zones are unknown.
+func (e *Engine) doctorSchedules(ctx context.Context) (found []posthaste.Finding, err error) {
+	due, now, _, err := e.readSchedules(ctx, dueUpTo(ticksMost))
+	for _, s := range due {
+		if s.fault != nil {
+			found = append(found, posthaste.Finding{Check: "schedules", Fault: true, Queue: s.queue,
+				Message: fmt.Sprintf("this program does not know the time zone %q of schedule %q", s.Zone, s.name),
+				Hint:    "put the schedule again with a known time zone, or fix the time zone data of this machine"})
+		}
+		if late := now.Sub(s.Next); late > tickPatience {
+			found = append(found, posthaste.Finding{Check: "schedules", Queue: s.queue,
+				Message: fmt.Sprintf("schedule %q should have ticked %s ago", s.name, late.Round(time.Second)), Hint: "start a worker of any queue"})
+		}
+	}
+	return found, err
 }

@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// lookAnyway bounds a sleep: should a ring ever get lost, so long.
+	// lookAnyway bounds a sleep, in case a ring is lost.
 	lookAnyway = time.Minute
-	// armedFor is how long a queue remembers that somebody sleeps.
+	// armedFor is how long a queue remembers that a process sleeps.
 	armedFor = 4 * lookAnyway
-	// subscribing bounds the wait for Redis to confirm that it will pass rings on.
+	// subscribing bounds the wait for Redis to confirm a subscription.
 	subscribing = 5 * time.Second
-	// pinging is how often the connection that is silent is tried.
+	// pinging is the interval of pings on a silent connection.
 	pinging = 5 * time.Second
 )
 
-// doorbell listens over one connection for all queues. A queue rings only if
-// somebody said before that he falls asleep: sending to one whose workers are busy
-// costs no message.
+// doorbell listens over one connection for all queues. A queue rings only after a process
+// has recorded that it sleeps, so that sending to busy workers publishes nothing.
 type doorbell struct {
 	e      *Engine
 	pubsub *goredis.PubSub
@@ -35,16 +34,16 @@ type doorbell struct {
 	lines map[string]*line // by channel
 }
 
-// line is what a process hears of one queue.
+// line receives the rings of one queue.
 type line struct {
 	rung      chan struct{} // holds one ring
-	confirmed chan struct{} // closed once Redis passes rings on
+	confirmed chan struct{} // closed once Redis has confirmed the subscription
 	confirm   sync.Once
 }
 
-// Doorbell implements [posthaste.Engine]. While messages are sent to the process more
-// often than about every 5 ms, over all its queues, it does not ask to be rung but looks
-// every few milliseconds.
+// Doorbell implements [posthaste.Engine]. While the queues of the process together get
+// messages more often than about every 5 ms, it polls every few milliseconds instead of
+// waiting for rings.
 func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -54,22 +53,21 @@ func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	return e.pacer.Pace(b), nil
 }
 
-// probe looks at subscriptions for nobody in particular. One that could not be looked at
-// counts as ready, because its claim tells what is wrong. The probe fails only if Redis
-// answered for none.
+// probe reports which subscriptions have messages. It reports one that it cannot read as
+// ready, because a claim returns its error. It fails only if Redis answers for none.
 func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, error) {
 	ready := make([]bool, len(refs))
 	var queues []*queue
 	var at []int
 	for i, ref := range refs {
-		q, err := e.find(ctx, ref)
+		q, err := e.registry.find(ctx, ref)
 		if err != nil {
 			ready[i] = true
 			continue
 		}
 		queues, at = append(queues, q), append(at, i)
 	}
-	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) []any { return []any{q.numberArg, "", 0, "", ""} })
+	answers, err := e.runEach(ctx, beatScript, queues, looking)
 	for i, answer := range answers {
 		if answer != nil {
 			err = nil
@@ -80,8 +78,8 @@ func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, 
 	return ready, readError(err)
 }
 
-// listen ends when the doorbell is closed. After a connection was lost each queue
-// is subscribed to anew, which counts as a ring: something may have been sent meanwhile.
+// listen runs until the doorbell is closed. A new subscription after a lost connection counts
+// as a ring, because messages may have been sent in between.
 func (b *doorbell) listen(heard <-chan any) {
 	for event := range heard {
 		switch m := event.(type) {
@@ -114,7 +112,7 @@ func (b *doorbell) line(channel string) *line {
 	return b.lines[channel]
 }
 
-// open is the line of a queue, subscribed to.
+// open returns the line of a queue once the subscription is confirmed.
 func (b *doorbell) open(ctx context.Context, queue string) (*line, error) {
 	channel := b.e.keys.bell(queue)
 	b.mu.Lock()
@@ -123,7 +121,7 @@ func (b *doorbell) open(ctx context.Context, queue string) (*line, error) {
 		l = &line{rung: make(chan struct{}, 1), confirmed: make(chan struct{})}
 		b.lines[channel] = l
 		b.mu.Unlock()
-		// Where that fails it is tried again with the next connection.
+		// If this fails, the next connection subscribes again.
 		_ = b.pubsub.Subscribe(ctx, channel)
 	} else {
 		b.mu.Unlock()
@@ -149,10 +147,10 @@ func (b *doorbell) Sleep(ctx context.Context, queue string, look func(context.Co
 		return err
 	}
 	select {
-	case <-l.rung: // of the time before
+	case <-l.rung: // before this sleep
 	default:
 	}
-	if _, err := armScript.run(ctx, b.e.client, []string{b.e.keys.of(queue, "asleep")}, armedFor.Milliseconds()); err != nil {
+	if _, err := armScript.run(ctx, b.e.client, []string{b.e.keys.of(queue, "asleep")}, arguments{{"ms", armedFor.Milliseconds()}}); err != nil {
 		return readError(err)
 	}
 	found, err := look(ctx)

@@ -8,13 +8,13 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// filter is one as fill.lua gets it.
+// filter is a filter in the form that fill.lua reads.
 type filter struct {
 	Kinds   []string            `codec:"k,omitempty"`
 	Headers map[string][]string `codec:"h,omitempty"`
 }
 
-// passes says whether a filter lets a message through (fill.lua does the same).
+// passes reports whether a filter accepts a message. fill.lua has the same rule.
 func passes(f *posthaste.Filter, m *posthaste.Message) bool {
 	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind) {
 		return false
@@ -27,7 +27,7 @@ func passes(f *posthaste.Filter, m *posthaste.Message) bool {
 	return true
 }
 
-// excluded are the letters of the further subscriptions whose filters leave m out.
+// excluded returns the letters of the further subscriptions whose filters reject m.
 func (q *queue) excluded(m *posthaste.Message) (letters string) {
 	for _, s := range q.subs {
 		if !passes(&s.wanted.Filter, m) {
@@ -37,8 +37,7 @@ func (q *queue) excluded(m *posthaste.Message) (letters string) {
 	return letters
 }
 
-// checkSubscription checks options and brings them into the one form in which they are
-// compared.
+// checkSubscription checks options, and normalizes them so that they can be compared.
 func checkSubscription(o *posthaste.SubscriptionOptions) error {
 	o.From = cmp.Or(o.From, posthaste.FromNow)
 	switch {
@@ -74,7 +73,7 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 	return nil
 }
 
-// detailsOf is what the actions tell of a subscription that was made: what was asked for.
+// detailsOf returns the options of a new subscription for its recorded action.
 func detailsOf(name string, o posthaste.SubscriptionOptions) map[string]any {
 	details := map[string]any{"subscription": name}
 	if o.From != posthaste.FromNow {

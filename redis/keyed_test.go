@@ -56,7 +56,9 @@ func TestLI_NewcomersTakeTurns(t *testing.T) {
 		}
 		return ""
 	}
-	t.Run("sent", func(t *testing.T) { rule(t, newcomer, patch{&sendScript, "r.looks == 3 and 34 or 33", "33"}) })
+	t.Run("sent", func(t *testing.T) {
+		rule(t, newcomer, patch{&sendScript, "r.looks == 3 and AT_FRESH or AT_TURN", "AT_TURN"})
+	})
 }
 
 // Of many that have little, each gets all its messages before those that have much are
@@ -201,7 +203,7 @@ func TestLI_SpentIsForgottenWithItsRate(t *testing.T) {
 			}
 		}
 		return ""
-	}, patch{&limitScript, "call('UNLINK', KEYS[at + 38])", ""})
+	}, patch{&limitScript, "call('UNLINK', KEYS[at + AT_SPENT])", ""})
 }
 
 // What waits by an old limit is looked at anew when that is changed.

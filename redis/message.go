@@ -9,20 +9,20 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// told is all that is known of a message.
+// told is all that Redis has about a message.
 type told struct {
 	posthaste.MessageInfo
 	state   *state
-	content bool // is there still
+	content bool // is still stored
 }
 
-// tell looks messages of one queue up; nil where one is not known.
+// tell looks up messages of a queue by their places. It returns nil for unknown ones.
 func (e *Engine) tell(ctx context.Context, name string, places []string) ([]*told, error) {
 	found := make([]*told, len(places))
-	err := e.each(ctx, tellScript, name, func(q *queue) []any {
-		args := []any{q.numberArg, q.rules}
+	err := e.each(ctx, tellScript, name, func(q *queue) arguments {
+		args := arguments{{"number", q.numberArg}, {"rules", q.rules}}
 		for _, p := range places {
-			args = append(args, p)
+			args = append(args, arg{is: p})
 		}
 		return args
 	}, func(q *queue, reply any) error {
@@ -50,7 +50,7 @@ func (e *Engine) tell(ctx context.Context, name string, places []string) ([]*tol
 	return found, readError(err)
 }
 
-// join adds what another subscription tells of the message.
+// join adds the state of the message in another subscription.
 func (t *told) join(other *told) {
 	before := t.MessageInfo
 	if !t.content {
@@ -123,7 +123,7 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 // Message implements [posthaste.Admin].
 func (e *Engine) Message(ctx context.Context, wanted posthaste.MessageID) (posthaste.MessageInfo, error) {
 	unknown := &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: fmt.Sprintf("message %d is unknown, or its space was reclaimed", wanted)}
-	queues, err := e.numbered(ctx, []int64{int64(wanted)})
+	queues, err := e.registry.ofIDs(ctx, []int64{int64(wanted)})
 	if err != nil {
 		return posthaste.MessageInfo{}, err
 	}
@@ -141,13 +141,13 @@ func (e *Engine) Message(ctx context.Context, wanted posthaste.MessageID) (posth
 	return found[0].MessageInfo, nil
 }
 
-// places are those of ids of one queue, by its name.
+// places returns the places of ids, by the names of their queues.
 func (e *Engine) places(ctx context.Context, ids []posthaste.MessageID) (map[string][]string, error) {
 	all := make([]int64, len(ids))
 	for i := range ids {
 		all[i] = int64(ids[i])
 	}
-	queues, err := e.numbered(ctx, all)
+	queues, err := e.registry.ofIDs(ctx, all)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// permissions are what a user of Redis needs, as its ACL has it.
+// permissions returns the ACL rules that the Redis user needs.
 func (e *Engine) permissions() string {
 	cluster := ""
 	if e.cluster {
@@ -21,23 +21,8 @@ func (e *Engine) permissions() string {
 	return fmt.Sprintf("~{%s* &{%s* +@read +@write +@scripting +@connection +publish +subscribe +info +time%s", e.keys.prefix, e.keys.prefix, cluster)
 }
 
-// command is a command with arguments that touch a key.
-func command(name, key string) []string {
-	switch strings.Trim(name, "'") {
-	case "INFO", "TIME":
-		return []string{name}
-	case "EVAL", "EVALSHA":
-		return []string{name, "", "1", key}
-	case "RENAME":
-		return []string{name, key, key}
-	case "ZUNIONSTORE":
-		return []string{name, key, "1", key}
-	}
-	return []string{name, key}
-}
-
-// needed are all commands that scripts and this package give, each with arguments that
-// touch the keys and channels of a queue and those of all queues.
+// needed returns all commands of the scripts and of this package, with arguments that cover
+// the keys and channels of a queue and the common ones.
 func (e *Engine) needed() (all [][]string) {
 	names := map[string]bool{}
 	files, _ := scriptFiles.ReadDir("scripts")
@@ -59,8 +44,8 @@ func (e *Engine) needed() (all [][]string) {
 	return all
 }
 
-// permitted refuses a user who may not do something that is needed. A script that is
-// denied a command does half, so all are looked at before anything is written.
+// permitted rejects a user that lacks a permission. A script whose command is denied has
+// already written a part, so all commands are checked before the first write.
 func (e *Engine) permitted(ctx context.Context, c goredis.Cmdable) error {
 	all := e.needed()
 	reply, err := c.Eval(ctx, mayScript.text, nil, packed(all)).Result()
@@ -81,6 +66,6 @@ func (e *Engine) permitted(ctx context.Context, c goredis.Cmdable) error {
 	if len(names) > 5 {
 		what += fmt.Sprintf(" and %d more", len(names)-5)
 	}
-	return &posthaste.Error{Code: posthaste.Denied, Message: fmt.Sprintf("this user of Redis may not call %s with the keys and channels {%s*", what, e.keys.prefix),
+	return &posthaste.Error{Code: posthaste.Denied, Message: fmt.Sprintf("this Redis user may not call %s with the keys and channels {%s*", what, e.keys.prefix),
 		Hint: "ACL SETUSER <user> " + e.permissions()}
 }

@@ -195,11 +195,11 @@ func TestWorkerThatTheRegistryHasExpired(t *testing.T) {
 	}
 	until(t, "it returns", func() bool { return beat() == nil })
 
-	q, err := e.find(t.Context(), refs[0])
+	q, err := e.registry.find(t.Context(), refs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.runEach(t.Context(), beatScript, []*queue{q}, func(q *queue) []any { return []any{q.numberArg, w.String(), -1, "", ""} }); err != nil {
+	if _, err := e.runEach(t.Context(), beatScript, []*queue{q}, func(q *queue) arguments { return beatArgs(q, w, -1, "", "") }); err != nil {
 		t.Fatal(err)
 	}
 	rescue := func() int {

@@ -14,7 +14,7 @@ import (
 func repairAll(t *testing.T, e *Engine) (repaired int64) {
 	t.Helper()
 	ctx := context.Background() // also when the test has ended
-	all, err := e.queues(ctx)
+	all, err := e.registry.read(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func repairAll(t *testing.T, e *Engine) (repaired int64) {
 			t.Fatal(err)
 		}
 		for through := false; !through; {
-			reply, err := repairScript.run(ctx, e.client, q.keys, q.numberArg, q.rules)
+			reply, err := repairScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,12 +259,12 @@ func TestUpkeepLooksAtAPart(t *testing.T) {
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
 	send(t, e, 5000)
-	all, err := e.queues(t.Context())
+	all, err := e.registry.read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := all[jobs]
-	if _, err := repairScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules); err != nil {
+	if _, err := repairScript.run(t.Context(), e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}}); err != nil {
 		t.Fatal(err)
 	}
 	if at, err := e.client.HGet(t.Context(), e.keys.of(jobs, "meta"), "repaired").Result(); err != nil || strings.HasPrefix(at, "0@") {

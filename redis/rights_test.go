@@ -236,7 +236,7 @@ func (l *shortLife) end() {
 	must(err)
 	must(e.QueueUnsubscribe(ctx, "ada", jobs, "audit"))
 	must(e.client.HSet(ctx, e.keys.queues(), enrolled(jobs, "stray"), e.client.HGet(ctx, e.keys.queues(), jobs).Val()).Err())
-	all, err := e.queues(ctx)
+	all, err := e.registry.read(ctx)
 	must(err)
 	must(e.strikeStray(ctx, all[jobs], 0))
 	must(e.QueueDrop(ctx, "keyed"))

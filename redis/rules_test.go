@@ -39,7 +39,7 @@ func TestRE7_LateClaimHandsOutNothing(t *testing.T) {
 			return fmt.Sprintf("it handed out %d: %v", len(late.Deliveries), err)
 		}
 		return ""
-	}, patch{&claimScript, ">= tonumber(ARGV[7]) then", "< 0 then"})
+	}, patch{&claimScript, ">= tonumber(claim) then", "< 0 then"})
 }
 
 // What a reply that never came handed out is listed although the worker lives.
@@ -193,7 +193,7 @@ func TestLA3_SleepersAreRung(t *testing.T) {
 			return fmt.Sprintf("nobody was rung: %v", err)
 		}
 		return ""
-	}, patch{&sendScript, "redis.pcall('PUBLISH', KEYS[at + 31], '')", ""})
+	}, patch{&sendScript, "redis.pcall('PUBLISH', bell, '')", ""})
 }
 
 // A message that was moved to another time is not handed out from where it waited.
@@ -233,26 +233,26 @@ func TestSlowDropAndMake(t *testing.T) {
 	}
 	drop := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "")
+		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", ""}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		anew(t, e)
-		if _, err = clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), created, ""); err == nil {
-			_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, created)
+		if _, err = clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), arguments{{"created", created}, {"readers", ""}}); err == nil {
+			_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", created}})
 		}
 		return lost(t, e, err)
 	}
 	removed := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "")
+		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", ""}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		anew(t, e)
-		_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "") // somebody drops the new one
+		_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", ""}}) // somebody drops the new one
 		if err == nil {
-			_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, created)
+			_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", created}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -264,7 +264,7 @@ func TestSlowDropAndMake(t *testing.T) {
 	}
 	made := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		old, err := e.queue(t.Context(), jobs)
+		old, err := e.registry.queue(t.Context(), jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,13 +272,13 @@ func TestSlowDropAndMake(t *testing.T) {
 		return lost(t, e, e.make(t.Context(), old))
 	}
 	t.Run("drop", func(t *testing.T) {
-		rule(t, drop, patch{&clearScript, "if not made or tonumber(made) <= tonumber(ARGV[1]) then", "if true then"})
+		rule(t, drop, patch{&clearScript, "if not made or tonumber(made) <= tonumber(created) then", "if true then"})
 	})
 	t.Run("removed", func(t *testing.T) {
-		rule(t, removed, patch{&dropScript, "mark == '-' and created == ARGV[2]", "mark == '-'"})
+		rule(t, removed, patch{&dropScript, "mark == '-' and made == created", "mark == '-'"})
 	})
 	t.Run("make", func(t *testing.T) {
-		rule(t, made, patch{&makeScript, " and tonumber(meta[2] or 0) <= tonumber(ARGV[3])", ""})
+		rule(t, made, patch{&makeScript, " and tonumber(meta[2] or 0) <= tonumber(created)", ""})
 	})
 }
 
@@ -289,7 +289,7 @@ func TestMadeWhileItIsDropped(t *testing.T) {
 	e, other := open(t, server.URL()), open(t, server.URL())
 	other.keys = e.keys
 	create(t, e, posthaste.QueueOptions{})
-	q, err := e.queue(t.Context(), jobs)
+	q, err := e.registry.queue(t.Context(), jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,12 +315,14 @@ func TestPurgeCutShort(t *testing.T) {
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
 	ids := send(t, e, 30)
-	for _, args := range [][]any{nil, {10}} {
+	for _, args := range []arguments{nil, {{"most", 10}}} {
 		s := asideScript
 		if args != nil {
 			s = purgeScript
 		}
-		if _, _, err := e.on(t.Context(), s, posthaste.QueueRef{Queue: jobs}, func(q *queue) []any { return append([]any{q.numberArg, q.rules}, args...) }); err != nil {
+		if _, _, err := e.on(t.Context(), s, posthaste.QueueRef{Queue: jobs}, func(q *queue) arguments {
+			return append(arguments{{"number", q.numberArg}, {"rules", q.rules}}, args...)
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -359,7 +361,7 @@ func TestTokenNameIsTakenOnce(t *testing.T) {
 			return fmt.Sprintf("the second was answered %v", err)
 		}
 		return ""
-	}, patch{&tokenScript, "if call('HEXISTS', KEYS[1], name) == 1 then return 'exists' end", ""})
+	}, patch{&tokenScript, "if call('HEXISTS', TOKENS, name) == 1 then return 'exists' end", ""})
 }
 
 // What was done and lost before that was told does not happen twice, if it was not handed
@@ -480,14 +482,14 @@ func TestOD1_RescueInStepsKeepsOrder(t *testing.T) {
 		if more := claim(t, e, w, 2, 8); len(d) != 8 || len(more) != 0 {
 			t.Fatalf("%d were handed out, and then %d: a key is to be held by one claim", len(d), len(more))
 		}
-		q, err := e.find(t.Context(), posthaste.QueueRef{Queue: jobs})
+		q, err := e.registry.find(t.Context(), posthaste.QueueRef{Queue: jobs})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := e.client.ZAdd(t.Context(), e.keys.of(jobs, "leases"), goredis.Z{Score: 1, Member: w.String()}).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rescueScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, 3); err != nil {
+		if _, err := rescueScript.run(t.Context(), e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", 3}}); err != nil {
 			t.Fatal(err)
 		}
 		var settled []int
@@ -538,7 +540,7 @@ func TestRescheduledDuringAPurge(t *testing.T) {
 			return fmt.Sprintf("in time: %v, and it is %s", in, state)
 		}
 		return ""
-	}, patch{&withdrawScript, " + call('ZREM', KEYS[21], member) + call('ZREM', KEYS[22], member)", ""})
+	}, patch{&withdrawScript, " + call('ZREM', ASIDE_DUE, member) + call('ZREM', ASIDE_ALONE, member)", ""})
 }
 
 // A subscription that may lag so far and no further is refused, and not made.

@@ -33,7 +33,7 @@ func put(t *testing.T, e *Engine, name, spec string, catchUp posthaste.CatchUp, 
 
 func scheduledNow(t *testing.T, e *Engine, name string) (*scheduled, time.Time) {
 	t.Helper()
-	found, now, _, err := e.readSchedules(t.Context(), "read", name)
+	found, now, _, err := e.readSchedules(t.Context(), named(name))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d schedules: %v", len(found), err)
 	}
@@ -70,7 +70,7 @@ func TestTickIsSentOnce(t *testing.T) {
 		create(t, e, posthaste.QueueOptions{})
 		put(t, e, "s", "every 24 hours", "", time.Second)
 		s, _ := scheduledNow(t, e, "s")
-		q, err := e.queue(t.Context(), jobs)
+		q, err := e.registry.queue(t.Context(), jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestScheduleEndsWithItsQueue(t *testing.T) {
 			return fmt.Sprintf("the later queue got %d", n)
 		}
 		return ""
-	}, patch{&dropScript, "if string.match(schedules[i + 1], '^%S+') == ARGV[1] then", "if false then"})
+	}, patch{&dropScript, "if string.match(schedules[i + 1], '^%S+') == name then", "if false then"})
 }
 
 func TestMissedTicksAreCaughtUp(t *testing.T) {

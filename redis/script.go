@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -19,11 +18,27 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// script is one atomic step. Redis knows it by the hash of its text, so that
-// programs of two versions never call each other's.
-type script struct{ text, sha string }
+// script is one atomic step. Redis knows it by the hash of its text, so that programs of
+// two versions never call each other's.
+type script struct {
+	text, sha string
+	names     []string // of its arguments, in order
+	more      bool     // further arguments follow those that have names
+}
 
-// file is a script's file.
+// arg is an argument of a script. Its name is the one that the script gives it, or "" for
+// those that follow the named ones.
+type arg struct {
+	name string
+	is   any
+}
+
+type arguments []arg
+
+// header is where a script names its arguments. It has a bound if more follow.
+var header = regexp.MustCompile(`(?m)^local (.+) = unpack\(ARGV(, 1, \d+)?\)$`)
+
+// file returns the text of a script's file.
 func file(name string) string {
 	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
 	if err != nil {
@@ -32,7 +47,7 @@ func file(name string) string {
 	return string(text)
 }
 
-// load reads a script and puts what its header says it includes behind its header.
+// load reads a script and inserts the files that it includes after its header.
 func load(name string) script {
 	text := file(name)
 	const mark = "-- includes: "
@@ -49,13 +64,37 @@ func load(name string) script {
 
 func newScript(text string) script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return script{text: text, sha: hex.EncodeToString(sum[:])}
+	s := script{text: text, sha: hex.EncodeToString(sum[:])}
+	if found := header.FindStringSubmatch(text); found != nil {
+		s.names, s.more = strings.Split(found[1], ", "), found[2] != ""
+	} else {
+		s.more = strings.Contains(text, "#ARGV")
+	}
+	return s
 }
 
-// calls finds the commands in a script, but not those that may fail (redis.pcall).
+// check panics unless args are those that the script names, in its order.
+func (s script) check(args arguments) {
+	for i := range max(len(args), len(s.names)) {
+		given, wanted := "nothing", "nothing"
+		if i < len(args) {
+			given = args[i].name
+		}
+		if i < len(s.names) {
+			wanted = s.names[i]
+		} else if s.more {
+			wanted = ""
+		}
+		if given != wanted {
+			panic(fmt.Sprintf("argument %d of a script is %q, and the script expects %q: its arguments are %q", i+1, given, wanted, s.names))
+		}
+	}
+}
+
+// calls matches the commands in a script, except those that may fail (redis.pcall).
 var calls = regexp.MustCompile(`(?:^|[^p])(?:call|many)\('([A-Z]+)'`)
 
-// called are the commands in a script.
+// called returns the commands in a script.
 func called(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, call := range calls.FindAllStringSubmatch(text, -1) {
@@ -64,8 +103,8 @@ func called(text string) map[string]bool {
 	return names
 }
 
-// guarded puts before a script that writes what makes sure that the user may give all its
-// commands: Redis would run it up to the one that is denied, and keep what was written.
+// guarded makes a script that writes check first that the user may run all its commands.
+// Otherwise Redis would run it up to the denied command, and keep the writes before it.
 func guarded(text string) string {
 	head, body, _ := strings.Cut(text, "\n")
 	if strings.Contains(head, "no-writes") {
@@ -78,10 +117,12 @@ func guarded(text string) string {
 	return head + "\n" + guard + body
 }
 
-// several is what a script does for each of several queues.
+// several returns a script that runs s for each of several queues.
 func (s script) several() script {
 	head, body, _ := strings.Cut(s.text, "\n")
-	return newScript(head + "\nlocal function one(KEYS, ARGV)\n" + body + "\nend\n" + file("several"))
+	all := newScript(head + "\nlocal function one(KEYS, ARGV)\n" + body + "\nend\n" + file("several"))
+	all.names, all.more = nil, true
+	return all
 }
 
 // The scripts.
@@ -124,16 +165,17 @@ var (
 	workerScript     = load("worker")
 )
 
-// once is a command that the client must not repeat by itself after its reply was
-// lost, for it may have been done. It still follows where a cluster sends it.
+// once is a command that the client must not repeat after its reply was lost, because it may
+// have been done. The client still follows the redirects of a cluster.
 type once struct{ *goredis.Cmd }
 
 // NoRetry implements [goredis.Cmder].
 func (once) NoRetry() bool { return true }
 
-// run runs a script, and loads it where Redis does not know it (any more): it
-// answers that before it has done anything.
-func (s script) run(ctx context.Context, client goredis.UniversalClient, keys []string, args ...any) (any, error) {
+// run runs a script. It sends the text if Redis does not have the script, which Redis reports
+// before it has done anything.
+func (s script) run(ctx context.Context, client goredis.UniversalClient, keys []string, args arguments) (any, error) {
+	s.check(args)
 	reply, err := eval(ctx, client, "evalsha", s.sha, keys, args)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		reply, err = eval(ctx, client, "eval", s.text, keys, args)
@@ -141,87 +183,42 @@ func (s script) run(ctx context.Context, client goredis.UniversalClient, keys []
 	return reply, err
 }
 
-func eval(ctx context.Context, client goredis.UniversalClient, name, script string, keys []string, args []any) (any, error) {
+func eval(ctx context.Context, client goredis.UniversalClient, name, script string, keys []string, args arguments) (any, error) {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, name, script, len(keys))
 	for _, k := range keys {
 		all = append(all, k)
 	}
-	cmd := once{goredis.NewCmd(ctx, append(all, args...)...)}
+	for _, a := range args {
+		all = append(all, a.is)
+	}
+	cmd := once{goredis.NewCmd(ctx, all...)}
 	cmd.SetFirstKeyPos(3)
 	_ = client.Process(ctx, cmd)
 	lookAgain(client, cmd.Err())
 	return cmd.Result()
 }
 
-// severalMost bounds how many queues one script is for: Redis serves nobody else meanwhile.
-const severalMost = 50
-
-// runEach runs a script for each of queues, and returns as many replies in their order, nil
-// where there is none, with the error that says why: the others count none the less. It
-// takes one call for 50 queues, but in a cluster one for each, since they are in slots of
-// their own. An idle process gives hardly more commands for many queues than for one.
-func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args func(*queue) []any) (replies []any, err error) {
-	replies = make([]any, len(queues))
-	if e.cluster || len(queues) == 1 {
-		errs := make([]error, len(queues))
-		// All of them, and none waits for another: a server that is away must cost no other
-		// queue its leases.
-		for from := 0; from < len(queues); from += severalMost {
-			var some sync.WaitGroup
-			for i := from; i < min(from+severalMost, len(queues)); i++ {
-				q := queues[i]
-				some.Go(func() { replies[i], errs[i] = s.run(ctx, e.client, q.keys, args(q)...) })
-			}
-			some.Wait()
-		}
-		return replies, errors.Join(errs...)
-	}
-	s = s.several()
-	for from := 0; from < len(queues); from += severalMost {
-		some := queues[from:min(from+severalMost, len(queues))]
-		var names []string
-		var all []any
-		for _, q := range some {
-			its := args(q)
-			names = append(names, q.keys...)
-			all = append(append(all, len(q.keys), len(its)), its...)
-		}
-		reply, err := s.run(ctx, e.client, names, all...)
-		if err != nil {
-			return replies, err
-		}
-		each, err := list("several", reply, len(some))
-		if err != nil {
-			return replies, err
-		}
-		copy(replies[from:], each)
-	}
-	return replies, nil
-}
-
-// lookAgain has a cluster's client ask who serves which slot when a server could not be
-// reached, for it may have failed over. By itself the client does that once a minute, and
-// else only for commands that it repeats.
+// lookAgain makes the client of a cluster read the slots again after a server could not be
+// reached, because a replica may have taken over. By itself the client does so once a minute
+// and for commands that it repeats.
 func lookAgain(client goredis.UniversalClient, err error) {
 	if c, ok := client.(*goredis.ClusterClient); ok && err != nil && !answered(err) && !errors.Is(err, context.Canceled) {
-		c.ReloadState(context.Background()) // beside, and not more often than five times a second
+		c.ReloadState(context.Background()) // in the background, and at most five times a second
 	}
 }
 
-// unexpected is what cannot be: an answer that is none of the script's.
-func unexpected(what string, reply any) error {
-	return fmt.Errorf("redis answered %s with %.200v", what, reply)
-}
-
-// list is a reply that is a list of n at least.
-func list(what string, reply any, n int) ([]any, error) {
-	all, ok := reply.([]any)
-	if !ok || len(all) < n {
-		return nil, unexpected(what, reply)
+// command returns a command with arguments that access a key.
+func command(name, key string) []string {
+	switch strings.Trim(name, "'") {
+	case "INFO", "TIME":
+		return []string{name}
+	case "EVAL", "EVALSHA":
+		return []string{name, "", "1", key}
+	case "RENAME":
+		return []string{name, key, key}
+	case "ZUNIONSTORE":
+		return []string{name, key, "1", key}
 	}
-	return all, nil
+	return []string{name, key}
 }
-
-// str is a reply that is text, or "".
-func str(reply any) string { s, _ := reply.(string); return s }

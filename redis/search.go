@@ -3,8 +3,6 @@ package redis
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -16,30 +14,30 @@ import (
 )
 
 const (
-	// searchMost is how many messages of a queue one search looks at.
+	// searchMost is the maximum of messages of a queue that a search reads.
 	searchMost = 10_000
-	// pageMost is how many messages one script tells.
+	// pageMost is the maximum of messages that one script returns.
 	pageMost = 500
-	// runningMost is how many messages of a queue may be handed out at once where those
-	// are listed: they are in no order, so all are looked at.
+	// runningMost is the maximum of messages in flight up to which those are listed. They are in
+	// no order, so that a listing reads them all.
 	runningMost = 10_000
 )
 
-// pages tells places of one queue, newest first: those up to from, most at most.
-// Fewer are the last.
+// pages returns up to most places of a queue, newest first, from the place from on. Fewer
+// than most are the last ones.
 type pages func(ctx context.Context, from int64, most int) ([]string, error)
 
-// search looks through one queue, or all if queue is "", newest first, until limit
-// messages match. cutAt is as in [posthaste.Admin].
+// search reads the messages of a queue, or of all queues if queue is "", newest first, until
+// limit messages match. cutAt is as in [posthaste.Admin].
 func (e *Engine) search(ctx context.Context, queue string, limit int, before posthaste.MessageID, of func(name string) pages, matches func(*told) bool) (found []*told, cutAt posthaste.MessageID, err error) {
 	var names []string
 	if queue != "" {
-		if _, err := e.queue(ctx, queue); err != nil {
+		if _, err := e.registry.queue(ctx, queue); err != nil {
 			return nil, 0, err
 		}
 		names = []string{queue}
 	} else {
-		all, err := e.queues(ctx)
+		all, err := e.registry.read(ctx)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -47,10 +45,10 @@ func (e *Engine) search(ctx context.Context, queue string, limit int, before pos
 			names = append(names, name)
 		}
 	}
-	var floor posthaste.MessageID // what is below is not among the limit newest
+	var floor posthaste.MessageID // messages below are not among the limit newest
 	for _, name := range names {
 		some, cut, err := e.searchQueue(ctx, name, limit, before, floor, of(name), matches)
-		if err != nil && (queue != "" || posthaste.CodeOf(err) != posthaste.NotFound) { // or it was dropped meanwhile
+		if err != nil && (queue != "" || posthaste.CodeOf(err) != posthaste.NotFound) { // or it was dropped since
 			return nil, 0, err
 		}
 		found, cutAt = append(found, some...), max(cutAt, cut)
@@ -59,7 +57,7 @@ func (e *Engine) search(ctx context.Context, queue string, limit int, before pos
 			found, floor = found[:limit], found[limit-1].ID
 		}
 	}
-	if cutAt != 0 { // what one queue has below is not known
+	if cutAt != 0 { // messages below were not read in one queue
 		found = slices.DeleteFunc(found, func(t *told) bool { return t.ID < cutAt })
 	}
 	if len(found) == limit {
@@ -68,11 +66,11 @@ func (e *Engine) search(ctx context.Context, queue string, limit int, before pos
 	return found, cutAt, nil
 }
 
-// searchQueue looks through one queue, as search, but no further down than floor.
+// searchQueue is search for one queue, down to floor.
 func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before, floor posthaste.MessageID, page pages, matches func(*told) bool) (found []*told, cutAt posthaste.MessageID, err error) {
 	from := int64(math.MaxInt64 >> numberBits)
 	if before != 0 {
-		from = int64(before) >> numberBits // another queue's id may have this place, too
+		from = int64(before) >> numberBits // an id of another queue may have the same place
 	}
 	for looked := 0; ; {
 		most := min(max(limit, 100), pageMost)
@@ -81,7 +79,7 @@ func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before
 			return found, 0, err
 		}
 		lowest, _ := parseMicros(places[len(places)-1])
-		full := len(places) == most && lowest >= int64(floor)>>numberBits // there is more to look at
+		full := len(places) == most && lowest >= int64(floor)>>numberBits // there may be more
 		places = slices.DeleteFunc(places, func(place string) bool {
 			n, _ := parseMicros(place)
 			return n < int64(floor)>>numberBits
@@ -103,7 +101,7 @@ func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before
 			return found, 0, nil
 		}
 		if looked >= searchMost {
-			q, err := e.queue(ctx, name)
+			q, err := e.registry.queue(ctx, name)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -113,15 +111,14 @@ func (e *Engine) searchQueue(ctx context.Context, name string, limit int, before
 	}
 }
 
-// merged puts together what subscriptions of a queue have: the places that come first,
-// most at most.
+// merged merges the places of all subscriptions of a queue and returns the newest most.
 func merged(all []string, most int) []string {
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) }) // as numbers
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) }) // in numeric order
 	all = slices.Compact(all)
 	return all[:min(len(all), most)]
 }
 
-// worded tells the messages that have a reference, or else a term.
+// worded returns the pages of messages with a reference, or else a term.
 func (e *Engine) worded(name, reference, term string) pages {
 	word := referenceWord + reference
 	if reference == "" {
@@ -129,13 +126,13 @@ func (e *Engine) worded(name, reference, term string) pages {
 	}
 	var q *queue
 	return func(ctx context.Context, from int64, most int) ([]string, error) {
-		if q == nil { // each has its own words: all subscriptions that there are now are asked
-			all, err := e.queues(ctx)
+		if q == nil { // each subscription has its own words: use the current ones
+			all, err := e.registry.read(ctx)
 			if err != nil {
 				return nil, err
 			}
 			if q = all[name]; q == nil {
-				_, err := e.queue(ctx, name)
+				_, err := e.registry.queue(ctx, name)
 				return nil, err
 			}
 		}
@@ -158,14 +155,16 @@ func (e *Engine) worded(name, reference, term string) pages {
 	}
 }
 
-// listed tells the messages that are where list.lua shall look.
+// listed returns the pages of messages in places of list.lua.
 func (e *Engine) listed(name, where string) pages {
 	return func(ctx context.Context, from int64, most int) ([]string, error) {
 		var places []string
-		err := e.each(ctx, listScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, from, most, where, runningMost} }, func(_ *queue, reply any) error {
+		err := e.each(ctx, listScript, name, func(q *queue) arguments {
+			return arguments{{"number", q.numberArg}, {"rules", q.rules}, {"highest", from}, {"most", most}, {"places", where}, {"running", runningMost}}
+		}, func(_ *queue, reply any) error {
 			if reply == "many" {
-				return &posthaste.Error{Code: posthaste.TooLarge, Field: "filter", Message: fmt.Sprintf("over %d messages of queue %s are handed out, too many to list", runningMost, name),
-					Hint: "look for messages by a reference, a term or an id"}
+				return &posthaste.Error{Code: posthaste.TooLarge, Field: "filter", Message: fmt.Sprintf("more than %d messages of queue %s are in flight, too many to list", runningMost, name),
+					Hint: "search by reference, term or id"}
 			}
 			all, err := list("list", reply, 0)
 			for i := range all {
@@ -177,7 +176,7 @@ func (e *Engine) listed(name, where string) pages {
 	}
 }
 
-// whereOf is where list.lua finds messages of a state.
+// whereOf returns the places of list.lua that have messages of a state.
 func whereOf(s posthaste.State) (string, error) {
 	switch s {
 	case "":
@@ -197,8 +196,8 @@ func whereOf(s posthaste.State) (string, error) {
 		Hint: "scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled"}
 }
 
-// Messages implements [posthaste.Admin]. References and terms are looked up; with
-// anything else a search looks at up to 10,000 of each queue.
+// Messages implements [posthaste.Admin]. It looks up references and terms. With any other
+// filter it reads up to 10,000 messages of each queue.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (found []posthaste.MessageInfo, cutAt posthaste.MessageID, err error) {
 	limit, err := limited(f.Limit, "messages")
 	if err != nil {
@@ -224,78 +223,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (found
 	return found, cutAt, err
 }
 
-// is says whether a message is in a state for any of its subscriptions.
+// is reports whether a message is in a state for any of its subscriptions.
 func (t *told) is(state posthaste.State) bool {
 	return slices.ContainsFunc(t.Subscriptions, func(s posthaste.MessageState) bool { return s.State == state })
-}
-
-// eraseMost is how many messages one call of Erase deals with.
-const eraseMost = 1000
-
-// Erase implements [posthaste.Admin]. The record has the term's SHA-256 only.
-func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) (became []posthaste.Erasure, next posthaste.MessageID, err error) {
-	if term == "" {
-		return nil, 0, posthaste.Invalidf("term", "term must say whose messages are to be erased")
-	}
-	if err := (&posthaste.Message{Queue: "any", Terms: []string{term}}).Check(); err != nil {
-		return nil, 0, err
-	}
-	// What is over its time is shown no more, and may be there still.
-	all, err := e.queues(ctx)
-	for more := true; more && err == nil; {
-		more, err = e.expire(ctx, all)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	found, next, err := e.search(ctx, "", eraseMost, before, func(name string) pages { return e.worded(name, "", term) },
-		func(t *told) bool { return slices.Contains(t.Terms, term) })
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(found) == eraseMost {
-		next = found[eraseMost-1].ID
-	}
-	details := fmt.Appendf(nil, `{"term_sha256":"%x"}`, sha256.Sum256([]byte(term)))
-	var records []record
-	if len(found) == 0 && before == 0 {
-		records = []record{{By: by, Action: "erase", Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x","found":0}`, sha256.Sum256([]byte(term))))}}
-	}
-	byQueue := map[string][]posthaste.MessageID{}
-	for _, t := range found {
-		byQueue[t.Queue] = append(byQueue[t.Queue], t.ID)
-	}
-	for name, ids := range byQueue {
-		for some := range slices.Chunk(ids, buryMost) {
-			reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
-				names := slices.Clone(q.keys)
-				for _, s := range q.subs {
-					names = append(names, e.keys.own(name, s.subscription, "st"), e.keys.own(name, s.subscription, "words"))
-				}
-				args := []any{q.numberArg, q.rules, q.letters()}
-				for _, id := range some {
-					args = append(args, place(int64(id)))
-				}
-				return eraseScript.run(ctx, e.client, names, args...)
-			})
-			if err != nil {
-				return nil, 0, writeError(err)
-			}
-			answers, err := list("erase", reply, len(some))
-			if err != nil {
-				return nil, 0, err
-			}
-			for i, id := range some {
-				switch answers[i] {
-				case "pending":
-					became = append(became, posthaste.Erasure{MessageID: id, Queue: name, Pending: true})
-				case "erased":
-					became = append(became, posthaste.Erasure{MessageID: id, Queue: name})
-					records = append(records, record{By: by, Action: "erase", Queue: name, Message: id, Details: details})
-				}
-			}
-		}
-	}
-	slices.SortFunc(became, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })
-	return became, next, writeError(e.record(ctx, records...))
 }

@@ -37,7 +37,7 @@ func TestForgottenWordsGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule(t, func(t *testing.T, e *Engine) string {
-				e.keep = 10
+				e.registry.kept = 10
 				create(t, e, posthaste.QueueOptions{})
 				w := register(t, e)
 				for i := range 100 {
@@ -122,7 +122,7 @@ func TestErasedAreSettled(t *testing.T) {
 				return fmt.Sprintf("%v were replayed: %v", were, err)
 			}
 			return ""
-		}, patch{&buryScript, "ARGV[3] == 'replay' and st.e", "false"})
+		}, patch{&buryScript, "action == 'replay' and st.e", "false"})
 	})
 }
 

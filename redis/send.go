@@ -15,7 +15,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// sendOptions are what send.lua is told of a message beside its content.
+// sendOptions are the options of a message in send.lua.
 type sendOptions struct {
 	Queue  int    `codec:"q,omitempty"`
 	Delay  *int64 `codec:"d,omitempty"`
@@ -23,14 +23,14 @@ type sendOptions struct {
 	Once   int    `codec:"k,omitempty"`
 	Window int64  `codec:"w,omitempty"`
 	Silent bool   `codec:"s,omitempty"`
-	// Words are what the message is found by.
+	// Words are the words by which the message is found.
 	Words []string `codec:"n,omitempty"`
 	Key   string   `codec:"y,omitempty"`
-	// Excluded are the letters of the subscriptions whose filters leave it out.
+	// Excluded are the letters of the subscriptions whose filters reject it.
 	Excluded string `codec:"x,omitempty"`
 }
 
-// words are those of a message as words.lua has them.
+// words returns the words of a message in the form of words.lua.
 func words(m *posthaste.Message) (all []string) {
 	if m.Reference != "" {
 		all = append(all, referenceWord+m.Reference)
@@ -41,35 +41,36 @@ func words(m *posthaste.Message) (all []string) {
 	return all
 }
 
-// With these begins what a message is found by.
+// The prefixes of words.
 const referenceWord, termWord = "r", "t"
 
-// sendHead are what send.lua is told of all messages.
+// sendHead are the options of a call of send.lua.
 type sendHead struct {
 	Numbers []string `codec:"n"`
-	// Versions and Letters are those of the queues' subscriptions, nil if none has further ones.
+	// Versions and Letters are those of the subscriptions of each queue, nil if no queue has
+	// further ones.
 	Versions []string `codec:"v,omitempty"`
 	Letters  []string `codec:"l,omitempty"`
-	Ended    []int    `codec:"z,omitempty"` // 1 where the one that the queue was born with has ended
+	Ended    []int    `codec:"z,omitempty"` // 1 if the default subscription of the queue has ended
 	Looks    []int    `codec:"y,omitempty"`
 	Window   int64    `codec:"r,omitempty"`
 	Digest   string   `codec:"g,omitempty"`
-	// Schedule is the name of the one whose ticks these are, Before what the queue has
-	// of its last tick, and Tick the last of these in µs.
+	// Schedule is the name of a schedule whose ticks these are, Before the queue's record of its
+	// last tick, and Tick the last of these ticks in µs.
 	Schedule string `codec:"e,omitempty"`
 	Before   string `codec:"b,omitempty"`
 	Tick     string `codec:"j,omitempty"`
-	of       string // the queue that the schedule is of
+	of       string // the queue of the schedule
 }
 
-// Send implements [posthaste.Engine]. Messages to several queues of a cluster are
-// refused: no step there is atomic.
+// Send implements [posthaste.Engine]. In a cluster it rejects messages to several queues,
+// because a script cannot write to several slots.
 func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	return e.sendAll(ctx, sendHead{}, "", messages)
 }
 
-// SendIdempotent implements [posthaste.Engine]. In a cluster the answer is in the
-// queue's slot, and what the key stands for in another: see reserve.
+// SendIdempotent implements [posthaste.Engine]. In a cluster, the reply is stored in the
+// queue's slot and the digest of the request in another one: see reserve.
 func (e *Engine) SendIdempotent(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -91,13 +92,13 @@ func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, mes
 			return nil, err
 		}
 	}
-	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "a queue is being dropped and made anew", Hint: "try again"}
+	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "a queue is being dropped and created again", Hint: "try again"}
 }
 
-// reserve says in the slot of all requests what a request's key stands for, so that
-// it is refused to another request also where that is for another queue. made says
-// that it was not said before: whoever dies between this and sending has used the
-// key for his own request alone, which may come again.
+// reserve stores the digest of a request under its key, in a slot of its own, so that another
+// request with the key is rejected even if it is for another queue. made reports whether it
+// stored one. If the process is killed before it sends, the same request can be repeated, but
+// no other can use the key.
 func (e *Engine) reserve(ctx context.Context, request string, head sendHead) (made bool, err error) {
 	before, err := e.client.SetArgs(ctx, request, head.Digest, goredis.SetArgs{Mode: "NX", Get: true, TTL: time.Duration(head.Window) * time.Millisecond}).Result()
 	switch {
@@ -113,30 +114,30 @@ func (e *Engine) reserve(ctx context.Context, request string, head sendHead) (ma
 
 func keyReused() error {
 	return &posthaste.Error{Code: posthaste.KeyReused, Field: "Idempotency-Key", Message: "the key was used for another request",
-		Hint: "give each request a key of its own"}
+		Hint: "use a new key for each request"}
 }
 
-// gone reports whether send.lua found a queue that is not there (any more).
+// gone reports whether send.lua replied that a queue does not exist (any more).
 func gone(reply any) bool {
 	all, _ := reply.([]any)
 	return len(all) == 2 && all[0] == "gone"
 }
 
-// send sends, or returns the queue whose keys are not there (any more).
+// send sends messages, or returns the queue whose keys do not exist (any more).
 func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
 	var queues []*queue
 	places := map[string]int{}
 	var kinds, ended []int
 	looks, shared := false, false
 	var names, once, versions, letters []string
-	args := make([]any, 2, 2+2*len(messages))
+	args := make(arguments, 2, 2+2*len(messages))
 	of := make([]*queue, len(messages))
 	for i := range messages {
 		m := &messages[i]
 		if err := m.Check(); err != nil {
 			return nil, nil, err
 		}
-		q, err := e.queue(ctx, m.Queue)
+		q, err := e.registry.queue(ctx, m.Queue)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -183,7 +184,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 		if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
 			options = packed(o)
 		}
-		args = append(args, options, c.encode())
+		args = append(args, arg{is: options}, arg{is: c.encode()})
 	}
 	if looks {
 		head.Looks = kinds
@@ -191,7 +192,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	if shared {
 		head.Versions, head.Letters, head.Ended = versions, letters, ended
 	}
-	args[0], args[1] = len(queues), packed(head)
+	args[0], args[1] = arg{"count", len(queues)}, arg{"head", packed(head)}
 	names = append(names, once...)
 	if head.Schedule != "" {
 		names = append(names, e.keys.ticked(queues[0].name))
@@ -205,9 +206,9 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	} else if request != "" {
 		names = append(names, request)
 	}
-	reply, err := sendScript.run(ctx, e.client, names, args...)
+	reply, err := sendScript.run(ctx, e.client, names, args)
 	if reserved && (err != nil && (answered(err) || neverSent(err)) || err == nil && gone(reply)) {
-		_ = e.client.Del(ctx, request).Err() // so that it may come again with other content
+		_ = e.client.Del(ctx, request).Err() // so that another request can use the key
 	}
 	if err != nil {
 		return nil, nil, err
@@ -241,7 +242,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	return ids, nil, nil
 }
 
-// checkKeyed refuses what has no sense in a queue that looks at keys.
+// checkKeyed rejects options that a queue that looks at keys does not support.
 func checkKeyed(m *posthaste.Message, q *queue) error {
 	ordered := q.options.Ordered
 	switch {
@@ -257,7 +258,7 @@ func checkKeyed(m *posthaste.Message, q *queue) error {
 	return nil
 }
 
-// contentOf encodes and checks what the queue bounds.
+// contentOf checks a message against the limits of its queue and returns its content.
 func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 	body, contentType, err := m.Body()
 	if err != nil {
@@ -275,3 +276,6 @@ func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 	return &content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
 		headers: m.Headers, terms: m.Terms, payload: body}, nil
 }
+
+// errTicked means that another process sent a tick of the schedule first.
+var errTicked error = &posthaste.Error{Code: posthaste.Conflict, Message: "another process sent this tick"}

@@ -10,7 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// settlement is one as settle.lua is told it.
+// settlement is a settlement in the form of settle.lua.
 type settlement struct {
 	Delivery string   `codec:"d"`
 	Outcome  string   `codec:"o"`
@@ -22,20 +22,20 @@ type settlement struct {
 	Jitter   float64  `codec:"j"`
 }
 
-// Settle implements [posthaste.Claims]: one script per queue and 1,000 settlements.
+// Settle implements [posthaste.Claims]. It runs one script per queue and 1,000 settlements.
 func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	results := make([]posthaste.SettleResult, len(settlements))
 	ids := make([]int64, len(settlements))
 	for i, s := range settlements {
 		ids[i], results[i].Delivery = int64(s.Delivery), s.Delivery
 	}
-	queues, err := e.numbered(ctx, ids)
+	queues, err := e.registry.ofIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	for i := range ids {
 		if q := queues[number(ids[i])]; q != nil && q.once != "" {
-			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "queue " + quote.Name(q.name) + " hands out at most once: that has settled it"}
+			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "queue " + quote.Name(q.name) + " delivers at most once: its deliveries are settled when they are handed out"}
 		}
 	}
 	byQueue := map[*queue][]int{}
@@ -59,16 +59,16 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	return results, nil
 }
 
-// settle settles those of one queue.
+// settle settles the deliveries of one queue.
 func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.Settlement, results []posthaste.SettleResult, of []int) error {
 	var plain, others []int
-	var said []any
-	args := []any{q.numberArg, q.rules, 0}
+	var said arguments
+	args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"plainly", 0}}
 	for _, i := range of {
 		s := &settlements[i]
 		if s.Outcome == posthaste.Done && s.Duration == 0 && len(s.Receipt) == 0 && len(s.Terms) == 0 {
 			plain = append(plain, i)
-			args = append(args, place(int64(s.Delivery)))
+			args = append(args, arg{is: place(int64(s.Delivery))})
 			continue
 		}
 		others = append(others, i)
@@ -80,24 +80,22 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 		if s.RetryAfter > 0 {
 			one.After = new(s.RetryAfter.Microseconds())
 		}
-		said = append(said, packed(one))
+		said = append(said, arg{is: packed(one)})
 	}
-	args[2] = len(plain)
+	args[2].is = len(plain)
 	args = append(args, said...)
-	reply, err := settleScript.run(ctx, e.client, q.keys, args...)
-	if err == nil && reply == "gone" { // or another has its number by now
+	reply, err := settleScript.run(ctx, e.client, q.keys, args)
+	if err == nil && reply == "gone" { // or another queue has its number
 		was := q.ref()
-		if _, err := e.queues(ctx); err != nil {
+		if _, err := e.registry.read(ctx); err != nil {
 			return err
 		}
-		e.mu.RLock()
-		q = e.byNo[q.number]
-		e.mu.RUnlock()
-		if q == nil || q.once != "" || q.ref() == was { // it was dropped, and all that was handed out
+		q = e.registry.numbered(q.number)
+		if q == nil || q.once != "" || q.ref() == was { // it was dropped with its deliveries
 			return nil
 		}
-		args[0], args[1] = q.numberArg, q.rules
-		reply, err = settleScript.run(ctx, e.client, q.keys, args...)
+		args[0].is, args[1].is = q.numberArg, q.rules
+		reply, err = settleScript.run(ctx, e.client, q.keys, args)
 	}
 	if err != nil || reply == "gone" {
 		return err
@@ -153,7 +151,7 @@ func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, 
 	for i, d := range deliveries {
 		ids[i], results[i].Delivery = int64(d), d
 	}
-	queues, err := e.numbered(ctx, ids)
+	queues, err := e.registry.ofIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +162,11 @@ func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, 
 		}
 	}
 	for q, of := range byQueue {
-		args := []any{max(1, lease.Microseconds())}
+		args := arguments{{"lease", max(1, lease.Microseconds())}}
 		for _, i := range of {
-			args = append(args, place(ids[i]))
+			args = append(args, arg{is: place(ids[i])})
 		}
-		reply, err := extendScript.run(ctx, e.client, q.keys, args...)
+		reply, err := extendScript.run(ctx, e.client, q.keys, args)
 		if err != nil {
 			return nil, readError(err)
 		}
@@ -189,7 +187,7 @@ func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.Del
 	for i, d := range deliveries {
 		ids[i] = int64(d)
 	}
-	queues, err := e.numbered(ctx, ids)
+	queues, err := e.registry.ofIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -15,12 +15,12 @@ import (
 // a part of what it held.
 func leaveABit(t *testing.T, e *Engine) {
 	t.Helper()
-	all, err := e.queues(t.Context())
+	all, err := e.registry.read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := all[jobs]
-	if reply, err := leaveScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, "@"); err != nil || reply != "more" {
+	if reply, err := leaveScript.run(t.Context(), e.client, q.keys, arguments{{"queue", q.numberArg}, {"rules", q.rules}, {"number", "@"}}); err != nil || reply != "more" {
 		t.Fatalf("it was to let go of a part: %v, %v", reply, err)
 	}
 }
@@ -53,10 +53,10 @@ func TestShutWhileItEnds(t *testing.T) {
 			send(t, e, 500)
 			o := another(t, e)
 			leaveABit(t, e)
-			q := o.byName[jobs]
+			q := o.registry.byName[jobs]
 			switch what {
 			case "claim":
-				if reply, err := claimScript.run(t.Context(), o.client, q.keys, q.numberArg, q.rules, 10, "0123", "1", "", 1000000, ""); err != nil || reply != "gone" {
+				if reply, err := claimScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", 10}, {"priorities", "0123"}, {"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", 1000000}, {"once", ""}}); err != nil || reply != "gone" {
 					return fmt.Sprintf("handed out: %v, %v", reply, err)
 				}
 				if _, err := o.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 2, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10}); posthaste.CodeOf(err) != posthaste.NotFound {
@@ -76,14 +76,14 @@ func TestShutWhileItEnds(t *testing.T) {
 				if err := o.client.ZAdd(t.Context(), o.keys.of(jobs, "leases"), goredis.Z{Score: 1, Member: w.String()}).Err(); err != nil {
 					t.Fatal(err)
 				}
-				if reply, err := rescueScript.run(t.Context(), o.client, q.keys, q.numberArg, q.rules, rescueMost); err != nil || reply != "gone" {
+				if reply, err := rescueScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", rescueMost}}); err != nil || reply != "gone" {
 					return fmt.Sprintf("rescued: %v, %v", reply, err)
 				}
 				if lost, err := o.Rescue(t.Context()); err != nil || lost != 0 {
 					return fmt.Sprintf("rescued: %d, %v", lost, err)
 				}
 			case "beat":
-				reply, err := beatScript.run(t.Context(), o.client, q.keys, q.numberArg, w.String(), 1000000, "", "")
+				reply, err := beatScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"worker", w.String()}, {"lease", 1000000}, {"name", ""}, {"begin", ""}})
 				if err != nil || reply != "gone" {
 					return fmt.Sprintf("kept a lease: %v, %v", reply, err)
 				}
@@ -94,7 +94,7 @@ func TestShutWhileItEnds(t *testing.T) {
 			case "withdraw":
 				for _, id := range waits { // of some the contents are still there
 					reply, _, err := o.tryQueue(t.Context(), jobs, func(q *queue) (any, error) {
-						return withdrawScript.run(t.Context(), o.client, q.keys, q.numberArg, q.rules, "cancel", place(int64(id)), 0)
+						return withdrawScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"action", "cancel"}, {"id", place(int64(id))}, {"due", 0}})
 					})
 					if err != nil || reply != int64(0) {
 						return fmt.Sprintf("cancelled: %v, %v", reply, err)
@@ -171,7 +171,7 @@ func TestUpkeepOfEnds(t *testing.T) {
 	for range 5 {
 		send(t, e, 500)
 	}
-	all, err := e.queues(t.Context())
+	all, err := e.registry.read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestUpkeepOfEnds(t *testing.T) {
 	if reply, err := e.Maintain(t.Context()); err == nil || reply.Rescued != 1 {
 		t.Errorf("%d were rescued, and the error is %v", reply.Rescued, err)
 	}
-	if all, err = e.queues(t.Context()); err != nil || len(all[jobs].leaving) != 0 || len(all[other].leaving) != 1 {
+	if all, err = e.registry.read(t.Context()); err != nil || len(all[jobs].leaving) != 0 || len(all[other].leaving) != 1 {
 		t.Errorf("%d and %d are ending, %v", len(all[jobs].leaving), len(all[other].leaving), err)
 	}
 	if err := e.client.Del(t.Context(), e.keys.of(other, "holders")).Err(); err != nil {
@@ -199,7 +199,7 @@ func TestUpkeepOfEnds(t *testing.T) {
 	if _, err := e.Maintain(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if all, err = e.queues(t.Context()); err != nil || len(all[other].leaving) != 0 {
+	if all, err = e.registry.read(t.Context()); err != nil || len(all[other].leaving) != 0 {
 		t.Errorf("it is ending still, %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestStrayNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		subscribe(t, e, "third", posthaste.SubscriptionOptions{})
-		all, err := e.queues(t.Context())
+		all, err := e.registry.read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,13 +228,13 @@ func TestStrayNumbers(t *testing.T) {
 		}
 		number, at, _ := field{is: is}.parts()
 		q := all[jobs]
-		reply, err := subscribeScript.run(t.Context(), e.client, e.keys.subscription(jobs, second, false), q.numberArg, second, number, at, fromOldest, "", 50)
+		reply, err := subscribeScript.run(t.Context(), e.client, e.keys.subscription(jobs, second, false), arguments{{"queue", q.numberArg}, {"name", second}, {"number", number}, {"enrolled", at}, {"options", fromOldest}, {"older", ""}, {"most", 50}})
 		if err != nil || reply != "late" {
 			return fmt.Sprintf("one came that the registry does not know: %v, %v", reply, err)
 		}
 		subscribe(t, e, second, posthaste.SubscriptionOptions{})
 		return ""
-	}, patch{&forsakeScript, "call('HSET', META, 'ended', text(math.max(tonumber(ARGV[3]), tonumber(meta[3] or -1))))", ""})
+	}, patch{&forsakeScript, "call('HSET', META, 'ended', text(math.max(tonumber(enrolled), tonumber(meta[3] or -1))))", ""})
 }
 
 // What was purged comes to no subscription that is being given what is older.
@@ -244,9 +244,9 @@ func TestPurgedWhileFilled(t *testing.T) {
 		if _, _, err := e.together(t.Context(), asideScript, jobs); err != nil {
 			t.Fatal(err)
 		}
-		s := e.byName[jobs].subs[0]
+		s := e.registry.byName[jobs].subs[0]
 		names := append(append([]string{}, s.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
-		if _, err := fillScript.run(t.Context(), e.client, names, s.numberArg, s.rules, "", "", "@"); err != nil { // which somebody had begun
+		if _, err := fillScript.run(t.Context(), e.client, names, arguments{{"number", s.numberArg}, {"rules", s.rules}, {"filter", ""}, {"scheduled", ""}, {"letters", "@"}}); err != nil { // which somebody had begun
 			t.Fatal(err)
 		}
 		if _, err := e.cancelAside(t.Context(), jobs); err != nil {
@@ -318,7 +318,7 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 	if err := e.QueueUnsubscribe(t.Context(), "ada", jobs, "third"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); err != nil || e.joined[w][ref] {
+	if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); err != nil || e.leases.joined[w][ref] {
 		t.Errorf("a lease of what has ended is kept still, %v", err)
 	}
 
@@ -335,7 +335,7 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := o.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "other"}, Max: 1, Lease: time.Hour})
-	if err != nil || len(got.Deliveries) != 1 || e.byNo[number(int64(got.Deliveries[0].ID))].name != jobs {
+	if err != nil || len(got.Deliveries) != 1 || e.registry.byNo[number(int64(got.Deliveries[0].ID))].name != jobs {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if n := done(t, e, got.Deliveries...); n != 1 {
@@ -376,5 +376,5 @@ func TestNumbersGoAround(t *testing.T) {
 			return fmt.Sprintf("after %d, %d and %d were given %d, %d, dropped, and %d", one, two, three, last, first, next)
 		}
 		return ""
-	}, patch{&enrollScript, "redis.call('HSET', KEYS[1], '#next', next + 1)", "redis.call('HSET', KEYS[1], '#next', math.min(next, most) + 1)"})
+	}, patch{&enrollScript, "redis.call('HSET', QUEUES, '#next', next + 1)", "redis.call('HSET', QUEUES, '#next', math.min(next, most) + 1)"})
 }

@@ -65,7 +65,7 @@ func TestClaimsKnowTheSubscription(t *testing.T) {
 			return fmt.Sprintf("of %+v %d were settled", reply.Deliveries, n)
 		}
 		return ""
-	}, patch{&claimScript, "if own[1] ~= ARGV[1] or own[4] then return 'gone' end", ""}, patch{&beatScript, "if own[1] ~= ARGV[1] or own[3] then return 'gone' end", ""})
+	}, patch{&claimScript, "if own[1] ~= number or own[4] then return 'gone' end", ""}, patch{&beatScript, "if own[1] ~= number or own[3] then return 'gone' end", ""})
 }
 
 // cutShort sends messages, so many at a time, and makes a subscription from the oldest
@@ -103,7 +103,7 @@ func TestFilledOnce(t *testing.T) {
 		ref := posthaste.QueueRef{Queue: jobs, Subscription: second}
 		reply, _, err := e.try(t.Context(), ref, func(q *queue) (any, error) {
 			names := append(append([]string{}, q.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
-			return fillScript.run(t.Context(), e.client, names, q.numberArg, q.rules, "", "", "@")
+			return fillScript.run(t.Context(), e.client, names, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"filter", ""}, {"scheduled", ""}, {"letters", "@"}})
 		})
 		if err != nil || reply != "more" {
 			t.Fatalf("a part was to be filled, and the answer is %q: %v", reply, err)
@@ -138,20 +138,20 @@ func TestWalksGoOn(t *testing.T) {
 	}
 	rule(t, func(t *testing.T, e *Engine) string {
 		cutShort(t, e, 5, 500)
-		all, err := e.queues(t.Context())
+		all, err := e.registry.read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		q, s := all[jobs], all[jobs].subs[0]
 		names := append(append([]string{}, s.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
 		broken := steps("filling", func() (any, error) {
-			return fillScript.run(t.Context(), e.client, names, s.numberArg, s.rules, "", "", "@")
+			return fillScript.run(t.Context(), e.client, names, arguments{{"number", s.numberArg}, {"rules", s.rules}, {"filter", ""}, {"scheduled", ""}, {"letters", "@"}})
 		})
 		if n := infoOf(t, e, second).Depth; n != 2500 {
 			broken += fmt.Sprintf(" it has %d", n)
 		}
 		return broken + steps("the end", func() (any, error) {
-			return leaveScript.run(t.Context(), e.client, q.keys, q.numberArg, q.rules, "@")
+			return leaveScript.run(t.Context(), e.client, q.keys, arguments{{"queue", q.numberArg}, {"rules", q.rules}, {"number", "@"}})
 		})
 	}, patch{&fillScript, "resumed('filled')", "'0'"}, patch{&leaveScript, "resumed('left')", "'0'"})
 }
@@ -189,9 +189,9 @@ func TestSlowSubscriber(t *testing.T) {
 		if _, err := fmt.Sscan(is, &number, &at); err != nil {
 			t.Fatal(err)
 		}
-		q, err := e.queue(t.Context(), jobs)
+		q, err := e.registry.queue(t.Context(), jobs)
 		if err == nil {
-			_, err = subscribeScript.run(t.Context(), e.client, e.keys.subscription(jobs, second, false), q.numberArg, second, number, at, fromOldest, "", 50)
+			_, err = subscribeScript.run(t.Context(), e.client, e.keys.subscription(jobs, second, false), arguments{{"queue", q.numberArg}, {"name", second}, {"number", number}, {"enrolled", at}, {"options", fromOldest}, {"older", ""}, {"most", 50}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +205,7 @@ func TestSlowSubscriber(t *testing.T) {
 			return fmt.Sprintf("it got %+v", got)
 		}
 		return ""
-	}, patch{&subscribeScript, "if tonumber(ARGV[4]) <= tonumber(meta[5] or -1) then return 'late' end", ""})
+	}, patch{&subscribeScript, "if tonumber(enrolled) <= tonumber(meta[5] or -1) then return 'late' end", ""})
 }
 
 // A subscription that is made while its queue is dropped leaves no keys behind.
@@ -213,14 +213,14 @@ func TestDropWithNewSubscription(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
 		send(t, e, 1) // so that it knows the queue
-		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, "")
+		created, err := dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", ""}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, ""); posthaste.CodeOf(err) != posthaste.NotFound && err != nil {
 			t.Fatal(err)
 		}
-		if reply, err := clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), created, ""); err != nil || reply == "ok" {
+		if reply, err := clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), arguments{{"created", created}, {"readers", ""}}); err != nil || reply == "ok" {
 			return fmt.Sprintf("its keys are left: %v", err)
 		}
 		if err := e.QueueDrop(t.Context(), jobs); err != nil {
@@ -234,7 +234,7 @@ func TestDropWithNewSubscription(t *testing.T) {
 			return fmt.Sprintf("the registry has it still: %v", err)
 		}
 		return ""
-	}, patch{&clearScript, "if made and (version or '') ~= ARGV[2] then return 'changed' end", ""})
+	}, patch{&clearScript, "if made and (version or '') ~= readers then return 'changed' end", ""})
 }
 
 // What one subscription has settled is not erased while another is to deliver it.
@@ -302,7 +302,7 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 		}
 	}
 	t.Run("key", func(t *testing.T) {
-		rule(t, holds(posthaste.QueueLimits{}), patch{&keyScript, "for at = 0, #KEYS - 1, 41", "for at = 0, 0"})
+		rule(t, holds(posthaste.QueueLimits{}), patch{&keyScript, "for at = 0, #KEYS - 1, AT_ASIDE_WAIT", "for at = 0, 0"})
 	})
 	t.Run("limits", func(t *testing.T) {
 		rule(t, holds(posthaste.QueueLimits{KeyConcurrency: 1}), patch{&limitScript, "for at = 0, #KEYS - 1,", "for at = 0, 0,"})

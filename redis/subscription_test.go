@@ -36,7 +36,7 @@ func another(t *testing.T, e *Engine) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.queues(t.Context()); err != nil {
+	if _, err := o.registry.read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return o
@@ -141,12 +141,12 @@ func TestUnsubscribeCutShort(t *testing.T) {
 				n += int64(done(t, e, receive(t, e, "", 1000)...))
 			}
 			held := receive(t, e, second, 1)
-			all, err := e.queues(t.Context())
+			all, err := e.registry.read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			s := all[jobs].subs[0]
-			reply, err := leaveScript.run(t.Context(), e.client, s.keys, all[jobs].numberArg, s.rules, s.numberArg)
+			reply, err := leaveScript.run(t.Context(), e.client, s.keys, arguments{{"queue", all[jobs].numberArg}, {"rules", s.rules}, {"number", s.numberArg}})
 			if err != nil || reply != "more" {
 				t.Fatal(reply, err)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// token is one as it is stored.
+// token is a token as it is stored.
 type token struct {
 	Hash    string            `codec:"h"`
 	Scopes  []posthaste.Scope `codec:"s"`
@@ -25,16 +25,16 @@ type token struct {
 }
 
 const (
-	// secretBytes is how much chance a secret has.
+	// secretBytes is the number of random bytes of a secret.
 	secretBytes = 32
-	// tokensMost is how many tokens there can be, as token.lua says.
+	// tokensMost is the maximum of tokens, as in token.lua.
 	tokensMost = 1000
-	// tokenQueuesMost bounds the queues of one token.
+	// tokenQueuesMost is the maximum of queues of a token.
 	tokenQueuesMost = 100
 )
 
-// TokenAdd implements [posthaste.Tokens]. The secret is made here and sent nowhere;
-// Redis has its SHA-256.
+// TokenAdd implements [posthaste.Tokens]. The secret does not leave this process: Redis only
+// has its SHA-256.
 func (e *Engine) TokenAdd(ctx context.Context, by string, t posthaste.Token) (string, error) {
 	if err := posthaste.CheckName("name", t.Name); err != nil {
 		return "", err
@@ -56,8 +56,8 @@ func (e *Engine) TokenAdd(ctx context.Context, by string, t posthaste.Token) (st
 	if t.ExpiresIn > 0 {
 		in = max(1, t.ExpiresIn.Microseconds())
 	}
-	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, "add", t.Name, at, in,
-		packed(token{Hash: string(hash[:]), Scopes: sorted(t.Scopes), Queues: sorted(t.Queues), By: cmp.Or(by, "redis")}))
+	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, arguments{{"what", "add"}, {"name", t.Name}, {"expires", at}, {"lasts", in},
+		{"token", packed(token{Hash: string(hash[:]), Scopes: sorted(t.Scopes), Queues: sorted(t.Queues), By: cmp.Or(by, "redis")})}})
 	if err != nil {
 		return "", writeError(err)
 	}
@@ -66,7 +66,7 @@ func (e *Engine) TokenAdd(ctx context.Context, by string, t posthaste.Token) (st
 		return "", &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: fmt.Sprintf("there is a token %q already", t.Name),
 			Hint: "a new secret needs a new name: add it, give it out, then drop the old one"}
 	case "full":
-		return "", &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: fmt.Sprintf("there are %d tokens, which is the most there can be", tokensMost), Hint: "drop some"}
+		return "", &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: fmt.Sprintf("there are %d tokens, which is the maximum", tokensMost), Hint: "drop one"}
 	case "past":
 		return "", posthaste.Invalidf("expires_at", "a token must expire at a time that comes")
 	}
@@ -80,7 +80,7 @@ func (e *Engine) TokenDrop(ctx context.Context, _, name string) error {
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
-	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, "drop", name)
+	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, arguments{{"what", "drop"}, {"name", name}, {"expires", ""}, {"lasts", ""}, {"token", ""}})
 	if err == nil && reply == int64(0) {
 		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "there is no token " + quote.Name(name), Hint: "list them"}
 	}
@@ -103,13 +103,13 @@ func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste
 }
 
 func (e *Engine) tokens(ctx context.Context, used []string) (tokens []posthaste.Token, ever bool, err error) {
-	args := []any{"list"}
+	args := arguments{{"what", "list"}, {"name", ""}, {"expires", ""}, {"lasts", ""}, {"token", ""}}
 	for _, name := range used {
 		if posthaste.CheckName("name", name) == nil {
-			args = append(args, name)
+			args = append(args, arg{is: name})
 		}
 	}
-	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, args...)
+	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, args)
 	if err != nil {
 		return nil, false, readError(err)
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// QueueUnsubscribe implements [posthaste.Subscriptions]. It hands out nothing from its
-// beginning on; what it held is let go of bit by bit. Should that end before it is done,
-// upkeep goes on with it.
+// QueueUnsubscribe implements [posthaste.Subscriptions]. The subscription hands out no message
+// from the first step on, and lets go of its messages in further steps. If the call is
+// interrupted, upkeep continues it.
 func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription string) error {
-	all, err := e.queues(ctx)
+	all, err := e.registry.read(ctx)
 	if err != nil {
 		return err
 	}
 	if all[name] == nil {
-		_, err := e.queue(ctx, name)
+		_, err := e.registry.queue(ctx, name)
 		return err
 	}
-	s, err := e.find(ctx, posthaste.QueueRef{Queue: name, Subscription: subscription})
+	s, err := e.registry.find(ctx, posthaste.QueueRef{Queue: name, Subscription: subscription})
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription st
 	if err != nil {
 		return writeError(err)
 	}
-	if _, err := e.queues(ctx); err != nil {
+	if _, err := e.registry.read(ctx); err != nil {
 		return err
 	}
 	details, err := json.Marshal(map[string]string{"subscription": s.subscription})
@@ -48,19 +48,19 @@ func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription st
 	return writeError(err)
 }
 
-// leaveMost is how many steps of an end a round of upkeep does for a subscription: what is
-// lost elsewhere is to be rescued soon.
+// leaveMost is the maximum of steps per subscription in a round of upkeep, so that rescues of
+// other queues do not wait long.
 const leaveMost = 20
 
-// leave ends a subscription, or goes on with that, by most steps at most. It returns
-// whether more are to do.
+// leave ends a subscription, or continues its end, in up to most steps. It returns whether more
+// steps are needed.
 func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err error) {
 	queue, number := s.numberArg, "@"
 	if s.born != nil {
 		queue, number = s.born.numberArg, s.numberArg
 	}
 	for range most {
-		reply, err := leaveScript.run(ctx, e.client, s.keys, queue, s.rules, number)
+		reply, err := leaveScript.run(ctx, e.client, s.keys, arguments{{"queue", queue}, {"rules", s.rules}, {"number", number}})
 		if err != nil {
 			return true, err
 		}
@@ -82,8 +82,7 @@ func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err 
 	return true, nil
 }
 
-// leaveAll goes on with what others began to end and did not come to the end of, by most
-// steps each.
+// leaveAll continues the interrupted ends of subscriptions, in up to most steps each.
 func (e *Engine) leaveAll(ctx context.Context, q *queue, most int) (more bool, err error) {
 	ending := q.leaving
 	if q.first == "leaving" {
@@ -96,18 +95,18 @@ func (e *Engine) leaveAll(ctx context.Context, q *queue, most int) (more bool, e
 	return more, err
 }
 
-// strayFor is how long a subscription that was enrolled may be on its way.
+// strayFor is how long an enrolled subscription may take to be made.
 const strayFor = time.Minute
 
-// strikeStray strikes subscriptions off the registry that are not there: their making or the
-// last step of their ends was cut short, and their numbers would be used up.
+// strikeStray removes subscriptions from the registry that do not exist, because their making
+// or the last step of their ends was interrupted. Otherwise their numbers would stay in use.
 func (e *Engine) strikeStray(ctx context.Context, q *queue, age time.Duration) error {
 	for _, f := range q.stray {
 		number, at, ok := f.parts()
 		if !ok {
 			continue
 		}
-		reply, err := forsakeScript.run(ctx, e.client, q.keys, q.numberArg, number, at, age.Microseconds())
+		reply, err := forsakeScript.run(ctx, e.client, q.keys, arguments{{"queue", q.numberArg}, {"number", number}, {"enrolled", at}, {"age", age.Microseconds()}})
 		if err == nil && reply == "ok" {
 			err = e.strike(ctx, f.name, f.is)
 		}
@@ -118,8 +117,8 @@ func (e *Engine) strikeStray(ctx context.Context, q *queue, age time.Duration) e
 	return nil
 }
 
-// strike strikes what a field of the registry is, unless it is something else by now.
+// strike removes a field of the registry, unless its value has changed.
 func (e *Engine) strike(ctx context.Context, field, is string) error {
-	_, err := strikeScript.run(ctx, e.client, []string{e.keys.queues()}, field, is)
+	_, err := strikeScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"field", field}, {"value", is}})
 	return err
 }

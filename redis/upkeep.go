@@ -9,10 +9,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Maintain implements [posthaste.Engine]. Upkeep goes with what is settled; what is
-// left is to rescue, to forget what is too old where nothing is settled, to go on with
-// the ends of queues and subscriptions that were cut short, and to look in one subscription,
-// another each time, for what nothing would come to any more.
+// Maintain implements [posthaste.Engine]. Settling does most of the upkeep. Maintain rescues
+// lost deliveries, forgets messages whose retention has ended, continues interrupted drops of
+// queues and ends of subscriptions, and repairs a part of one subscription, chosen at random.
 func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
 	all, lost, back, err := e.rescue(ctx, "1")
 	reply.Rescued, reply.More, reply.ClockSetBack = lost, lost > 0, back
@@ -34,11 +33,11 @@ func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, e
 	return reply, err
 }
 
-// expireMost bounds one script, as claimMost; of many queues together each has a part.
+// expireMost bounds one script, like claimMost. Several queues of one script share it.
 const expireMost = 1000
 
-// expire forgets what was kept for its queue's retention: settling does so only while there
-// is something to settle. It returns whether there is more.
+// expire forgets messages whose retention has ended, because settling does so only while a
+// queue has something to settle. It returns whether there are more.
 func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, err error) {
 	var queues []*queue
 	for _, q := range allOf(all) {
@@ -47,23 +46,25 @@ func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, 
 		}
 	}
 	const part = expireMost / severalMost
-	args := func(most int64) func(*queue) []any {
-		return func(q *queue) []any { return []any{q.numberArg, q.rules, most} }
+	args := func(most int64) func(*queue) arguments {
+		return func(q *queue) arguments {
+			return arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", most}}
+		}
 	}
 	replies, err := e.runEach(ctx, forgetScript, queues, args(part))
 	for i, reply := range replies {
 		if reply != int64(part) {
 			continue
 		}
-		reply, fault := forgetScript.run(ctx, e.client, queues[i].keys, args(expireMost)(queues[i])...)
+		reply, fault := forgetScript.run(ctx, e.client, queues[i].keys, args(expireMost)(queues[i]))
 		err = errors.Join(err, fault)
 		more = more || reply == int64(expireMost)
 	}
 	return more, readError(err)
 }
 
-// repair repairs a part of what a subscription has.
+// repair checks and repairs a part of a subscription.
 func (e *Engine) repair(ctx context.Context, q *queue) error {
-	_, err := repairScript.run(ctx, e.client, q.keys, q.numberArg, q.rules)
+	_, err := repairScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}})
 	return readError(err)
 }

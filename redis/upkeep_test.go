@@ -82,7 +82,7 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 			return fmt.Sprintf("what is handed out is not shown: %v", err)
 		}
 		return ""
-	}, patch{&forgetScript, "return forget(0, tonumber(ARGV[3]))", "return 0"})
+	}, patch{&forgetScript, "return forget(0, tonumber(most))", "return 0"})
 }
 
 // The same is hidden by who tells it, whatever upkeep does.
@@ -136,7 +136,7 @@ func TestDropsAreFinished(t *testing.T) {
 			t.Fatal(err)
 		}
 		send(t, e, 3)
-		if _, err := dropScript.run(t.Context(), e.client, e.dropKeys(), jobs, ""); err != nil { // and then it was killed
+		if _, err := dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", ""}}); err != nil { // and then it was killed
 			t.Fatal(err)
 		}
 		if err := finish(e); err != nil {

@@ -30,7 +30,7 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 	if err != nil {
 		return nil, err
 	}
-	if q, err := e.queue(ctx, before.Queue); err == nil && q.options.Ordered && action != "cancel" {
+	if q, err := e.registry.queue(ctx, before.Queue); err == nil && q.options.Ordered && action != "cancel" {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it", Hint: "cancel it, and send another"}
 	}
 	what := "move"
@@ -38,7 +38,9 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 		what = action
 	}
 	inTime := map[string]bool{}
-	err = e.each(ctx, withdrawScript, before.Queue, func(q *queue) []any { return []any{q.numberArg, q.rules, what, place(int64(id)), due} }, func(q *queue, reply any) error {
+	err = e.each(ctx, withdrawScript, before.Queue, func(q *queue) arguments {
+		return arguments{{"number", q.numberArg}, {"rules", q.rules}, {"action", what}, {"id", place(int64(id))}, {"due", due}}
+	}, func(q *queue, reply any) error {
 		if reply == int64(1) {
 			inTime[q.subscription] = true
 		}
@@ -50,7 +52,7 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 	if err != nil {
 		return nil, writeError(err)
 	}
-	// What was cancelled may be forgotten at once; the others are looked at again.
+	// A cancelled message may be forgotten at once. Read the states of the others again.
 	after := before
 	if action != "cancel" || len(inTime) < len(before.Subscriptions) {
 		if after, err = e.Message(ctx, id); posthaste.CodeOf(err) == posthaste.NotFound && len(inTime) > 0 {
@@ -79,9 +81,8 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 	return all, nil
 }
 
-// QueuePurge implements [posthaste.Withdrawing]. What waits is put aside at one
-// moment and then cancelled bit by bit; should that end before it is done, the next
-// purge goes on with it.
+// QueuePurge implements [posthaste.Withdrawing]. It moves all waiting messages aside in one
+// step and then cancels them in further ones. If it is interrupted, the next purge continues.
 func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []posthaste.Purged, err error) {
 	var q *queue
 	messages := map[string]int64{}
@@ -102,7 +103,7 @@ func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []post
 		if put != "fill" {
 			continue
 		}
-		for _, s := range q.subs { // what one is to get from before is purged with it
+		for _, s := range q.subs { // older messages that it gets are purged, too
 			if err := e.fill(ctx, s.ref()); err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
 				return nil, err
 			}
@@ -115,27 +116,4 @@ func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []post
 	}
 	err = e.record(ctx, record{By: by, Action: "purge", Queue: name, Details: fmt.Appendf(nil, `{"messages":%d}`, sum)})
 	return purged, writeError(err)
-}
-
-// cancelAside cancels what was put aside, and returns how many that were of each
-// subscription.
-func (e *Engine) cancelAside(ctx context.Context, name string) (map[string]int64, error) {
-	cancelled := map[string]int64{}
-	for more := true; more; {
-		more = false
-		err := e.each(ctx, purgeScript, name, func(q *queue) []any { return []any{q.numberArg, q.rules, claimMost} }, func(q *queue, reply any) error {
-			all, err := list("purge", reply, 2)
-			if err != nil {
-				return err
-			}
-			n, _ := all[0].(int64)
-			cancelled[q.subscription] += n
-			more = more || all[1] == int64(1)
-			return nil
-		})
-		if err != nil {
-			return cancelled, writeError(err)
-		}
-	}
-	return cancelled, nil
 }

@@ -1,5 +1,5 @@
-// Package sharedbell lets several subscriptions of a queue be slept on at the same
-// time, by workers and by the HTTP server.
+// Package sharedbell shares a doorbell among any number of waiters per queue: workers of
+// several subscriptions, and requests of the HTTP server.
 package sharedbell
 
 import (
@@ -10,108 +10,109 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Bell is a doorbell on which any number may sleep on one queue. A doorbell
-// allows one Sleep per queue, so that one is held for all of them.
+// Bell is a doorbell that allows any number of concurrent Sleeps per queue. The doorbell
+// below it allows one, so that all of them share it.
 type Bell struct {
 	posthaste.Doorbell
 	ctx context.Context
 
-	mu   sync.Mutex
-	beds map[string]*bed // of queues that somebody sleeps on
+	mu     sync.Mutex
+	groups map[string]*group // by queue
 }
 
 // New shares bell. The contexts of all Sleeps must end with ctx.
 func New(ctx context.Context, bell posthaste.Doorbell) *Bell {
-	return &Bell{Doorbell: bell, ctx: ctx, beds: map[string]*bed{}}
+	return &Bell{Doorbell: bell, ctx: ctx, groups: map[string]*group{}}
 }
 
-// Sleep implements [posthaste.Doorbell], for any number of sleepers. Whose look
-// finds something, or fails, gets up; the others sleep on.
+// Sleep implements [posthaste.Doorbell] for any number of waiters. It returns when its own
+// look finds messages or fails; the other waiters go on sleeping.
 func (b *Bell) Sleep(_ context.Context, queue string, look func(ctx context.Context) (posthaste.LookReply, error)) error {
 	return <-b.join(queue, look)
 }
 
-// bed is the one Sleep of a queue. Bell.mu guards all of it.
-type bed struct {
+// group is the waiters that share the Sleep of a queue. Bell.mu guards all of it.
+type group struct {
 	*Bell
-	queue    string
-	sleepers []*sleeper
-	joined   bool // somebody came since it last began
+	queue   string
+	waiters []*waiter
+	joined  bool // a waiter joined since the last Sleep began
 }
 
-type sleeper struct {
+type waiter struct {
 	look func(ctx context.Context) (posthaste.LookReply, error)
 	done chan error
 }
 
 func (b *Bell) join(queue string, look func(ctx context.Context) (posthaste.LookReply, error)) <-chan error {
-	s := &sleeper{look: look, done: make(chan error, 1)}
+	s := &waiter{look: look, done: make(chan error, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	shared := b.beds[queue]
+	shared := b.groups[queue]
 	if shared == nil {
-		shared = &bed{Bell: b, queue: queue, sleepers: []*sleeper{s}}
-		b.beds[queue] = shared
+		shared = &group{Bell: b, queue: queue, waiters: []*waiter{s}}
+		b.groups[queue] = shared
 		go shared.sleep()
 		return s.done
 	}
-	// It has to look once more after the bell was armed.
-	shared.sleepers = append(shared.sleepers, s)
+	// The group must look again, for the new waiter, after it has armed the bell.
+	shared.waiters = append(shared.waiters, s)
 	shared.joined = true
 	b.Wake(queue)
 	return s.done
 }
 
-// sleep goes on until nobody is left.
-func (b *bed) sleep() {
-	for b.begin() {
-		err := b.Doorbell.Sleep(b.ctx, b.queue, b.look)
-		b.mu.Lock()
-		// Whoever came may not have been looked for, and woke the others for nothing.
-		if !b.joined || err != nil {
-			for _, s := range b.sleepers {
+// sleep sleeps until the group has no waiters.
+func (g *group) sleep() {
+	for g.begin() {
+		err := g.Doorbell.Sleep(g.ctx, g.queue, g.look)
+		g.mu.Lock()
+		// If a waiter joined, it woke the others for nothing and may not have looked itself.
+		if !g.joined || err != nil {
+			for _, s := range g.waiters {
 				s.done <- err
 			}
-			b.sleepers = nil
+			g.waiters = nil
 		}
-		b.mu.Unlock()
+		g.mu.Unlock()
 	}
 }
 
-func (b *bed) begin() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.joined = false
-	if len(b.sleepers) == 0 {
-		delete(b.beds, b.queue)
+func (g *group) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.joined = false
+	if len(g.waiters) == 0 {
+		delete(g.groups, g.queue)
 	}
-	return len(b.sleepers) > 0
+	return len(g.waiters) > 0
 }
 
-// look looks for everybody. Who finds something gets up; the others sleep on.
-func (b *bed) look(ctx context.Context) (posthaste.LookReply, error) {
-	b.mu.Lock()
-	sleepers := slices.Clone(b.sleepers)
-	b.mu.Unlock()
+// look calls the looks of all waiters, and removes those that found messages or failed.
+func (g *group) look(ctx context.Context) (posthaste.LookReply, error) {
+	g.mu.Lock()
+	waiters := slices.Clone(g.waiters)
+	g.mu.Unlock()
 	all := posthaste.LookReply{NextDue: -1, AtLimit: true}
-	for _, s := range sleepers {
+	for _, s := range waiters {
 		reply, err := s.look(ctx)
 		all.AtLimit = all.AtLimit && reply.AtLimit
 		if err != nil || reply.Found {
-			b.rise(s, err)
+			g.remove(s, err)
 		} else if reply.NextDue >= 0 && (all.NextDue < 0 || reply.NextDue < all.NextDue) {
 			all.NextDue = reply.NextDue
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all.Found = len(b.sleepers) == 0
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all.Found = len(g.waiters) == 0
 	return all, nil
 }
 
-func (b *bed) rise(s *sleeper, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sleepers = slices.DeleteFunc(b.sleepers, func(other *sleeper) bool { return other == s })
+// remove ends the Sleep of a waiter.
+func (g *group) remove(s *waiter, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiters = slices.DeleteFunc(g.waiters, func(other *waiter) bool { return other == s })
 	s.done <- err
 }

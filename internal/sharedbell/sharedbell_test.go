@@ -11,15 +11,15 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// oneBed is a doorbell that breaks the test when two sleep on one queue.
-type oneBed struct {
+// oneSleep is a doorbell that breaks the test when two sleep on one queue.
+type oneSleep struct {
 	t      *testing.T
 	asleep atomic.Int32
 	rings  chan struct{}
 	sleeps atomic.Int32
 }
 
-func (o *oneBed) Sleep(ctx context.Context, _ string, look func(context.Context) (posthaste.LookReply, error)) error {
+func (o *oneSleep) Sleep(ctx context.Context, _ string, look func(context.Context) (posthaste.LookReply, error)) error {
 	if o.asleep.Add(1) > 1 {
 		o.t.Error("two sleep on one queue at the same time")
 	}
@@ -45,19 +45,19 @@ func (o *oneBed) Sleep(ctx context.Context, _ string, look func(context.Context)
 	return ctx.Err()
 }
 
-func (o *oneBed) Wake(string) {
+func (o *oneSleep) Wake(string) {
 	select {
 	case o.rings <- struct{}{}:
 	default:
 	}
 }
 
-func (o *oneBed) Close() {}
+func (o *oneSleep) Close() {}
 
-// bedFixture is a shared bell whose sleepers are known by number.
-type bedFixture struct {
+// bellFixture is a shared bell whose waiters are known by number.
+type bellFixture struct {
 	*testing.T
-	inner  *oneBed
+	inner  *oneSleep
 	bell   posthaste.Doorbell
 	cancel func()
 	ctx    context.Context
@@ -65,19 +65,19 @@ type bedFixture struct {
 
 // inBubble runs a test on a shared bell in a bubble of testing/synctest, which fails it
 // if anything is still asleep at its end.
-func inBubble(t *testing.T, test func(f *bedFixture)) {
+func inBubble(t *testing.T, test func(f *bellFixture)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		inner := &oneBed{t: t, rings: make(chan struct{}, 1)}
-		test(&bedFixture{T: t, inner: inner, bell: New(ctx, inner), cancel: cancel, ctx: ctx})
+		inner := &oneSleep{t: t, rings: make(chan struct{}, 1)}
+		test(&bellFixture{T: t, inner: inner, bell: New(ctx, inner), cancel: cancel, ctx: ctx})
 	})
 }
 
 // sleep lets one sleep whose looks are told and answered by the test.
-func (f *bedFixture) sleep() (looks chan chan posthaste.LookReply, ended chan error) {
+func (f *bellFixture) sleep() (looks chan chan posthaste.LookReply, ended chan error) {
 	looks, ended = make(chan chan posthaste.LookReply), make(chan error, 1)
 	go func() {
 		ended <- f.bell.Sleep(f.ctx, "q", func(ctx context.Context) (posthaste.LookReply, error) {
@@ -94,7 +94,7 @@ func (f *bedFixture) sleep() (looks chan chan posthaste.LookReply, ended chan er
 }
 
 // answer answers a look that is made without any time passing.
-func (f *bedFixture) answer(looks chan chan posthaste.LookReply, found bool, due time.Duration) {
+func (f *bellFixture) answer(looks chan chan posthaste.LookReply, found bool, due time.Duration) {
 	f.Helper()
 	synctest.Wait()
 	select {
@@ -106,7 +106,7 @@ func (f *bedFixture) answer(looks chan chan posthaste.LookReply, found bool, due
 }
 
 // rises checks that a sleep has ended without any time passing.
-func (f *bedFixture) rises(ended chan error, want error) {
+func (f *bellFixture) rises(ended chan error, want error) {
 	f.Helper()
 	synctest.Wait()
 	select {
@@ -120,7 +120,7 @@ func (f *bedFixture) rises(ended chan error, want error) {
 }
 
 // sleepsOn checks that a sleep goes on.
-func (f *bedFixture) sleepsOn(ended chan error) {
+func (f *bellFixture) sleepsOn(ended chan error) {
 	f.Helper()
 	synctest.Wait()
 	if len(ended) > 0 {
@@ -131,7 +131,7 @@ func (f *bedFixture) sleepsOn(ended chan error) {
 // Who comes later looks after the bell was armed, who finds something gets up
 // alone, and a ring wakes all.
 func TestSharedSleep(t *testing.T) {
-	inBubble(t, func(f *bedFixture) {
+	inBubble(t, func(f *bellFixture) {
 		first, firstEnds := f.sleep()
 		f.answer(first, false, -1)
 		second, secondEnds := f.sleep()
@@ -153,7 +153,7 @@ func TestSharedSleep(t *testing.T) {
 
 // All are woken when the first of them has something due.
 func TestSharedSleepEndsAtTheFirstDueTime(t *testing.T) {
-	inBubble(t, func(f *bedFixture) {
+	inBubble(t, func(f *bellFixture) {
 		first, firstEnds := f.sleep()
 		f.answer(first, false, time.Hour)
 		second, secondEnds := f.sleep()
@@ -169,7 +169,7 @@ func TestSharedSleepEndsAtTheFirstDueTime(t *testing.T) {
 }
 
 func TestSharedSleepEndsWithItsContext(t *testing.T) {
-	inBubble(t, func(f *bedFixture) {
+	inBubble(t, func(f *bellFixture) {
 		first, firstEnds := f.sleep()
 		f.answer(first, false, -1)
 		second, secondEnds := f.sleep()
@@ -183,7 +183,7 @@ func TestSharedSleepEndsWithItsContext(t *testing.T) {
 
 // A look that fails ends one sleep.
 func TestSharedSleepLookFails(t *testing.T) {
-	inBubble(t, func(f *bedFixture) {
+	inBubble(t, func(f *bellFixture) {
 		first, firstEnds := f.sleep()
 		f.answer(first, false, -1)
 		broken := errors.New("the look failed")

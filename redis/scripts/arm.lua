@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
--- Writes down that somebody falls asleep at a queue, also where memory is full: what is
--- settled or falls due still wakes him.
--- keys: 1 the queue's "asleep"
--- args: 1 for how many ms
+-- Records that a process sleeps at a queue and waits for its bell. It also runs when
+-- memory is full, because messages that are settled or fall due must still wake the process.
+-- keys: ASLEEP of the queue
+-- args: ms, after which the record expires
 -- returns: OK
 -- cost: one command
-return redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
+local ASLEEP = unpack(KEYS)
+local ms = unpack(ARGV)
+return redis.call('SET', ASLEEP, '1', 'PX', ms)

@@ -1,35 +1,37 @@
 #!lua flags=allow-oom
--- Keeps a worker's lease of a queue, and looks at the queue.
--- keys: of the queue
--- args: 1 the queue's number; 2 the worker, or "" to look only; 3 its lease in
---       µs; 4 its name; 5 "1" to begin a lease, "2" to keep one that has not ended, else
---       one that was not begun stays so
--- returns: "gone", or a list: "1" if something may be handed out, µs until the next
---       is due ("-1": none known), "1" if a lease has ended, "1" if the queue's limits
---       let nothing through, "1" if one that has not ended was kept
+-- Keeps a worker's lease of a subscription, and looks at the subscription.
+-- keys: of the subscription
+-- args: number of the subscription; worker, or "" to look only; lease in µs; name of the
+--       worker; begin: "1" begins a lease, "2" extends one that has not ended, "" extends one
+--       that exists
+-- returns: "gone", or a list: "1" if messages can be handed out; µs until the next message is
+--       due ("-1": unknown); "1" if a lease has ended; "1" if the limits of the queue are
+--       reached; "1" if begin was "2" and the lease was extended
 -- cost: at most eighteen commands
+local number, worker, lease, name, begin = unpack(ARGV)
+local WAIT, TURN, FRESH, LATER, AGAIN = unpack(KEYS, 32, 36) -- of queues that look at keys
 -- includes: keys, limits
 local meta, own = call('HMGET', META, 'paused', 'limits'), call('HMGET', TALLY, 'no', 'full', 'first')
-if own[1] ~= ARGV[1] or own[3] then return 'gone' end
+if own[1] ~= number or own[3] then return 'gone' end
 local kept = ''
-if ARGV[5] == '1' then
-  call('ZADD', LEASES, text(now + ARGV[3]), ARGV[2])
-  call('HSET', NAMES, ARGV[2], ARGV[4])
-elseif ARGV[5] == '2' then
-  if tonumber(call('ZSCORE', LEASES, ARGV[2]) or 0) >= now then
-    call('ZADD', LEASES, text(now + ARGV[3]), ARGV[2])
+if begin == '1' then
+  call('ZADD', LEASES, text(now + lease), worker)
+  call('HSET', NAMES, worker, name)
+elseif begin == '2' then
+  if tonumber(call('ZSCORE', LEASES, worker) or 0) >= now then
+    call('ZADD', LEASES, text(now + lease), worker)
     kept = '1'
   end
-elseif ARGV[2] ~= '' then
-  call('ZADD', LEASES, 'XX', text(now + ARGV[3]), ARGV[2])
+elseif worker ~= '' then
+  call('ZADD', LEASES, 'XX', text(now + lease), worker)
 end
 local found, due = '', nextDue()
-for _, key in ipairs({ALONE, KEYS[35]}) do
+for _, key in ipairs({ALONE, LATER}) do
   local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   if next and (not due or next < due) then due = next end
 end
 if due and due <= now then found = '1' end
-for _, key in pairs(KEYS[32] and {KEYS[33], KEYS[34], KEYS[36]} or READY) do
+for _, key in pairs(WAIT and {TURN, FRESH, AGAIN} or READY) do
   if found == '' and call('EXISTS', key) == 1 then found = '1' end
 end
 local ended = ''

@@ -1,23 +1,23 @@
 #!lua flags=allow-oom
 -- Replays or discards dead letters.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 "replay" or "discard";
---       then the messages
--- returns: "gone", or those that were dead letters
+-- keys: of the subscription
+-- args: number of the subscription; rules; action: "replay" or "discard"; then the messages
+-- returns: "gone", or the messages that were dead letters
 -- cost: some six commands per message
+local number, rules, action = unpack(ARGV, 1, 3)
 -- includes: keys, rules, current, keyed, words, holders, ended
 local were = {}
-if call('HGET', TALLY, 'first') then return were end -- it has ended
+if call('HGET', TALLY, 'first') then return were end -- the subscription has ended
 for i = 4, #ARGV do
   local id = ARGV[i]
   local st = call('ZSCORE', DEAD, id) and unpacked(call('HGET', ST, id))
-  if st and not (ARGV[3] == 'replay' and st.e) then -- what was erased has nothing to try again
+  if st and not (action == 'replay' and st.e) then -- an erased message cannot be tried again
     call('ZREM', DEAD, id)
     were[#were + 1] = id
-    if ARGV[3] == 'replay' then
+    if action == 'replay' then
       st.z, st.a, st.f, st.l, st.x = 'waits', st.a + 1, 0, 0, 0
       local content = call('HGET', MSG, id)
-      if rules.o then -- it comes before what was sent later
+      if rules.o then -- before messages that were sent later
         local key = letGo(st) or keyOf(content)
         call('ZADD', WAIT, 0, placed(key, id))
         line(TURN, {key})

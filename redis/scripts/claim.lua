@@ -1,25 +1,26 @@
 #!lua flags=allow-oom
--- Hands out messages: to a worker, until its lease of the queue ends, or to a
--- receiver until a time. A worker's claim that comes again under its number
--- gets what that has and is not settled.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most; 4 the
---       priorities in order, such as "0123", and "1" if of an odd number what is due
---       gets the greater half, else "0"; 5 "1" if one that must run alone may
---       come; 6 the worker and 7 its number, or "" and the lease in µs; 8 "1" if the
---       queue hands out at most once: handing out settles
--- returns: "gone"; "fill" (fill.lua has not come to its end); "join": the worker has no lease of the queue (any more);
---       "number": the number is not above the last; or a list: "1" if one waits
---       to run alone, µs until the next is due ("-1": none known), deliveries of first
---       attempts (their messages have the same id), their contents, and a list of
---       the others, six each: delivery, message, content, state, when it was due
---       (or ""), alone; and "limits" if the queue has some, "reached" if they let
---       nothing through
--- cost: some twelve commands a call, and five where something is or falls due; per message
---       one field got and one set, one popped; of what was due two and a half more
+-- Hands out messages to a worker, until its lease of the subscription ends, or to a
+-- receiver, until a time. A worker can repeat a claim under its number and gets those of its
+-- deliveries that are not settled.
+-- keys: of the subscription
+-- args: number of the subscription; rules; most, the maximum of messages; priorities in the
+--       order to take them, such as "0123", followed by "1" if due messages get the larger
+--       half of an odd number, else "0"; idle: "1" if a message that must run alone can be
+--       handed out; worker and the number of its claim, or "" and "" for a receiver; lease of
+--       a receiver in µs; once: "1" if the queue delivers at most once
+-- returns: "gone"; "fill" (fill.lua has not finished); "join" (the worker has no lease of the
+--       subscription); "number" (claim is not above the worker's last); or a list: "1" if a
+--       message waits to run alone; µs until the next message is due ("-1": unknown); the
+--       deliveries of first attempts, whose ids are those of their messages; their contents;
+--       a list of all other deliveries, six values each: delivery, message, content, state,
+--       due time or "", "1" if it runs alone; and "limits" if the queue has some, or
+--       "reached" if they allow nothing
+-- cost: some twelve commands a call, and five more if messages are or fall due; per message
+--       one field read, one written and one popped; per due message two and a half more
+local number, rules, most, priorities, idle, worker, claim, lease, once = unpack(ARGV)
 -- includes: keys, rules, limits, keyed, words, holders, ended, hand
 
--- take hands out entries of a sorted set, whose members and scores are given in turn.
+-- take hands out members of a sorted set, given as members and scores in turn.
 local function take(key, from, to, entries)
   local members, of = {}, {}
   for i = from, to do
@@ -29,7 +30,7 @@ local function take(key, from, to, entries)
   if #of == 0 then return end
   many('ZREM', key, members)
   local content, state = got(MSG, of), got(ST, of)
-  local plain = {} -- known only as it was due later
+  local plain = {} -- in KNOWN only because they were due later
   for i, id in ipairs(of) do
     if not state[i] then plain[#plain + 1] = id end
   end
@@ -42,7 +43,7 @@ end
 local wants, passing = '', 1000
 local alone = call('ZRANGEBYSCORE', ALONE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, 1)
 if #alone > 0 then
-  if ARGV[5] == '1' then
+  if idle == '1' then
     take(ALONE, 1, 1, alone)
   else
     wants = '1'
@@ -51,8 +52,8 @@ end
 if #deliveries == 0 then
   local dues, stale = call('EXISTS', DUE) == 1, call('EXISTS', STALE) == 1
 
-  -- fresh hands out up to n of a ready list. What was taken back there is passed over, some
-  -- 1,000 a call.
+  -- fresh hands out up to n messages of a ready list. It skips withdrawn ones, some 1,000 a
+  -- call.
   local function fresh(key, n)
     while n > 0 and passing > 0 do
       local popped = call('LPOP', key, n)
@@ -74,10 +75,10 @@ if #deliveries == 0 then
   for i = 1, 4 do
     local left = most - #deliveries
     if left == 0 or passing <= 0 then break end
-    local p = string.sub(ARGV[4], i, i)
+    local p = string.sub(priorities, i, i)
     local due = dues and call('ZRANGEBYSCORE', DUE, text(p * STEP), ranked(p, now), 'WITHSCORES', 'LIMIT', 0, left) or {}
-    if #due > 0 and call('EXISTS', READY[p]) == 1 then -- each gets its half, and what the other leaves
-      local half = math.min(#due / 2, math.floor((left + string.sub(ARGV[4], 5)) / 2))
+    if #due > 0 and call('EXISTS', READY[p]) == 1 then -- each gets its half, and the rest of the other half
+      local half = math.min(#due / 2, math.floor((left + string.sub(priorities, 5)) / 2))
       take(DUE, 1, half, due)
       fresh(READY[p], most - #deliveries)
       take(DUE, half + 1, math.min(#due / 2, half + most - #deliveries), due)

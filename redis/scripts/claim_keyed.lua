@@ -1,34 +1,34 @@
 #!lua flags=allow-oom
--- Hands out messages of a queue that looks at keys, of which those take turns: to a worker, until its lease of the queue ends, or to a
--- receiver until a time. A worker's claim that comes again under its number
--- gets what that has and is not settled.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most; 4 nothing; 5 "1" if one that must run alone may
---       come; 6 the worker and 7 its number, or "" and the lease in µs; 8 "1" if the
---       queue hands out at most once: handing out settles
--- returns: "gone"; "fill" (fill.lua has not come to its end); "join": the worker has no lease of the queue (any more);
---       "number": the number is not above the last; or a list: "1" if one waits
---       to run alone, µs until the next is due ("-1": none known), deliveries of first
---       attempts (their messages have the same id), their contents, and a list of
---       the others, six each: delivery, message, content, state, when it was due
---       (or ""), alone; and "limits" if the queue has some, "reached" if they let
---       nothing through
--- cost: some twenty commands a call; per key that has a turn one range, per message one
---       field got, one set, two members removed; where something is due, or keys have a
---       rate, one or two more of each. Not in what waits, nor of how many keys.
+-- Hands out messages of a queue whose keys take turns, like claim.lua.
+-- keys: of the subscription
+-- args: number of the subscription; rules; most, the maximum of messages; priorities in the
+--       order to take them (unused here); idle: "1" if a message that must run alone can be
+--       handed out; worker and the number of its claim, or "" and "" for a receiver; lease of
+--       a receiver in µs; once: "1" if the queue delivers at most once
+-- returns: "gone"; "fill" (fill.lua has not finished); "join" (the worker has no lease of the
+--       subscription); "number" (claim is not above the worker's last); or a list: "1" if a
+--       message waits to run alone; µs until the next message is due ("-1": unknown); the
+--       deliveries of first attempts, whose ids are those of their messages; their contents;
+--       a list of all other deliveries, six values each: delivery, message, content, state,
+--       due time or "", "1" if it runs alone; and "limits" if the queue has some, or
+--       "reached" if they allow nothing
+-- cost: some twenty commands a call; one range per key that has a turn; per message one field
+--       read, one written and two members removed; one or two more of each if messages are
+--       due or keys have a rate. Independent of the backlog and of the number of keys.
+local number, rules, most, priorities, idle, worker, claim, lease, once = unpack(ARGV)
 -- includes: keys, rules, limits, keyed, words, holders, ended, hand
 
-local counted = rules.o or limits and limits.k -- whether is counted what is in flight of keys
+local counted = rules.o or limits and limits.k -- whether messages in flight are counted per key
 local rate = limits and limits.s
 local pausing = call('EXISTS', PAUSED) == 1
 local stopping = rules.x and call('EXISTS', STOPPED) == 1
 local dues, alones = call('EXISTS', DUE) == 1, call('EXISTS', ALONE) == 1
-local bound = most + 100 -- of what one call looks at in vain
+local bound = most + 100 -- how many keys one call checks in vain
 local chosen, removed, held, spent, later = {}, {}, {}, {}, {}
 
--- standing tells of each key how many more of it may be handed out, how many are, and
--- its rate's time, and whether it is the rate that lets no more through. A key that waits
--- for its rate comes later.
+-- standing returns for each key: how many more of its messages can be handed out, how many
+-- are in flight, the time of its rate, and whether the rate allows no more. A key that waits
+-- for its rate is added to later.
 local function standing(names)
   local n = counted and got(HELD, names) or {}
   local paused = pausing and call('ZMSCORE', PAUSED, unpack(names)) or {}
@@ -60,7 +60,7 @@ local function standing(names)
   return may, n, full, rated
 end
 
--- count counts c more of a key.
+-- count adds c messages of a key to those in flight, and takes their tokens.
 local function count(key, c, n, full)
   most = most - c
   if counted then
@@ -75,8 +75,8 @@ local function count(key, c, n, full)
   return full
 end
 
--- ripe is how many of members, of one key in order, may be handed out now. In an
--- ordered queue what waits for a time, or must run alone, waits at its place.
+-- ripe returns how many of members, which are one key's in order, can be handed out now. In
+-- an ordered queue, a message that waits for a time or must run alone holds up later ones.
 local function ripe(members)
   if not rules.o or #members == 0 or not (dues or alones) then return #members end
   local marks = {}
@@ -95,8 +95,8 @@ local function ripe(members)
   return n
 end
 
--- joined puts keys at the end of the line for those of which there may be more: in a
--- fair queue as newcomers where they have no turn yet.
+-- joined adds keys that may have more messages to the end of the line. In a fair queue, keys
+-- without a turn join FRESH.
 local function joined(names)
   if #names == 0 or not rules.f then return line(TURN, names) end
   local new = {}
@@ -106,14 +106,14 @@ local function joined(names)
   line(FRESH, new)
 end
 
--- popped takes the first k keys off a line.
+-- popped removes and returns the first k keys of a line.
 local function popped(of, k)
   local names, all = {}, call('ZPOPMIN', of, k)
   for i = 1, #all, 2 do names[#names + 1] = all[i] end
   return names
 end
 
--- noted writes what was chosen and counted.
+-- noted writes the messages chosen and the counts changed so far.
 local function noted()
   many('ZREM', WAIT, removed)
   many('HSET', HELD, held)
@@ -121,7 +121,7 @@ local function noted()
   removed, held, spent = {}, {}, {}
 end
 
--- turns gives the first keys of a line their turns: together n messages at most.
+-- turns gives the first keys of a line their turns, with at most n messages in total.
 local function turns(of, n)
   local k = math.min(n, call('ZCARD', of), bound)
   if k < 1 then return end
@@ -145,13 +145,13 @@ local function turns(of, n)
         local f = count(key, c, inFlight[i], full[i])
         if more and not rules.o then
           if c < may[i] then
-            -- Of which little waits, does not wait behind all that have much.
+            -- A key with few messages does not wait behind keys with many.
             if rules.f and call('ZLEXCOUNT', WAIT, '[' .. key .. '\0', '(' .. key .. '\1') < 16 + c then
               few[#few + 1] = key
             else
               again[#again + 1] = key
             end
-          elseif rated[i] then -- not asked again, for rounding may say that it has some
+          elseif rated[i] then -- not checked again: rounding could leave a token
             later[#later + 1] = text(come(rate, f))
             later[#later + 1] = key
           end
@@ -164,14 +164,14 @@ local function turns(of, n)
   line(FRESH, few)
 end
 
--- Keys that had their rate reached, or whose limits changed, are looked at anew.
+-- Check keys again whose rate allows more by now, or whose limits changed.
 if call('EXISTS', AGAIN) == 1 then joined(popped(AGAIN, bound)) end
 local expected = call('ZRANGEBYSCORE', LATER, '-inf', text(now), 'LIMIT', 0, bound)
 many('ZREM', LATER, expected)
 joined(expected)
 if rate then many('ZREM', SPENT, call('ZRANGEBYSCORE', SPENT, '-inf', text(now), 'LIMIT', 0, 2 * bound)) end
 
--- What is due joins what waits of its key; in an ordered queue it is there already.
+-- Due messages join the waiting ones of their keys. In an ordered queue they are there.
 if dues then
   local marks = call('ZRANGEBYSCORE', DUE, '-inf', text(now), 'LIMIT', 0, bound)
   local messages, names, wait = {}, {}, {}
@@ -189,8 +189,8 @@ if dues then
   joined(names)
 end
 
--- Of what must run alone the first that its key lets through. The others are looked at
--- a second later.
+-- Of the messages that must run alone, take the first that its key allows. Check the others
+-- again a second later.
 local wants = ''
 local lone
 if alones then
@@ -207,7 +207,7 @@ if alones then
       call('ZREM', ALONE, marks[i])
     elseif may[i] < 1 or rules.o and waiting(names[i], 1)[1] ~= member then
       call('ZADD', ALONE, text(now + 1000000), marks[i])
-    elseif ARGV[5] == '1' then
+    elseif idle == '1' then
       lone = true
       call('ZREM', ALONE, marks[i])
       if rules.o then removed[1] = member end
@@ -231,7 +231,7 @@ many('ZADD', LATER, later)
 local messages = {}
 for i, c in ipairs(chosen) do messages[i] = c[1] end
 local content, state = got(MSG, messages), got(ST, messages)
-local plain = {} -- known only as it waited
+local plain = {} -- in KNOWN only because they waited
 for i, id in ipairs(messages) do
   if not state[i] then plain[#plain + 1] = id end
 end
@@ -239,7 +239,7 @@ many('ZREM', KNOWN, plain)
 for i, c in ipairs(chosen) do
   if content[i] then
     hand(c[1], content[i], state[i] or nil, nil, counted and c[2])
-  elseif counted then -- it counts no more
+  elseif counted then -- its message is gone, so it does not count
     freed[c[2]] = (freed[c[2]] or 0) + 1
   end
 end

@@ -1,12 +1,13 @@
 #!lua flags=no-writes
--- Counts a subscription.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua)
--- returns: "gone", or what waits, is in flight, is dead; since when it is paused
---       or ""; sent, done, retried, lost, withdrawn; µs since the oldest that may be
---       handed out was sent or fell due, or "-1"; the time; its
---       limits (limits.lua) or ""; the first 100 keys that are paused
+-- Counts the messages of a subscription.
+-- keys: of the subscription
+-- args: number of the subscription; rules
+-- returns: "gone", or a list: waiting; in flight; dead; since when the queue is paused or "";
+--       sent; done; retried; lost; withdrawn; µs since the oldest available message was sent
+--       or fell due, or "-1"; the time; the queue's limits (limits.lua) or ""; the first 100
+--       paused keys
 -- cost: some twenty commands
+local number, rules = unpack(ARGV)
 -- includes: keys, rules, current, keyed
 local meta = call('HMGET', META, 'paused', 'limits')
 local own = call('HMGET', TALLY, 'sent', 'done', 'retried', 'lost', 'withdrawn')
@@ -21,7 +22,7 @@ local paused = {}
 if rules.y then
   depth = call('ZCARD', WAIT) + (rules.o and 0 or depth)
   paused = call('ZRANGE', PAUSED, 0, 99)
-  for _, key in ipairs({TURN, FRESH}) do -- of the keys that are next
+  for _, key in ipairs({TURN, FRESH}) do -- of the next keys only
     local name = call('ZRANGE', key, 0, 0)[1]
     local first = name and waiting(name, 1)[1]
     first = first and tonumber(idOf(first))

@@ -1,2 +1,2 @@
--- Only who knows all subscriptions of the queue goes on: "gone" lets him look anew.
-if call('HGET', TALLY, 'no') ~= ARGV[1] or (call('HGET', META, 'readers') or nil) ~= rules.v then return 'gone' end
+-- A caller that does not know all subscriptions of the queue gets "gone" and reads them again.
+if call('HGET', TALLY, 'no') ~= number or (call('HGET', META, 'readers') or nil) ~= rules.v then return 'gone' end

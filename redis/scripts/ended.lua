@@ -1,9 +1,10 @@
 -- How deliveries end.
 local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0}
 local holders, released, left, kept, batches = {}, {}, {}, {}, {}
-local wake, losses = false, 0 -- losses: with those that are dead by it
+local wake, losses = false, 0 -- losses includes those that became dead letters
 
--- holder tells of who holds a delivery: its worker's name, and when it claimed.
+-- holder returns the holder of a delivery: the worker's name, the time of the claim, and how
+-- many of its deliveries ended in this call.
 local function holder(tag)
   local h = holders[tag]
   if not h then
@@ -20,9 +21,9 @@ local function holder(tag)
   return h
 end
 
--- ended ends one delivery, whose value in RUN was held. s: {o outcome, e error,
--- r receipt, t terms, u duration in ms, a retry after in µs, j jitter 0 to 1}.
--- It returns the outcome and, where there is a further attempt, when that is due.
+-- ended ends a delivery whose value in RUN was held. s is {o outcome, e error, r receipt,
+-- t terms, u duration in ms, a delay of a retry in µs, j jitter 0 to 1}. It returns the
+-- outcome and the time of the next attempt, if there is one.
 local function ended(delivery, held, s)
   local key
   if rules.y then held, key = keyIn(held) end
@@ -51,7 +52,7 @@ local function ended(delivery, held, s)
     due = now + (s.a or 0)
   end
   if (outcome == 'retried' or outcome == 'lost') and st.f + st.x >= rules.n then outcome = 'dead' end
-  -- Those that come again.
+  -- Only messages that are delivered again count as retried or lost.
   if outcome == 'retried' or outcome == 'lost' then counts[outcome] = counts[outcome] + 1 end
   st.d = nil
   if not before then call('ZADD', KNOWN, id, id) end
@@ -89,13 +90,13 @@ local function ended(delivery, held, s)
   else
     call('ZADD', DUE, ranked(priority, due), priority .. ':' .. id)
   end
-  if rules.o then call('ZADD', WAIT, 0, placed(key, id)) end -- its place is before what was sent later
+  if rules.o then call('ZADD', WAIT, 0, placed(key, id)) end -- its place is before later messages
   wake = true
   return outcome, due
 end
 
--- endedPlainly ends deliveries that are done and have nothing more to say. It
--- returns for each whether it was held.
+-- endedPlainly ends deliveries that are done and have nothing else to record. It returns 1
+-- for each that was held, else 0.
 local function endedPlainly(deliveries)
   local was, states = {}, {}
   local held = got(RUN, deliveries)
@@ -109,7 +110,7 @@ local function endedPlainly(deliveries)
       was[i], twice[d] = 1, true
       if string.find(tag, '/', 1, true) then
         ended(d, held[i], {o = 'done'})
-      else -- a first attempt: its message has the same id and no state yet
+      else -- a first attempt: its message has the same id and no state
         local h = holder(tag)
         h.open = h.open + 1
         counts.done = counts.done + 1
@@ -117,7 +118,7 @@ local function endedPlainly(deliveries)
         if string.sub(tag, 1, 1) == 'T' then released[#released + 1] = d end
         left[#left + 1] = d
         local b = batches[tag]
-        if not b then -- they all went the same way
+        if not b then -- one record for all deliveries of a claim
           b = {s = pack({a = 1, f = 0, l = 0, x = 0, z = 'done', s = {{a = 1, o = 'done', w = h.name, c = h.at, e = now}}}), i = {}}
           batches[tag] = b
         end
@@ -135,8 +136,8 @@ local function endedPlainly(deliveries)
   return was
 end
 
--- forget removes the oldest of what is kept beyond the rules, so many at most. came is how
--- many were kept just now. It returns how many it removed.
+-- forget removes up to most of the oldest settled messages that the rules do not keep. came
+-- is the number added by this call. It returns how many it removed.
 local function forget(came, most)
   local old = {}
   if rules.r > 0 then
@@ -174,9 +175,9 @@ local function forget(came, most)
   return #old
 end
 
--- finish writes what all that ended has in common. A message that ended before
--- it was handed out (kept alone) has no holder. limits are the queue's, or nil: a
--- place that is free again wakes who waits for it.
+-- finish writes the changes that all ended deliveries have in common. A message that ended
+-- before it was handed out is in kept alone and has no holder. limits are the queue's, or
+-- nil: if they bound deliveries in flight, a freed place wakes workers.
 local function finish(limits)
   many('HDEL', RUN, left)
   if rules.y and free() then wake = true end
@@ -190,8 +191,8 @@ local function finish(limits)
   end
   local came, entries = 0, {}
   if rules.r == 0 then
-    -- Only how it went is kept, together of those that went the same way; but what is
-    -- found by a word keeps all except its payload.
+    -- Of a queue without retention only outcomes are kept, one record per batch. A message
+    -- that is found by a word keeps all but its payload.
     local found, bare = parted(kept)
     passed(bare, false)
     for _, b in pairs(batches) do
@@ -218,7 +219,7 @@ local function finish(limits)
   came = came + #kept
   for _, id in ipairs(kept) do entries[#entries + 1] = text(now) .. ':' .. id end
   many('RPUSH', PAST, entries)
-  if came > 0 then forget(came, 2 * came + 2) end -- so that no call is long
+  if came > 0 then forget(came, 2 * came + 2) end -- bounded, so that no call is long
   for name, n in pairs(counts) do
     if n > 0 then call('HINCRBY', TALLY, name, n) end
   end
@@ -226,5 +227,5 @@ local function finish(limits)
     call('HDEL', TALLY, 'mute')
     wake = true
   end
-  if wake then ring(0) end
+  if wake then ring(ASLEEP, BELL) end
 end

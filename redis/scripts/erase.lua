@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- Erases what is kept of messages that are settled: kind, states and times stay.
--- keys: of the queue; then, of each further subscription, what it has of states and words
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 the letters of the further
---       subscriptions (holders.lua); then the messages
--- returns: "gone", or per message "erased", "pending" (it is still to be delivered and
---       was left as it is) or "" (it is not there, or was erased before)
+-- Erases the contents of settled messages. Kinds, states and times stay.
+-- keys: of the queue; then, of each further subscription, ST and WORDS
+-- args: number of the queue; rules; letters of the further subscriptions (holders.lua); then
+--       the messages
+-- returns: "gone", or for each message "erased", "pending" (it must still be delivered and
+--       was left unchanged) or "" (it is not there, or is erased already)
 -- cost: some nine commands per message, and some six per further subscription
+local number, rules, letters = unpack(ARGV, 1, 3)
 -- includes: keys, rules, current, words, holders
-local base = #KEYS - 2 * #ARGV[3]
+local base = #KEYS - 2 * #letters
 local all = {{'@', ST, WORDS}} -- the subscriptions
-for i = 1, #ARGV[3] do all[i + 1] = {string.sub(ARGV[3], i, i), KEYS[base + 2 * i - 1], KEYS[base + 2 * i]} end
+for i = 1, #letters do all[i + 1] = {string.sub(letters, i, i), KEYS[base + 2 * i - 1], KEYS[base + 2 * i]} end
 local became = {}
 for i = 4, #ARGV do
   local id = ARGV[i]

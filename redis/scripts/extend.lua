@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- Moves the lease ends of received deliveries to lease from now.
--- keys: of the queue
--- args: 1 the lease in µs; then the deliveries
--- returns: for each 1 if it is still held, 0 if not
+-- Extends the leases of received deliveries.
+-- keys: of the subscription
+-- args: lease in µs from now; then the deliveries
+-- returns: for each delivery 1 if it is still held, else 0
 -- cost: one command, and one or two per delivery
+local lease = unpack(ARGV, 1, 1)
 -- includes: keys
 local own, was = call('HMGET', TALLY, 'no', 'first'), {}
-local open = own[1] and not own[2] -- what has ended holds nothing
-local ends = text(now + ARGV[1])
+local open = own[1] and not own[2] -- a subscription that has ended holds nothing
+local ends = text(now + lease)
 for i = 2, #ARGV do
   was[i - 1] = 0
   if open and call('ZSCORE', TIMED, ARGV[i]) then

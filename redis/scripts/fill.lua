@@ -1,19 +1,20 @@
 #!lua
--- Gives a subscription a part of what was sent before it was made. Until all of that is
--- done, it hands out nothing: so nothing comes twice, and keys keep their order.
--- keys: of the subscription; then, of each other one of the queue, what it has of states
---       and of what is due
--- args: 1 the subscription's number; 2 its rules (rules.lua); 3 its filter, packed (k
---       kinds, h headers), or ""; 4 "1" if it gets only what falls due later; 5 the
---       letters of the others (holders.lua)
--- returns: "gone", "more" (the next call goes on, whoever makes it), or "" at the end
--- cost: per message of the queue three commands and two per other subscription; at most
---       some 1,000 messages or 500 kB a call, fewer messages beside several others
+-- Gives a subscription a part of the messages that were sent before it was made. Until it
+-- has them all it hands out nothing, so that no message is delivered twice and keys keep their
+-- order.
+-- keys: of the subscription; then, of each other subscription of the queue, ST and DUE
+-- args: number of the subscription; rules; filter, packed (k kinds, h headers), or "";
+--       scheduled: "1" if it gets only messages that fall due later; letters of the other
+--       subscriptions (holders.lua)
+-- returns: "gone", "more" (call again; any client can), or "" at the end
+-- cost: per message of the queue three commands, and two per other subscription; at most some
+--       1,000 messages or 500 kB a call, fewer messages beside several other subscriptions
+local number, rules, filter, scheduled, letters = unpack(ARGV)
 -- includes: keys, rules, current, keyed, words, holders, walk
 local last = tonumber(call('HGET', TALLY, 'fill') or nil)
 if not last then return '' end
-local filter = ARGV[3] ~= '' and unpacked(ARGV[3])
-local base = #KEYS - 2 * #ARGV[5]
+local filter = filter ~= '' and unpacked(filter)
+local base = #KEYS - 2 * #letters
 
 local function has(words, word)
   for _, w in ipairs(words) do
@@ -45,12 +46,12 @@ local function passes(content)
   return true
 end
 
--- standing tells whether others want a message still, and when it is due if they all
--- wait for that; nil if it was cancelled or erased.
+-- standing returns whether another subscription still has to deliver a message, and its due
+-- time if all of them wait for that; nil if it was cancelled or erased.
 local function standing(id, held, member)
   local wanted, soon, due = false, false, nil
-  for i = 1, #ARGV[5] do
-    local mark, before = markOf(held, string.sub(ARGV[5], i, i)), call('HGET', KEYS[base + 2 * i - 1], id)
+  for i = 1, #letters do
+    local mark, before = markOf(held, string.sub(letters, i, i)), call('HGET', KEYS[base + 2 * i - 1], id)
     local st = before and unpacked(before)
     if st and (st.z == 'cancelled' or st.e) then return nil end
     if mark then
@@ -70,12 +71,12 @@ end
 local held, due, known, wait, names, found = {}, {}, {}, {}, {}, {}
 local looked, cursor = 0, resumed('filled')
 local function consider(id, content)
-  local who = call('HGET', HOLDERS, id) or string.find(ARGV[5], '@', 1, true) and '@+'
-  if not who then return end -- the one that the queue was born with has ended, and lets go of it
+  local who = call('HGET', HOLDERS, id) or string.find(letters, '@', 1, true) and '@+'
+  if not who then return end -- the default subscription has ended and lets go of it
   if tonumber(id) > last or string.find(who, me, 1, true) or held[id] or not passes(content) then return end
   local member = string.sub(content, 1, 1) .. ':' .. id
   local wanted, at = standing(id, who, member)
-  if wanted == nil or not (wanted or rules.p) or ARGV[4] == '1' and not at then return end
+  if wanted == nil or not (wanted or rules.p) or scheduled == '1' and not at then return end
   held[id] = who .. me .. '+'
   known[#known + 1] = id
   if rules.y and not at then
@@ -83,7 +84,7 @@ local function consider(id, content)
     wait[#wait + 1] = 0
     wait[#wait + 1] = placed(key, id)
     names[#names + 1] = key
-  else -- what is sent meanwhile is in the lists, which are in the order of sending
+  else -- new messages are in the ready lists, in the order of sending
     due[#due + 1] = ranked(string.sub(content, 1, 1), at or tonumber(id))
     due[#due + 1] = member
   end
@@ -93,12 +94,12 @@ local function consider(id, content)
   end
 end
 repeat
-  local page = call('HSCAN', MSG, cursor, 'COUNT', 1) -- which returns the contents, too
+  local page = call('HSCAN', MSG, cursor, 'COUNT', 1) -- HSCAN returns the contents, too
   cursor = page[1]
   looked = looked + 50
   for i = 1, #page[2], 2 do
     consider(page[2][i], page[2][i + 1])
-    looked = looked + 250 * (1 + #ARGV[5]) + #page[2][i + 1]
+    looked = looked + 250 * (1 + #letters) + #page[2][i + 1]
   end
 until cursor == '0' or looked > 500000
 local holders = {}
@@ -117,5 +118,5 @@ end
 if #known > 0 then call('HINCRBY', TALLY, 'sent', #known) end
 if cursor ~= '0' then return paused('filled', cursor) end
 call('HDEL', TALLY, 'fill', 'filled')
-ring(0)
+ring(ASLEEP, BELL)
 return ''

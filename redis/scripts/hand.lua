@@ -1,11 +1,8 @@
--- How messages are handed out, for claim.lua and claim_keyed.lua, which choose them:
--- what comes before that, the function hand, and what comes after it.
--- hand hands out a message: st is its state, nil before its first attempt; due when
--- it was, if it was held back; key if what is in flight of that is counted.
-local once = ARGV[8] == '1'
-local most, worker = tonumber(ARGV[3]), ARGV[6]
+-- Hands out the messages that claim.lua or claim_keyed.lua chooses. It checks the call, then
+-- defines hand, for each message, and answer, for the reply.
+local most = tonumber(most)
 local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first')
-if own[1] ~= ARGV[1] or own[4] then return 'gone' end
+if own[1] ~= number or own[4] then return 'gone' end
 if own[3] then return 'fill' end
 local last = tonumber(meta[2])
 local limits, full, said = meta[3] and unpacked(meta[3]), tonumber(own[2] or 0), meta[3] and 'limits' or ''
@@ -23,7 +20,7 @@ end
 local tag
 if worker ~= '' then
   if not call('ZSCORE', LEASES, worker) then return 'join' end
-  tag = worker .. ':' .. ARGV[7]
+  tag = worker .. ':' .. claim
   local before = call('HGET', CLAIM, tag)
   if before then
     local claim = unpacked(before)
@@ -36,8 +33,8 @@ if worker ~= '' then
     end
     return {'', '-1', ids, contents, others, said}
   end
-  if tonumber(call('HGET', NAMES, '#' .. worker) or 0) >= tonumber(ARGV[7]) then
-    if once then return {'', '-1', ids, contents, others, said} end
+  if tonumber(call('HGET', NAMES, '#' .. worker) or 0) >= tonumber(claim) then
+    if once == '1' then return {'', '-1', ids, contents, others, said} end
     return 'number'
   end
 else
@@ -56,7 +53,10 @@ if limits then
 end
 
 local runs, deliveries, states = {}, {}, {}
-local held_back -- by delivery, when it was due; nil if none was
+local held_back -- due times by delivery; nil if there are none
+
+-- hand hands out a message. st is its state, nil before its first attempt; due its due time,
+-- if it had one; key its key, if messages in flight are counted per key.
 local function hand(id, content, st, due, key)
   local delivery, held = id, tag
   if st then
@@ -83,15 +83,15 @@ local function hand(id, content, st, due, key)
   end
 end
 
--- answer writes down what was handed out, and is the reply to it.
+-- answer records the messages handed out, and returns the reply.
 local function answer(wants)
   call('HSET', META, 'last', text(last))
   if limits and limits.r then call('HSET', TALLY, 'full', exactly(taken(limits.r, full, #deliveries))) end
-  if once then
+  if once == '1' then
     local name = ''
     if worker ~= '' then
       name = call('HGET', NAMES, worker) or ''
-      call('HSET', NAMES, '#' .. worker, ARGV[7])
+      call('HSET', NAMES, '#' .. worker, claim)
     end
     local st = pack({a = 1, f = 0, l = 0, x = 0, z = 'handed_out', s = {{a = 1, o = 'handed_out', w = name, c = now, e = now}}})
     batches[tag] = {s = st, i = deliveries}
@@ -114,9 +114,9 @@ local function answer(wants)
     call('HSET', CLAIM, tag, pack({t = now, d = deliveries, u = held_back}))
     call('HSET', OPEN, tag, #deliveries)
     call('ZADD', CLAIMS, worker, tag)
-    call('HSET', NAMES, '#' .. worker, ARGV[7])
+    call('HSET', NAMES, '#' .. worker, claim)
   else
-    local ends = text(now + ARGV[7])
+    local ends = text(now + lease)
     local timed = {}
     for _, d in ipairs(deliveries) do
       timed[#timed + 1] = ends

@@ -1,20 +1,20 @@
--- Whose a message is. Each subscription has a letter: "@" is that of the one that the
--- queue was born with. HOLDERS has of a message, for each that holds it, the letter and
--- "+" while it wants the payload, or "-" once it only keeps how it went. What is not in
--- HOLDERS is held by "@" alone, if it is there at all.
+-- Which subscriptions hold a message. Each subscription has a letter; that of the default one
+-- is "@". For each holder of a message, HOLDERS has the letter followed by "+" while it needs
+-- the payload, or by "-" once it only keeps the outcome. A message that is not in HOLDERS is
+-- held by "@" alone, if it exists.
 local me = rules.h or '@'
 
--- markOf is what a subscription does with a message whose entry in HOLDERS is held; nil
--- if it has nothing to do with it (any more).
+-- markOf returns the mark of a subscription in a message's entry in HOLDERS, or nil if the
+-- subscription does not hold the message.
 local function markOf(held, letter)
   held = held or '@+'
   local at = string.find(held, letter, 1, true)
   return at and string.sub(held, at + 1, at + 1)
 end
 
--- passed lets go of messages, or only of their payloads if it keeps how they went. A
--- content goes when nobody holds it, its payload when nobody wants it and the rules do
--- not retain it. contents may have some of them, by their ids.
+-- passed lets go of messages, or if keeps only of their payloads. It removes contents without
+-- a holder, and payloads that no holder needs and the rules do not retain. contents may have
+-- some of the contents by id.
 local function passed(ids, keeps, contents)
   if #ids == 0 then return end
   local gone, bare = {}, {}

@@ -1,33 +1,32 @@
--- Queues that look at keys (keys.go): which key has a turn when. A key in TURN or
--- FRESH is one to look at: it may turn out that it waits for something, and is then
--- put there again by what ends that.
-local WAIT, TURN, FRESH, LATER, AGAIN = KEYS[32], KEYS[33], KEYS[34], KEYS[35], KEYS[36]
-local HELD, SPENT, STOPPED, PAUSED, ASIDE = KEYS[37], KEYS[38], KEYS[39], KEYS[40], KEYS[41]
+-- The turns of keys, in queues that look at keys (keys.go). A key in TURN or FRESH must be
+-- checked. If it waits for something, it leaves the line, and the end of that wait puts it
+-- back.
+local WAIT, TURN, FRESH, LATER, AGAIN, HELD, SPENT, STOPPED, PAUSED, ASIDE_WAIT = unpack(KEYS, 32, 41)
 
--- placed is a message's member of WAIT: those of a key lie together, by their ids.
+-- placed returns a message's member of WAIT, which sorts by key and id.
 local function placed(key, id) return key .. '\0' .. string.format('%016.0f', tonumber(id)) end
 
 local function idOf(member) return text(tonumber(string.match(member, '%z(%d+)$'))) end
 
--- keyOf reads a message's key in its content (message.go).
+-- keyOf reads the key in a content (content.go).
 local function keyOf(content)
   local n, at = string.byte(content, 6), 7
   if n >= 128 then n, at = n - 128 + 128 * string.byte(content, 7), 8 end
   return string.sub(content, at, at + n - 1)
 end
 
--- keyIn splits what RUN holds of a delivery whose key is counted.
+-- keyIn splits a value of RUN into the holder and, if keys are counted, the key.
 local function keyIn(held)
   local holder, key = string.match(held, '^(%Z+)%z(.*)$')
   return holder or held, key
 end
 
--- waiting are the first n of what waits of a key.
+-- waiting returns the first n waiting members of a key.
 local function waiting(key, n)
   return call('ZRANGEBYLEX', WAIT, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, n)
 end
 
--- line puts keys at the end of a line, unless they are in it.
+-- line adds keys to the end of a line, unless they are in it.
 local function line(to, names)
   for i = 1, #names, 1000 do
     local args = {}
@@ -39,8 +38,8 @@ local function line(to, names)
   end
 end
 
--- freed counts down what is in flight of keys, and lines up those of which more
--- waits. It returns whether there are any.
+-- freed has how many deliveries of each key ended. free subtracts them from those in flight,
+-- and gives keys with waiting messages a turn. It returns whether there are any.
 local freed = {}
 local function free()
   local names, set, gone, turn = {}, {}, {}, {}
@@ -62,14 +61,14 @@ local function free()
   return #turn > 0
 end
 
--- goOn lines a key up if something of it waits. It returns whether it did.
+-- goOn gives a key a turn if it has waiting messages, and returns whether it has.
 local function goOn(key)
   if not waiting(key, 1)[1] then return false end
   line(TURN, {key})
   return true
 end
 
--- letGo ends that a dead message stops its key.
+-- letGo ends the stop of a key by a dead message, and returns the key.
 local function letGo(st)
   local key = st.k
   st.k = nil

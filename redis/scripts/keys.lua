@@ -1,16 +1,16 @@
--- What every script begins with: names for its keys (keys.go says what each
--- holds), and the time.
+-- The beginning of each script for a subscription: the names of its keys, whose contents
+-- keys.go describes, and the time.
 --
--- Times are microseconds since 2025, and so are ids: an id is the time at which it
--- was given, or one more than the id before it. Both are exact in a double until
--- the year 2310, and become text by text() alone.
-local META, MSG, ST, RUN, DUE, ALONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local READY = {['0'] = KEYS[7], ['1'] = KEYS[8], ['2'] = KEYS[9], ['3'] = KEYS[10]}
-local STALE, LEASES, NAMES, CLAIMS, CLAIM, OPEN = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local TIMED, DEAD, PAST, ASLEEP = KEYS[17], KEYS[18], KEYS[19], KEYS[20]
--- TALLY is META of the subscription that a queue is born with: of that one alone it has
--- "first", once it has ended.
-local KNOWN, WORDS, TALLY, HOLDERS, BELL = KEYS[27], KEYS[28], KEYS[29], KEYS[30], KEYS[31]
+-- Times are microseconds since 2025. An id is the time at which it was assigned, or the id
+-- before it plus one. A double represents both exactly until 2310; only text() formats them.
+--
+-- TALLY of the default subscription is META. Only there it can have the field "first", once
+-- the subscription has ended.
+local META, MSG, ST, RUN, DUE, ALONE, READY0, READY1, READY2, READY3 = unpack(KEYS, 1, 10)
+local STALE, LEASES, NAMES, CLAIMS, CLAIM, OPEN, TIMED, DEAD, PAST, ASLEEP = unpack(KEYS, 11, 20)
+local ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3 = unpack(KEYS, 21, 26)
+local KNOWN, WORDS, TALLY, HOLDERS, BELL = unpack(KEYS, 27, 31)
+local READY = {['0'] = READY0, ['1'] = READY1, ['2'] = READY2, ['3'] = READY3}
 
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local clock = call('TIME')
@@ -18,14 +18,14 @@ local now = (clock[1] - 1735689600) * 1000000 + clock[2]
 
 local function text(n) return string.format('%.0f', n) end
 
--- many calls a command with any number of arguments, 2,000 at a time.
+-- many runs a command for any number of arguments, 2,000 at a time.
 local function many(command, key, args)
   for i = 1, #args, 2000 do
     call(command, key, unpack(args, i, math.min(i + 1999, #args)))
   end
 end
 
--- got is HMGET of any number of fields.
+-- got is HMGET for any number of fields.
 local function got(key, fields)
   local all = {}
   for i = 1, #fields, 2000 do
@@ -35,23 +35,22 @@ local function got(key, fields)
   return all
 end
 
--- What is in DUE lies by priorities: its score is its time, behind STEP for each priority
--- before its own. What is left of a double has 51 bits: times from FAR on, in May 2096, are
--- there to the second. ALONE has them so, too, without priorities.
+-- A score in DUE is the priority times STEP, plus the due time. That leaves 51 bits of a
+-- double for the time. Times from FAR (May 2096) on are therefore stored in seconds. ALONE
+-- stores times the same way, without priorities.
 local STEP, FAR = 2251799813685248, 2251250000000000
 local function ranked(priority, due)
   if due >= FAR then due = FAR + math.ceil((due - FAR) / 1000000) end
   return text(priority * STEP + due)
 end
 
--- dueOf is the time in a score.
+-- dueOf returns the time in a score.
 local function dueOf(score)
   local due = score % STEP
   return due < FAR and due or FAR + (due - FAR) * 1000000
 end
 
--- nextDue is when the first of DUE may be handed out, of whatever priority (FAR or later: far
--- away).
+-- nextDue returns the earliest time in DUE over all priorities. It is not exact from FAR on.
 local function nextDue()
   local next
   if call('EXISTS', DUE) == 0 then return next end
@@ -62,8 +61,8 @@ local function nextDue()
   return next
 end
 
--- ring wakes who sleeps at the queue whose keys come behind at, if anybody does. It comes
--- last and fails nothing: what was done is done, and who sleeps looks by himself at last.
-local function ring(at)
-  if redis.pcall('DEL', KEYS[at + 20]) == 1 then redis.pcall('PUBLISH', KEYS[at + 31], '') end
+-- ring wakes the processes that sleep at a queue, if there are any. It runs last, and its
+-- failure fails no script: the changes are made, and a sleeping process looks again by itself.
+local function ring(asleep, bell)
+  if redis.pcall('DEL', asleep) == 1 then redis.pcall('PUBLISH', bell, '') end
 end

@@ -1,25 +1,26 @@
 #!lua flags=allow-oom
--- Ends a subscription: it gets nothing from now on and hands out nothing. What it holds
--- it lets go of bit by bit, and then its keys go.
+-- Ends a subscription: it gets no further messages and hands out none. It lets go of the
+-- messages that it holds in several calls; the last call removes its keys.
 -- keys: of the subscription
--- args: 1 the queue's number; 2 the subscription's rules (rules.lua); 3 its number, or "@"
---       for the one that the queue was born with
--- returns: "gone"; "none": it has ended; "only": there is no other; "more" (the next call
---       goes on, whoever makes it); or "" at the end
--- cost: as much as some 1,000 messages or 500 kB, and two commands each, a call
+-- args: queue, its number; rules; number of the subscription, or "@" for the default one
+-- returns: "gone"; "none" (it has ended); "only" (the queue has no other); "more" (call again;
+--       any client can); or "" at the end
+-- cost: two commands for each of some 1,000 messages, or 500 kB, a call
+local queue, rules, number = unpack(ARGV)
+local PAUSED = unpack(KEYS, 40, 40) -- of queues that look at keys
 -- includes: keys, rules, holders, walk
 local meta = call('HMGET', META, 'no', 'readers', 'subs', 'ended', 'first')
-if meta[1] ~= ARGV[1] then return 'gone' end
+if meta[1] ~= queue then return 'gone' end
 local all, others, this, place = meta[3] and unpacked(meta[3]) or {}, meta[5] and 0 or 1, nil, nil
 for i, s in ipairs(all) do
-  if s.i == ARGV[3] then this, place = s, i end
+  if s.i == number then this, place = s, i end
   if not s.g then others = others + 1 end
 end
-if ARGV[3] == '@' and meta[5] ~= 'ended' then this = {h = '@', g = meta[5]} end
+if number == '@' and meta[5] ~= 'ended' then this = {h = '@', g = meta[5]} end
 if not this then return 'none' end
 me = this.h
 if not this.g then
-  if others < 2 then return 'only' end -- it is one of them
+  if others < 2 then return 'only' end -- this one
   if place then
     this.g = true
     call('HSET', META, 'subs', pack(all), 'ended', text(math.max(this.c, tonumber(meta[4] or -1))))
@@ -30,7 +31,7 @@ if not this.g then
   call('HSET', META, 'readers', text(math.max(now, tonumber(meta[2]) + 1)))
 end
 local ids, cursor, looked = {}, resumed('left'), 0
-repeat -- what is not in HOLDERS is of the one that the queue was born with alone
+repeat -- messages that are not in HOLDERS are held by the default subscription alone
   local page = call('HSCAN', place and HOLDERS or MSG, cursor, 'COUNT', place and 20 or 1)
   cursor = page[1]
   looked = looked + 50
@@ -41,7 +42,7 @@ repeat -- what is not in HOLDERS is of the one that the queue was born with alon
 until cursor == '0' or looked > 500000
 passed(ids, false)
 if cursor ~= '0' then return paused('left', cursor) end
-local shared, own = {[META] = true, [MSG] = true, [ASLEEP] = true, [HOLDERS] = true, [BELL] = true, [KEYS[40] or ''] = true}, {}
+local shared, own = {[META] = true, [MSG] = true, [ASLEEP] = true, [HOLDERS] = true, [BELL] = true, [PAUSED or ''] = true}, {}
 for _, key in ipairs(KEYS) do
   if not shared[key] then own[#own + 1] = key end
 end

@@ -1,15 +1,15 @@
 #!lua flags=no-writes
 -- Lists messages, newest first.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 the highest id; 4 the most; 5
---       where to look: w the ready lists, k what is known otherwise, d dead letters, r what
---       is handed out, p what was settled together; 6 the most that may be handed out, to
---       look there
--- returns: "gone", "many" (more are handed out), or the ids
--- cost: per ready list some 25 commands, else one per place; grows with the most, with
---       what is handed out, and with what is kept of a queue without retention
+-- keys: of the subscription
+-- args: number of the subscription; rules; highest id; most, the maximum of ids; places to
+--       look in: w the ready lists, k KNOWN, d dead letters, r messages in flight, p messages
+--       that were settled together; running, the maximum in flight for a look there
+-- returns: "gone", "many" (more than running are in flight), or the ids
+-- cost: some 25 commands per ready list, one for each other place; grows with most, with the
+--       messages in flight and with those kept of a queue without retention
+local number, rules, highest, most, places, running = unpack(ARGV)
 -- includes: keys, rules, current
-local highest, most = tonumber(ARGV[3]), tonumber(ARGV[4])
+local highest, most = tonumber(highest), tonumber(most)
 local seen, found = {}, {}
 local function add(id)
   local n = tonumber(id)
@@ -18,18 +18,18 @@ local function add(id)
     found[#found + 1] = n
   end
 end
-local function look(where) return string.find(ARGV[5], where, 1, true) end
+local function look(where) return string.find(places, where, 1, true) end
 if look('w') then
-  for _, i in ipairs({7, 8, 9, 10, 23, 24, 25, 26}) do -- each in the order of ids
-    local from, to = 0, call('LLEN', KEYS[i])
-    if to > 0 and tonumber(call('LINDEX', KEYS[i], -1)) > highest then
+  for _, key in ipairs({READY0, READY1, READY2, READY3, ASIDE0, ASIDE1, ASIDE2, ASIDE3}) do -- each is in the order of ids
+    local from, to = 0, call('LLEN', key)
+    if to > 0 and tonumber(call('LINDEX', key, -1)) > highest then
       while from < to do
         local middle = math.floor((from + to) / 2)
-        if tonumber(call('LINDEX', KEYS[i], middle)) > highest then to = middle else from = middle + 1 end
+        if tonumber(call('LINDEX', key, middle)) > highest then to = middle else from = middle + 1 end
       end
     end
     if to > 0 then
-      for _, id in ipairs(call('LRANGE', KEYS[i], math.max(0, to - most), to - 1)) do add(id) end
+      for _, id in ipairs(call('LRANGE', key, math.max(0, to - most), to - 1)) do add(id) end
     end
   end
 end
@@ -39,7 +39,7 @@ for where, key in pairs({k = KNOWN, d = DEAD}) do
   end
 end
 if look('r') then
-  if call('HLEN', RUN) > tonumber(ARGV[6]) then return 'many' end
+  if call('HLEN', RUN) > tonumber(running) then return 'many' end
   local all = call('HGETALL', RUN)
   for i = 1, #all, 2 do add(string.match(all[i + 1], '^[^/%z]+/(%d+)') or all[i]) end
 end

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Makes what a queue needs in its own slot, once: the registry (enroll.lua) is
--- what says that there is such a queue. Who comes late leaves a later queue of its name
--- alone.
+-- Creates the keys of a queue in its own slot, once. The registry (enroll.lua) decides
+-- whether the queue exists. A late caller does not touch a later queue of the same name.
 -- keys: of the queue
--- args: 1 the queue's number; 2 its limits (limits.lua), or ""; 3 when it was created
+-- args: number of the queue; limits (limits.lua), or ""; created, its time of creation
 -- returns: "ok"
 -- cost: three commands
+local number, limits, created = unpack(ARGV)
 -- includes: keys
 local meta = call('HMGET', META, 'no', 'made')
-if meta[1] ~= ARGV[1] and tonumber(meta[2] or 0) <= tonumber(ARGV[3]) then
-  call('UNLINK', unpack(KEYS)) -- of a queue that was dropped half
-  call('HSET', META, 'no', ARGV[1], 'made', ARGV[3], 'last', text(now))
-  if ARGV[2] ~= '' then call('HSET', META, 'limits', ARGV[2]) end
+if meta[1] ~= number and tonumber(meta[2] or 0) <= tonumber(created) then
+  call('UNLINK', unpack(KEYS)) -- of a queue whose drop did not end
+  call('HSET', META, 'no', number, 'made', created, 'last', text(now))
+  if limits ~= '' then call('HSET', META, 'limits', limits) end
 end
 return 'ok'

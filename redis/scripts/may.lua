@@ -1,12 +1,13 @@
 #!lua flags=no-writes
--- Tells what the user may not do of what is needed, before any of it is done: what a script
--- is denied in its middle leaves what it has done.
+-- Tells which commands the user may not run, before any is run: a script whose command is
+-- denied midway has already written a part.
 -- keys: none
--- args: 1 commands with arguments, packed
--- returns: the places of those that are denied, or that Redis does not know
--- cost: one look per command
+-- args: commands with arguments, packed
+-- returns: the places of the commands that are denied or that Redis does not know
+-- cost: one check per command
+local commands = unpack(ARGV)
 local denied = {}
-for i, command in ipairs(cmsgpack.unpack(ARGV[1])) do
+for i, command in ipairs(cmsgpack.unpack(commands)) do
   local known, may = pcall(redis.acl_check_cmd, unpack(command))
   if not (known and may) then denied[#denied + 1] = i end
 end

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- Cancels a part of what was put aside (aside.lua).
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most to cancel
--- returns: "gone", or a list: how many it cancelled, 1 if more are aside
+-- Cancels a part of the messages that aside.lua moved aside.
+-- keys: of the subscription
+-- args: number of the subscription; rules; most, the maximum to cancel
+-- returns: "gone", or a list: how many it cancelled; 1 if more are aside, else 0
 -- cost: some ten commands a call, two per message
+local number, rules, most = unpack(ARGV)
 -- includes: keys, rules, current, keyed, words, holders, ended
-local function some() return call('EXISTS', unpack(KEYS, 21, 26)) > 0 or rules.y and call('EXISTS', ASIDE) == 1 end
-local most, n = tonumber(ARGV[3]), 0
+local function some() return call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3) > 0 or rules.y and call('EXISTS', ASIDE_WAIT) == 1 end
+local most, n = tonumber(most), 0
 local function cancel(id)
-  if call('SREM', STALE, id) == 1 then return end -- is something else already
+  if call('SREM', STALE, id) == 1 then return end -- was withdrawn already
   local before = call('HGET', ST, id)
   local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
   st.z, st.q = 'cancelled', now
@@ -16,21 +17,20 @@ local function cancel(id)
   if not before then call('ZADD', KNOWN, id, id) end
   kept[#kept + 1] = id
 end
-for i = 21, 26 do
-  local looked = most - n
-  if looked <= 0 then break end
-  if i <= 22 then
-    local popped = call('ZPOPMIN', KEYS[i], looked)
-    for j = 1, #popped, 2 do cancel(string.sub(popped[j], 3)) end
-    n = n + #popped / 2
-  else
-    local popped = call('LPOP', KEYS[i], looked) or {}
-    for _, id in ipairs(popped) do cancel(id) end
-    n = n + #popped
-  end
+for _, key in ipairs({ASIDE_DUE, ASIDE_ALONE}) do
+  if n == most then break end
+  local popped = call('ZPOPMIN', key, most - n)
+  for j = 1, #popped, 2 do cancel(string.sub(popped[j], 3)) end
+  n = n + #popped / 2
+end
+for _, key in ipairs({ASIDE0, ASIDE1, ASIDE2, ASIDE3}) do
+  if n == most then break end
+  local popped = call('LPOP', key, most - n) or {}
+  for _, id in ipairs(popped) do cancel(id) end
+  n = n + #popped
 end
 if rules.y and n < most then
-  local popped = call('ZPOPMIN', ASIDE, most - n)
+  local popped = call('ZPOPMIN', ASIDE_WAIT, most - n)
   for j = 1, #popped, 2 do cancel(idOf(popped[j])) end
 end
 counts.withdrawn = #kept

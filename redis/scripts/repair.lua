@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- Looks at a part of what a subscription has, and repairs what no claim and no rescue
--- would come to: a delivery that nobody holds is lost, and a message that waits in no list
--- waits again. No script leaves such; keys that were removed or restored by hand may.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua)
--- returns: "gone"; "later": what waits is being moved; or how many it repaired
+-- Checks a part of a subscription's messages and repairs those that neither a claim nor a
+-- rescue would find. A delivery without a holder is lost; a message that is in no list waits
+-- again. No script leaves such messages. Keys that were removed or restored by hand may.
+-- keys: of the subscription
+-- args: number of the subscription; rules
+-- returns: "gone"; "later" (waiting messages are being moved); or how many it repaired
 -- cost: some 100 deliveries and 200 messages or 100 kB a call, up to six commands each
+local number, rules = unpack(ARGV)
 -- includes: keys, rules, current, keyed, words, holders, ended, walk
-if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', unpack(KEYS, 21, 26)) > 0
-  or rules.y and call('EXISTS', ASIDE) == 1 then return 'later' end
+if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3) > 0
+  or rules.y and call('EXISTS', ASIDE_WAIT) == 1 then return 'later' end
 local repaired = 0
 
 local function isHeld(delivery, tag)
@@ -19,7 +20,7 @@ local page = call('HSCAN', RUN, resumed('repairedRun'), 'COUNT', 100)
 for i = 1, #page[2], 2 do
   local delivery, held = page[2][i], page[2][i + 1]
   local tag, id = string.match(rules.y and keyIn(held) or held, '^([^/]+)/?(.*)$')
-  if call('HEXISTS', MSG, id ~= '' and id or delivery) == 0 then -- there is nothing to hand out
+  if call('HEXISTS', MSG, id ~= '' and id or delivery) == 0 then -- the message is gone
     local key = rules.y and select(2, keyIn(held))
     if key then freed[key] = (freed[key] or 0) + 1 end
     call('HDEL', RUN, delivery)
@@ -32,8 +33,8 @@ for i = 1, #page[2], 2 do
 end
 paused('repairedRun', page[1])
 
--- waits tells whether something will come to a message that waits. A key without a turn may
--- wait for something, or have lost its turn: it gets one, which is only a look.
+-- waits returns whether a claim will find a waiting message. A key without a turn may wait
+-- for something, or have lost its turn. It gets one, which only makes a claim check it.
 local turn = {}
 local function waits(id, content, before)
   local priority = string.sub(content, 1, 1)
@@ -94,7 +95,7 @@ paused('repaired', cursor)
 repaired = repaired + #put
 know(put)
 many('ZADD', rules.y and WAIT or DUE, ready)
-if #keys > 0 then -- how many of them are handed out is counted anew
+if #keys > 0 then -- count their messages in flight again
   local of, all = {}, call('HVALS', RUN)
   for _, held in ipairs(all) do
     local key = select(2, keyIn(held))

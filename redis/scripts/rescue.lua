@@ -1,19 +1,20 @@
 #!lua flags=allow-oom
--- Hands out anew what one worker whose lease of the queue has ended, or leases
--- by time that have ended, left unsettled.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 the most deliveries
--- returns: "gone", or how many were lost: there may be more
--- cost: two commands where there is nothing; some ten per lost delivery; ten claims at most
+-- Makes unsettled deliveries available again: those of received deliveries whose leases
+-- have ended, and those of one worker whose lease of the subscription has ended.
+-- keys: of the subscription
+-- args: number of the subscription; rules; most, the maximum of deliveries
+-- returns: "gone", or how many deliveries were lost; there may be more
+-- cost: two commands if there are none; some ten per lost delivery; at most ten claims
+local number, rules, most = unpack(ARGV)
 -- includes: keys, rules, keyed, words, holders, ended
 local own = call('HMGET', TALLY, 'no', 'first')
-if own[1] ~= ARGV[1] or own[2] then return 'gone' end
+if own[1] ~= number or own[2] then return 'gone' end
 local limits = call('HGET', META, 'limits')
-local most, claims = tonumber(ARGV[3]), 0
--- lose loses what of deliveries is not settled, the last first: what its worker still
--- settles before the next step comes before what is lost then, so that no message of a
--- key in order, which are all of one claim, is on record before an earlier one. It returns
--- whether that is all of them.
+local most, claims = tonumber(most), 0
+-- lose ends the unsettled ones of deliveries as lost, the last first, and returns whether it
+-- came to the first. All messages of an ordered key in flight are of one claim. If most ends
+-- the loop, the worker may still settle the earlier ones, so that no message is recorded
+-- before an earlier one of its key.
 local function lose(deliveries, why)
   local held = got(RUN, deliveries)
   for i = #deliveries, 1, -1 do
@@ -35,7 +36,7 @@ if #overdue > 0 then
     all = claims < 10 and lose(claim and unpacked(claim).d or {}, 'its worker was lost: no heartbeat came within its lease')
     if not all then break end
     claims = claims + 1
-    holder(tag).open = 1000000000 -- whatever is counted, nothing of it is open any more
+    holder(tag).open = 1000000000 -- removes the claim, whatever OPEN says
   end
   finish(limits)
   if all then

@@ -1,6 +1,6 @@
--- The rules of a queue: n max_attempts, b backoff's base, m its bound, k how many
--- settled messages are kept, r retention, p retain payload; y it looks at keys, o it is
--- ordered, x a dead message stops its key, f its keys take turns. Of a further
--- subscription h is its letter (holders.lua); v is the version of the queue's
--- subscriptions that the caller knows, nil if there are no further ones.
-local rules = unpacked(ARGV[2])
+-- The rules of a queue: n max_attempts, b base and m maximum of the backoff in µs, k number
+-- of settled messages to keep without retention, r retention in µs, p retain_payload; y the
+-- queue looks at keys, o it is ordered, x a dead message stops its key, f its keys take turns;
+-- h the letter of a further subscription (holders.lua); v the version of the queue's
+-- subscriptions that the caller knows, nil if it has no further ones.
+local rules = unpacked(rules)

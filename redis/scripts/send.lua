@@ -1,32 +1,40 @@
 #!lua
--- Stores messages, all or none. Redis refuses it as a whole when it is out of
--- memory.
--- keys: of each queue in turn, and behind each those of its further subscriptions; then
---       those of dedupe keys, or that of the schedule's last ticks; then that of the request
--- args: 1 how many queues; 2 packed n, the queues' numbers, as text, y for each 1 if
---       it looks at keys, 2 if it is ordered, 3 if it is fair, else 0 (y nil: none does), v, the versions
---       of the queues' subscriptions, and l, the letters of the further ones of each
---       (holders.lua; both nil: there are none), z, for each 1 if the first has ended
---       (nil: none has), and of a
---       request that may come again r, its window in ms, and g, its digest; of the
---       ticks of a schedule e, its name, b, what is known of the last one that was sent
---       before, and j, the last of these in µs, as text; then
---       per message two: its options, packed (q place of the queue if not 1,
---       d delay in µs, t time in µs, k place of its dedupe key among those, w
---       its window in ms, s true: do not ring, y its key, n the words it is found by,
---       as in words.lua, x the letters of those whose filters leave it out) or "" if
---       there are none; its content
--- returns: "gone" and the place of the queue that is not there any more, or has other
---       subscriptions; "reused"; "ticked" (somebody else has sent a tick of the
---       schedule);
---       or the ids
--- cost: per message one field set and one pushed (or added to what is due and known),
---       one added per word, one command each for all of a call; in a queue that looks at
---       keys one more per message and key; per further subscription that gets it as much
---       again, but for the content
+-- Stores messages, all or none. Redis rejects the whole call if it is out of memory.
+-- keys: those of each queue in turn, followed by those of its further subscriptions; then the
+--       dedupe keys, or TICKED for the ticks of a schedule; then the key of the request
+-- args: count of the queues; head, packed:
+--         n numbers of the queues, as text
+--         y per queue 1 if it looks at keys, 2 if it is ordered, 3 if it is fair, else 0
+--           (nil: none looks at keys)
+--         v versions of the queues' subscriptions (nil: no queue has further ones)
+--         l letters of the further subscriptions of each queue (holders.lua; nil as v)
+--         z per queue 1 if the default subscription has ended (nil: none has)
+--         r window in ms and g digest, of a request that may be repeated
+--         e name of a schedule whose ticks these are, b the queue's record of the last tick
+--           sent, j the last of these ticks in µs, as text
+--       then two arguments per message: its content, after its options, packed, or "":
+--         q place of the queue if not 1
+--         d delay in µs, or t time in µs
+--         k place of its dedupe key among those, w the window of that in ms
+--         s true: do not ring
+--         y its key
+--         n the words by which it is found (words.lua)
+--         x letters of the subscriptions whose filters reject it
+-- returns: the ids; or "gone" and the place of a queue that does not exist any more or has
+--       other subscriptions; "reused" (another request used the key); "ticked" (another
+--       process sent a tick of the schedule)
+-- cost: per message one field written and one id pushed (or added to DUE and KNOWN), one
+--       member per word, one command each for a whole call; if the queue looks at keys, one
+--       more per message and key; the same again, without the content, per further
+--       subscription that gets the message
+local count, head = unpack(ARGV, 1, 2)
+-- The places of keys among those of one subscription (keys.lua, keyed.lua).
+local AT_META, AT_MSG, AT_ST, AT_DUE, AT_READY0, AT_ASLEEP, AT_KNOWN = 1, 2, 3, 5, 7, 20, 27
+local AT_WORDS, AT_TALLY, AT_HOLDERS, AT_BELL, AT_WAIT, AT_TURN, AT_FRESH = 28, 29, 30, 31, 32, 33, 34
+local AT_HELD, AT_ASIDE_WAIT = 37, 41
 -- includes: keys
 local queues = {}
-local all = unpacked(ARGV[2])
+local all = unpacked(head)
 local numbers, request = all.n, all.r and KEYS[#KEYS]
 local before = request and call('GET', request)
 if before then
@@ -34,7 +42,7 @@ if before then
   return was.g == all.g and was.i or 'reused'
 end
 
--- reader is a subscription, whose keys come behind at, with what it is going to get.
+-- reader collects the changes for a subscription, whose keys follow the place at.
 local function reader(at, looks, mute, letter)
   local r = {at = at, looks = looks, letter = letter, quiet = mute and now < tonumber(mute), due = {}, known = {}, words = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
   if looks > 0 then r.wait, r.names, r.seen = {}, {}, {} end
@@ -42,17 +50,17 @@ local function reader(at, looks, mute, letter)
 end
 
 local at = 0
-for q = 1, tonumber(ARGV[1]) do
+for q = 1, tonumber(count) do
   local looks = all.y and all.y[q] or 0
-  local meta = call('HMGET', KEYS[at + 1], 'no', 'last', 'mute', 'readers')
+  local meta = call('HMGET', KEYS[at + AT_META], 'no', 'last', 'mute', 'readers')
   if meta[1] ~= numbers[q] then return {'gone', q} end
   if (meta[4] or '') ~= (all.v and all.v[q] or '') then return {'gone', q} end
   local letters = all.l and all.l[q] or ''
   queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, held = {}, first = not (all.z and all.z[q] == 1), readers = {reader(at, looks, meta[3])}}
   if letters == '' and looks == 0 then queues[q].simple = queues[q].readers[1] end
   for i = 1, #letters + 1 do
-    if i > 1 then queues[q].readers[i] = reader(at, looks, call('HGET', KEYS[at + 29], 'mute'), string.sub(letters, i - 1, i - 1)) end
-    at = at + (looks > 0 and 41 or 31)
+    if i > 1 then queues[q].readers[i] = reader(at, looks, call('HGET', KEYS[at + AT_TALLY], 'mute'), string.sub(letters, i - 1, i - 1)) end
+    at = at + (looks > 0 and AT_ASIDE_WAIT or AT_BELL)
   end
 end
 local first = at
@@ -60,7 +68,7 @@ if all.e and (call('HGET', KEYS[first + 1], all.e) or '') ~= (all.b or '') then 
 local ids = {}
 local plain = {}
 
--- put lets a subscription get a message.
+-- put adds a message to the changes for a subscription.
 local function put(r, id, place, o, priority, due)
   r.n = r.n + 1
   if due > now then
@@ -68,7 +76,7 @@ local function put(r, id, place, o, priority, due)
     r.due[#r.due + 1] = priority .. ':' .. id
     r.known[#r.known + 1] = id
     r.known[#r.known + 1] = id
-  elseif r.looks > 0 then -- scripts/keyed.lua
+  elseif r.looks > 0 then -- as in keyed.lua
     local key = o.y or ''
     r.known[#r.known + 1] = id
     r.known[#r.known + 1] = id
@@ -91,15 +99,16 @@ local function put(r, id, place, o, priority, due)
   end
 end
 
--- takenBack tells whether a message was cancelled, purged or discarded for each of the
--- queue's subscriptions, but for those made after it and those whose filters leave out the
--- next one of its key (x). Of what is not known any more nobody can tell that it was.
+-- takenBack returns whether a message was cancelled, purged or discarded for each of the
+-- queue's subscriptions. Subscriptions that were made after it, and those whose filters
+-- reject its successor (letters in x), do not count. A message that is not known any more
+-- was not taken back.
 local function takenBack(q, id, x)
-  local any, held, made = false, call('HGET', KEYS[q.at + 30], id) or '', {}
-  for _, s in ipairs(unpacked(call('HGET', KEYS[q.at + 1], 'subs') or pack({}))) do made[s.h] = s.c end
+  local any, held, made = false, call('HGET', KEYS[q.at + AT_HOLDERS], id) or '', {}
+  for _, s in ipairs(unpacked(call('HGET', KEYS[q.at + AT_META], 'subs') or pack({}))) do made[s.h] = s.c end
   for j, r in ipairs(q.readers) do
     if j > 1 or q.first then
-      local letter, st = r.letter or '@', call('HGET', KEYS[r.at + 3], id)
+      local letter, st = r.letter or '@', call('HGET', KEYS[r.at + AT_ST], id)
       local z = st and unpacked(st).z
       if z == 'cancelled' or z == 'discarded' then
         any = true
@@ -126,7 +135,7 @@ for i = 3, #ARGV, 2 do
     if o.k then call('SET', KEYS[first + o.k], id, 'PX', o.w) end
     q.given = true
     local priority, simple = string.sub(content, 1, 1), q.simple
-    if simple and o == plain then -- as most
+    if simple and o == plain then -- the common case
       q.msg[#q.msg + 1] = id
       q.msg[#q.msg + 1] = content
       local ready = simple.ready[priority]
@@ -157,46 +166,46 @@ for i = 3, #ARGV, 2 do
   end
 end
 
--- turns lines up the keys of what was sent: in a fair queue as newcomers, if they have
--- no turn yet. Of an ordered one a key that is in flight goes on when that has ended.
+-- turns gives the keys of the messages a turn. In a fair queue, keys without a turn join
+-- FRESH. In an ordered queue, a key in flight gets its turn when that has ended.
 local function turns(r)
-  local others = r.looks == 2 and got(KEYS[r.at + 37], r.names) or {}
+  local others = r.looks == 2 and got(KEYS[r.at + AT_HELD], r.names) or {}
   for i = 1, #r.names, 1000 do
     local args = {}
-    local old = r.looks == 3 and call('ZMSCORE', KEYS[r.at + 33], unpack(r.names, i, math.min(i + 999, #r.names))) or {}
+    local old = r.looks == 3 and call('ZMSCORE', KEYS[r.at + AT_TURN], unpack(r.names, i, math.min(i + 999, #r.names))) or {}
     for j = i, math.min(i + 999, #r.names) do
       if not others[j] and not old[j - i + 1] then
         args[#args + 1] = text(now + j)
         args[#args + 1] = r.names[j]
       end
     end
-    if #args > 0 then call('ZADD', KEYS[r.at + (r.looks == 3 and 34 or 33)], 'NX', unpack(args)) end
+    if #args > 0 then call('ZADD', KEYS[r.at + (r.looks == 3 and AT_FRESH or AT_TURN)], 'NX', unpack(args)) end
   end
 end
 
 for _, q in ipairs(queues) do
   if q.given then
-    many('HSET', KEYS[q.at + 2], q.msg)
-    many('HSET', KEYS[q.at + 30], q.held)
-    call('HSET', KEYS[q.at + 1], 'last', text(q.last))
+    many('HSET', KEYS[q.at + AT_MSG], q.msg)
+    many('HSET', KEYS[q.at + AT_HOLDERS], q.held)
+    call('HSET', KEYS[q.at + AT_META], 'last', text(q.last))
   end
   for _, r in ipairs(q.readers) do
     if r.n > 0 then
-      many('ZADD', KEYS[r.at + 5], r.due)
-      many('ZADD', KEYS[r.at + 27], r.known)
-      many('ZADD', KEYS[r.at + 28], r.words)
+      many('ZADD', KEYS[r.at + AT_DUE], r.due)
+      many('ZADD', KEYS[r.at + AT_KNOWN], r.known)
+      many('ZADD', KEYS[r.at + AT_WORDS], r.words)
       if r.looks > 0 then
-        many('ZADD', KEYS[r.at + 32], r.wait)
+        many('ZADD', KEYS[r.at + AT_WAIT], r.wait)
         turns(r)
       end
-      for p, ready in pairs(r.ready) do many('RPUSH', KEYS[r.at + 7 + p], ready) end
-      call('HINCRBY', KEYS[r.at + 29], 'sent', r.n)
+      for p, ready in pairs(r.ready) do many('RPUSH', KEYS[r.at + AT_READY0 + p], ready) end
+      call('HINCRBY', KEYS[r.at + AT_TALLY], 'sent', r.n)
       if r.wake and not r.quiet then q.wake = true end
     end
   end
 end
 if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .. ids[#ids]) == 1 and call('HLEN', KEYS[first + 1]) > 1000 then
-  local rows, old = call('HGETALL', KEYS[first + 1]), {} -- of schedules that were dropped
+  local rows, old = call('HGETALL', KEYS[first + 1]), {} -- those of dropped schedules are removed
   for i = 1, #rows, 2 do
     if tonumber(string.match(rows[i + 1], '^%d+')) < now - 86400000000 then old[#old + 1] = rows[i] end
   end
@@ -204,6 +213,6 @@ if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .. ids[#ids]) == 
 end
 if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end
 for _, q in ipairs(queues) do
-  if q.wake then ring(q.at) end
+  if q.wake then ring(KEYS[q.at + AT_ASLEEP], KEYS[q.at + AT_BELL]) end
 end
 return ids

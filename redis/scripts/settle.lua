@@ -1,23 +1,26 @@
 #!lua flags=allow-oom
--- Records outcomes. What was settled before, rescued, or never handed out is
--- answered and changes nothing, so it may be repeated; but what was done and rescued
--- before that was told is not handed out again, if it was not yet (lateDone).
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); 3 how many deliveries are
---       done and say nothing more; those; then settlements, each packed with d,
---       its delivery
--- returns: "gone", or for each of the plain ones 1 or 0 as text, then a list of the
---       others: outcome ("" if it was not settled) and when it is due ("" if not)
--- cost: per plain message one field got and two removed (with retention one more set
---       and pushed, and the same to forget an older one); per other some six
---       commands more. Not in what waits or is in flight.
+-- Records outcomes. It reports deliveries that were settled, rescued or never handed out as
+-- such and changes nothing, so that it can be repeated. The exception is a first attempt that
+-- was done, but rescued before that was recorded: its message is not delivered again unless it
+-- has been already (lateDone).
+-- keys: of the subscription
+-- args: number of the subscription; rules; plainly, the number of deliveries that are done
+--       and have nothing else to record; those deliveries; then settlements, each packed with
+--       its delivery as d (settle.go)
+-- returns: "gone", or a list: for each plain delivery "1" if it was settled, else "0", as one
+--       text; and for each other one its outcome, "" if it was not settled, and its due time or ""
+-- cost: per plain delivery one field read and two removed (with retention one more written
+--       and pushed, and the same to forget an older one); per other one some six commands
+--       more. Independent of the backlog and of the messages in flight.
+local number, rules, plainly = unpack(ARGV, 1, 3)
 -- includes: keys, rules, keyed, words, holders, ended
 local own = call('HMGET', TALLY, 'no', 'first')
-if own[1] ~= ARGV[1] or own[2] then return 'gone' end
+if own[1] ~= number or own[2] then return 'gone' end
 
--- lateDone takes back what a message waits for whose first attempt was lost before it was
--- told that it was done: so it does not happen twice. The attempt stays lost. A later
--- attempt's message is not known by its delivery any more.
+-- lateDone records a message as done whose first attempt was lost before its worker settled
+-- it as done, if it still waits for its second attempt. So it is not handled twice. The first
+-- attempt stays recorded as lost. The delivery of a later attempt does not identify its
+-- message any more.
 local function lateDone(id)
   local before = call('HGET', ST, id)
   local st = before and unpacked(before)
@@ -26,7 +29,7 @@ local function lateDone(id)
   local content = call('HGET', MSG, id)
   if not content then return end
   local member, key = string.sub(content, 1, 1) .. ':' .. id, rules.y and keyOf(content)
-  -- Of a key in order only what is first: it would be on record before what comes before it.
+  -- Of an ordered key only the first message, so that none is recorded before an earlier one.
   if rules.o and (tonumber(call('HGET', HELD, key) or 0) > 0 or waiting(key, 1)[1] ~= placed(key, id)) then return end
   local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member)
   if rules.y then
@@ -41,13 +44,13 @@ local function lateDone(id)
 end
 
 local plain = {}
-local n = tonumber(ARGV[3])
-for i = 1, n do plain[i] = ARGV[3 + i] end
+local n = tonumber(plainly)
+for i = 4, 3 + n do plain[#plain + 1] = ARGV[i] end
 local was = endedPlainly(plain)
 for i, d in ipairs(plain) do
   if was[i] == 0 then lateDone(d) end
 end
-if #ARGV > 3 + n then many('HDEL', RUN, left) end -- now, for one may come again below
+if #ARGV > 3 + n then many('HDEL', RUN, left) end -- now, because one may be settled again below
 local answers = {}
 for i = 4 + n, #ARGV do
   local s = unpacked(ARGV[i])
@@ -55,7 +58,7 @@ for i = 4 + n, #ARGV do
   local outcome, due
   if not held and s.o == 'done' then lateDone(s.d) end
   if held then
-    call('HDEL', RUN, s.d) -- now, for it may come twice in one call
+    call('HDEL', RUN, s.d) -- now, because a call may settle it twice
     outcome, due = ended(s.d, held, s)
   end
   answers[#answers + 1] = outcome or ''

@@ -1,9 +1,9 @@
--- Does what a script does for one queue for each of several (script.go), which lie in one
--- slot or on one server: one is that script.
--- keys: of each queue in turn
--- args: per queue, how many keys it has and how many args, and these
--- returns: per queue, what the script returns
--- cost: as often as the script's
+-- Runs another script, here called one, for each of several queues (script.go). The queues
+-- are in one slot or on one server.
+-- keys: those of each queue in turn
+-- args: per queue the number of its keys, the number of its arguments, and the arguments
+-- returns: the reply of the script for each queue
+-- cost: that of the script for each queue
 local replies, key, arg = {}, 0, 0
 while arg < #ARGV do
   local keys, args = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])

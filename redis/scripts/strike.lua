@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
--- Strikes a subscription that has ended off the registry, unless one of its name was
+-- Removes a subscription that has ended from the registry, unless one of that name was
 -- enrolled meanwhile.
--- keys: 1 the registry of queues
--- args: 1 its field; 2 what is there
+-- keys: QUEUES, the registry
+-- args: field of the subscription; value that it must still have
 -- returns: "ok"
 -- cost: two commands
-if redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[2] then redis.call('HDEL', KEYS[1], ARGV[1]) end
+local QUEUES = unpack(KEYS)
+local field, value = unpack(ARGV)
+if redis.call('HGET', QUEUES, field) == value then redis.call('HDEL', QUEUES, field) end
 return 'ok'

@@ -1,14 +1,16 @@
 #!lua flags=no-writes
--- Tells all that is known of messages.
--- keys: of the queue
--- args: 1 the queue's number; 2 its rules (rules.lua); then the messages
--- returns: "gone", or per message five: "1" if the subscription knows it, content or "", state or "",
---       µs at which it is due if that lies ahead or "", and, where it is handed out, when and to whom, packed
--- cost: some seven commands per message; where one is not known, as much as is kept of
---       a queue without retention
+-- Returns all that is known of messages.
+-- keys: of the subscription
+-- args: number of the subscription; rules; then the messages
+-- returns: "gone", or five values per message: "1" if the subscription knows it; content or "";
+--       state or ""; its due time in µs if that is in the future, or ""; and, packed, when and
+--       to which worker it was handed out, if it is in flight
+-- cost: some seven commands per message; for an unknown message also all outcomes that are
+--       kept of a queue without retention
+local number, rules = unpack(ARGV, 1, 2)
 -- includes: keys, rules, current, holders
 local past
--- how it went with one that is kept together with others
+-- together returns the state of a message that is kept in a batch of others.
 local function together(id)
   if not past then
     past = {}
@@ -22,8 +24,8 @@ local function together(id)
   return past[id]
 end
 
--- over says that a message was settled so long ago that it is shown no more, whether it was
--- removed already or not.
+-- over returns whether the retention of a settled message has ended: it is not shown any
+-- more, even if it is not removed yet.
 local function over(st)
   if rules.r == 0 then return false end
   local s = unpacked(st)

@@ -1,14 +1,15 @@
 #!lua flags=no-writes
--- Lists a worker's deliveries of the queue that are not settled.
--- keys: of the queue
--- args: 1 the worker; 2 the last number of claims that count
--- returns: "join" if the worker has no lease of the queue, or the deliveries
--- cost: grows with what the worker holds
+-- Lists the unsettled deliveries of a worker.
+-- keys: of the subscription
+-- args: worker; last, the number of the last claim to consider
+-- returns: "join" if the worker has no lease of the subscription, or the deliveries
+-- cost: grows with the number of deliveries that the worker holds
+local worker, last = unpack(ARGV)
 -- includes: keys
-if not call('ZSCORE', LEASES, ARGV[1]) then return 'join' end
+if not call('ZSCORE', LEASES, worker) then return 'join' end
 local open = {}
-for _, tag in ipairs(call('ZRANGEBYSCORE', CLAIMS, ARGV[1], ARGV[1])) do
-  if tonumber(string.match(tag, ':(%d+)$')) <= tonumber(ARGV[2]) then
+for _, tag in ipairs(call('ZRANGEBYSCORE', CLAIMS, worker, worker)) do
+  if tonumber(string.match(tag, ':(%d+)$')) <= tonumber(last) then
     local claim = call('HGET', CLAIM, tag)
     local deliveries = claim and unpacked(claim).d or {}
     for i, held in ipairs(got(RUN, deliveries)) do

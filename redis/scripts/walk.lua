@@ -1,14 +1,13 @@
--- Where a walk over a hash has come to: TALLY has, by the walk's name, a cursor, an "@" and
--- the server that gave it, so that any number of callers share one walk. Another server,
--- or the same after a restart, has the hash in another order: there the walk begins anew.
+-- The position of an iteration over a hash: TALLY has, by the iteration's name, a cursor, an
+-- "@" and the server that the cursor is of. All callers share an iteration. Another server, or
+-- the same one after a restart, has another order, and there the iteration starts over.
 local server = string.match(call('INFO', 'server'), 'run_id:(%x+)')
 local function resumed(walk)
   local cursor, of = string.match(call('HGET', TALLY, walk) or '', '^(%d+)@(%x+)$')
   return of == server and cursor or '0'
 end
 
--- paused says that a walk goes on at a cursor with the next call, and returns what says
--- so to the caller.
+-- paused stores the cursor for the next call, and returns the reply that asks for one.
 local function paused(walk, cursor)
   call('HSET', TALLY, walk, cursor .. '@' .. server)
   return 'more'

@@ -1,12 +1,11 @@
--- What messages are found by. KNOWN has those that a ready list, RUN and PAST do not
--- tell by their place: what is due later, was tried before, or is kept by itself.
--- WORDS has, per reference ("r") and term ("t") of a message that is there or kept,
--- the word, a zero byte and the id, all of one score: so they are in order of the
--- words, and of each word's messages.
+-- How messages are found. KNOWN has the messages that are due later, were tried before or
+-- are kept one by one: those that are not found in a ready list, RUN or PAST. WORDS has, for
+-- each reference ("r") and term ("t") of a stored message, the word, a zero byte and the id,
+-- all with one score. So it is sorted by word and id.
 local function entry(word, id) return word .. '\0' .. string.format('%016.0f', id) end
 
--- reader reads the words of a content (message.go) one after the other: count reads a
--- number, and raw a word with its length before it.
+-- reader returns two functions that read a content (content.go) from its beginning: count
+-- reads a number, and raw reads a word and returns it with its length prefix, and the length.
 local function reader(content)
   local at = 6
   local function count()
@@ -25,7 +24,7 @@ local function reader(content)
   return count, raw
 end
 
--- wordsOf are those of a content, and whether it has terms.
+-- wordsOf returns the words of a content, and whether it has terms.
 local function wordsOf(content)
   local count, raw = reader(content)
   local all = {}
@@ -52,7 +51,7 @@ local function know(ids)
   many('ZADD', KNOWN, all)
 end
 
--- parted parts messages that have words from those that have none.
+-- parted splits messages into those with words and those without.
 local function parted(ids)
   if #ids == 0 or call('EXISTS', WORDS) == 0 then return {}, ids end
   local with, without, states = {}, {}, got(ST, ids)
@@ -68,7 +67,7 @@ local function parted(ids)
   return with, without
 end
 
--- unword lets messages be found by no word any more.
+-- unword removes messages from WORDS.
 local function unword(ids)
   local gone = {}
   for _, m in ipairs((parted(ids))) do

@@ -7,17 +7,15 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/ugorji/go/codec"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// content is what a message bears. It is stored as one string: its priority as a
-// digit, the length of what follows without the payload (4 bytes), key, kind,
-// reference, content type, headers and terms, each with its length, and the
-// payload. Scripts read its first five bytes only.
+// content is the content of a message. It is stored as one string: the priority as a digit;
+// the length of the next part (4 bytes); key, kind, reference, content type, headers and
+// terms, each with its length; and the payload. Scripts read it in words.lua and keyed.lua.
 type content struct {
 	priority                          int
 	key, kind, reference, contentType string
@@ -54,7 +52,7 @@ func (c *content) encode() []byte {
 	return append(b, c.payload...)
 }
 
-var errContent = errors.New("a message is not as this version stores it")
+var errContent = errors.New("a message has a format that this version does not know")
 
 func decodeContent(s string) (c content, err error) {
 	if len(s) < 5 || s[0] < '0' || s[0] > '0'+posthaste.MaxPriority {
@@ -107,8 +105,7 @@ func decodeContent(s string) (c content, err error) {
 	return c, nil
 }
 
-// state is what scripts keep of a message that is not in or before its first attempt. They
-// have more in it for themselves.
+// state is the state of a message after its first attempt. Scripts store further fields in it.
 type state struct {
 	Attempt  int          `codec:"a"`
 	Losses   int          `codec:"l"`
@@ -141,15 +138,15 @@ func (s *state) story() (all []posthaste.Attempt) {
 	return all
 }
 
-// handle is how scripts pack: MessagePack as cmsgpack reads and writes it.
+// handle encodes MessagePack like cmsgpack in scripts.
 var handle = func() *codec.MsgpackHandle {
 	h := &codec.MsgpackHandle{WriteExt: true}
 	h.RawToString = true
 	return h
 }()
 
-// packer is an encoder with its buffer. Encoders and decoders are pooled because making
-// one costs more than using it, and each keyed message needs one.
+// packer is an encoder with its buffer. Encoders and decoders are pooled: to make one costs
+// more than to use it, and each keyed message needs one.
 type packer struct {
 	encoder *codec.Encoder
 	buffer  []byte
@@ -162,7 +159,7 @@ var (
 	unpackers = sync.Pool{New: func() any { return codec.NewDecoderBytes(nil, handle) }}
 )
 
-// packed packs for a script. Values are built here alone, and of kinds that can be.
+// packed encodes a value for a script. The package only passes values that can be encoded.
 func packed(v any) string {
 	p := packers.Get().(*packer)
 	p.buffer = p.buffer[:0]
@@ -180,5 +177,3 @@ func unpack(s string, into any) error {
 	unpackers.Put(decoder)
 	return err
 }
-
-func fromMicros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,83 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// eraseMost is the maximum of messages per call of Erase.
+const eraseMost = 1000
+
+// Erase implements [posthaste.Admin]. The recorded actions have only the SHA-256 of the term.
+func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) (became []posthaste.Erasure, next posthaste.MessageID, err error) {
+	if term == "" {
+		return nil, 0, posthaste.Invalidf("term", "term must say whose messages are to be erased")
+	}
+	if err := (&posthaste.Message{Queue: "any", Terms: []string{term}}).Check(); err != nil {
+		return nil, 0, err
+	}
+	// Messages whose retention has ended are not found any more, but may still be stored.
+	all, err := e.registry.read(ctx)
+	for more := true; more && err == nil; {
+		more, err = e.expire(ctx, all)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	found, next, err := e.search(ctx, "", eraseMost, before, func(name string) pages { return e.worded(name, "", term) },
+		func(t *told) bool { return slices.Contains(t.Terms, term) })
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(found) == eraseMost {
+		next = found[eraseMost-1].ID
+	}
+	details := fmt.Appendf(nil, `{"term_sha256":"%x"}`, sha256.Sum256([]byte(term)))
+	var records []record
+	if len(found) == 0 && before == 0 {
+		records = []record{{By: by, Action: "erase", Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x","found":0}`, sha256.Sum256([]byte(term))))}}
+	}
+	byQueue := map[string][]posthaste.MessageID{}
+	for _, t := range found {
+		byQueue[t.Queue] = append(byQueue[t.Queue], t.ID)
+	}
+	for name, ids := range byQueue {
+		for some := range slices.Chunk(ids, buryMost) {
+			reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
+				names := slices.Clone(q.keys)
+				for _, s := range q.subs {
+					names = append(names, e.keys.own(name, s.subscription, "st"), e.keys.own(name, s.subscription, "words"))
+				}
+				args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"letters", q.letters()}}
+				for _, id := range some {
+					args = append(args, arg{is: place(int64(id))})
+				}
+				return eraseScript.run(ctx, e.client, names, args)
+			})
+			if err != nil {
+				return nil, 0, writeError(err)
+			}
+			answers, err := list("erase", reply, len(some))
+			if err != nil {
+				return nil, 0, err
+			}
+			for i, id := range some {
+				switch answers[i] {
+				case "pending":
+					became = append(became, posthaste.Erasure{MessageID: id, Queue: name, Pending: true})
+				case "erased":
+					became = append(became, posthaste.Erasure{MessageID: id, Queue: name})
+					records = append(records, record{By: by, Action: "erase", Queue: name, Message: id, Details: details})
+				}
+			}
+		}
+	}
+	slices.SortFunc(became, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })
+	return became, next, writeError(e.record(ctx, records...))
+}

@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
+)
+
+// QueueCreate implements [posthaste.Admin].
+func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
+	if err := posthaste.CheckName("name", name); err != nil {
+		return err
+	}
+	if err := checkOptions(&o); err != nil {
+		return err
+	}
+	options, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	reply, err := enrollScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"name", name}, {"options", options}, {"most", maxQueues}})
+	if err != nil {
+		return writeError(err)
+	}
+	if reply == "exists" {
+		have, err := e.client.HGet(ctx, e.keys.queues(), name).Result()
+		switch {
+		case errors.Is(err, goredis.Nil): // dropped since
+		case err != nil:
+			return readError(err)
+		case strings.HasPrefix(have, "-"): // the process that dropped it may have been killed
+			if err := e.finishDrop(ctx, name, have); err != nil {
+				return err
+			}
+		default:
+			if q, err := e.registry.newQueue(name, have); err == nil {
+				// Limits may have changed since, and only the requested ones must be equal.
+				if o.Limits = orLimits(o.Limits, q.options.Limits); q.options == o {
+					return nil
+				}
+			}
+			return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options", Hint: "drop it first, or use its options"}
+		}
+		if reply, err = enrollScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"name", name}, {"options", options}, {"most", maxQueues}}); err != nil {
+			return writeError(err)
+		}
+	}
+	switch reply {
+	case "exists":
+		return &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: "queue " + quote.Name(name) + " is being dropped and created by other processes", Hint: "try again"}
+	case "full":
+		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues and subscriptions, which is the maximum", maxQueues), Hint: "drop one"}
+	}
+	q, err := e.registry.newQueue(name, fmt.Sprintf("%v %s", reply, options))
+	if err == nil {
+		err = e.make(ctx, q)
+	}
+	return readError(err) // the first use of the queue makes its keys if this failed
+}
+
+// QueuePause implements [posthaste.Admin].
+func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
+	return e.pause(ctx, by, name, "pause", "1")
+}
+
+// QueueResume implements [posthaste.Admin].
+func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
+	return e.pause(ctx, by, name, "resume", "")
+}
+
+func (e *Engine) pause(ctx context.Context, by, name, action, paused string) error {
+	reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
+		return pauseScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"pause", paused}})
+	})
+	if err == nil && reply == int64(1) {
+		err = e.record(ctx, record{By: by, Action: action, Queue: name})
+	}
+	return readError(err)
+}
+
+// Queues implements [posthaste.Admin]. The counts are current. It reports no rates.
+func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	all, err := e.registry.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var infos []posthaste.QueueInfo
+	for name := range all {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		info, err := e.count(ctx, name)
+		if posthaste.CodeOf(err) == posthaste.NotFound {
+			continue // dropped since
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b posthaste.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos, nil
+}
+
+func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueInfo, err error) {
+	err = e.each(ctx, countScript, name, func(q *queue) arguments {
+		return arguments{{"number", q.numberArg}, {"rules", q.rules}}
+	}, func(q *queue, reply any) error {
+		all, err := list("count", reply, 13)
+		if err != nil {
+			return err
+		}
+		n := make([]int64, len(all))
+		for i := range all {
+			n[i], _ = parseMicros(str(all[i]))
+		}
+		if q.born == nil {
+			info = posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: at(q.created)}
+			var now limits
+			if l := str(all[11]); l != "" {
+				if err := unpack(l, &now); err != nil {
+					return err
+				}
+			}
+			info.Options.Limits = now.public()
+			paused, _ := all[12].([]any)
+			for _, key := range paused {
+				info.PausedKeys = append(info.PausedKeys, str(key))
+			}
+			if str(all[3]) != "" {
+				info.PausedAt = at(n[3])
+			}
+		}
+		if q.first != "" {
+			return nil
+		}
+		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
+			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8],
+			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10])})
+		return nil
+	})
+	return info, readError(err)
+}
