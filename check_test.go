@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// A name is taken where it is 1 to 63 of a-z, 0-9, _, - and ., but not . or .., and nowhere else; what
-// is wrong is told in words that can be shown, with the field.
+// A name is valid if it has 1 to 63 characters of a-z, 0-9, _, - and ., and is not . or ...
+// Any other name is rejected with a printable error that has the field.
 func FuzzCheckName(f *testing.F) {
 	for _, seed := range []string{"", "orders", "a-b_c.d9", "Orders", "or ders", "ordérs", "orders\n", "\xff", "a\x00b", "..", "-", strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("é", 32), "ａ"} {
 		f.Add(seed)

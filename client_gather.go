@@ -10,14 +10,14 @@ import (
 	"sync"
 )
 
-// group is what one caller sends while other flushes are on their way.
+// group holds the messages of one Send call while other flushes run.
 type group struct {
 	messages []Message
-	one      [1]Message // backs messages for the usual call of one
+	one      [1]Message // backs messages in the usual case of one message
 	bytes    int
 	state    groupState
-	left     bool          // its caller left while it was on its way
-	batch    *batch        // set once on the way
+	left     bool          // its caller returned during the flush
+	batch    *batch        // set when a flush takes the group
 	done     chan struct{} // one token when ids and err are set
 	ids      []MessageID
 	err      error
@@ -27,42 +27,43 @@ type group struct {
 type groupState uint8
 
 const (
-	groupWaiting   groupState = iota // may still be withdrawn
-	groupWithdrawn                   // its caller left before it went out
-	groupFlying                      // part of a batch on its way
+	groupWaiting   groupState = iota // can still be withdrawn
+	groupWithdrawn                   // its caller returned before a flush took it
+	groupFlying                      // part of a running flush
 	groupDone                        // ids and err are set
 )
 
-// batch is what one flush carries.
+// batch holds the messages of one flush.
 type batch struct {
 	cancel func()
-	// live counts the callers that still wait; the last to leave cancels.
+	// live counts the callers that still wait. When the last one returns, the flush is
+	// canceled.
 	live int
 }
 
-// gatherer sends calls at once while few are on their way, and those that come
-// meanwhile together.
+// gatherer sends calls immediately while fewer than flushes are running, and gathers later
+// calls into shared flushes.
 type gatherer struct {
 	engine   Engine
-	flushes  int // how many may be on their way
-	messages int // bound of what one carries
-	bytes    int // likewise
+	flushes  int // maximum number of running flushes
+	messages int // maximum number of messages per flush
+	bytes    int // maximum number of bytes per flush
 	groups   *sync.Pool
-	users    int // of a large one: calls that are in it, guarded by the client's mutex
+	users    int // calls that use a gatherer of large messages, guarded by the client's mutex
 
 	mu     sync.Mutex
-	flying int    // on their way, also those of a lone caller
-	dense  bool   // the last flush carried several callers' messages
+	flying int    // running flushes, including those of a single caller
+	dense  bool   // the last flush carried messages of several callers
 	first  *group // oldest group that waits for a flush
 	last   *group
 }
 
-// send sends one caller's messages, alone or with those of others.
+// send sends the messages of one caller, alone or together with those of other callers.
 func (c *gatherer) send(ctx context.Context, messages []Message) ([]MessageID, error) {
 	c.mu.Lock()
 	if c.flying < c.flushes && c.first == nil && !c.dense {
-		// No other call to share with: go at once, on this goroutine and with the
-		// caller's own context.
+		// No other caller waits: send immediately, on this goroutine and with the caller's
+		// context.
 		c.flying++
 		c.mu.Unlock()
 		defer c.landed()
@@ -84,18 +85,19 @@ func sendAlone(ctx context.Context, engine Engine, messages []Message) ([]Messag
 	return ids, nil
 }
 
-// landed ends a lone caller's flush and starts one for what gathered meanwhile.
+// landed ends the flush of a single caller, and starts one for the groups that gathered during
+// it.
 func (c *gatherer) landed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.first != nil {
-		go c.flush(c.dense) // keeps the place among the flying
+		go c.flush(c.dense) // still counts as running
 		return
 	}
 	c.flying--
 }
 
-// gather joins what waits for the next flush and waits for the commit.
+// gather adds the messages to the next flush and waits until it is committed.
 func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID, error) {
 	g := c.groups.Get().(*group)
 	if err := g.fill(messages); err != nil {
@@ -119,19 +121,19 @@ func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID,
 	case <-g.done:
 	case <-ctx.Done():
 		if err := c.leave(g, ctx.Err()); err != nil {
-			return nil, err // g stays with the flush and is not used again
+			return nil, err // the flush still owns g, so g is not reused
 		}
-		<-g.done // it ended at the same moment: the true answer is better
+		<-g.done // the flush ended at the same moment: return its result
 	}
 	ids, err := g.ids, g.err
 	c.recycle(g)
 	return ids, err
 }
 
-// fill encodes the payloads here, in the caller's goroutine: payloads that cannot be encoded
-// never reach a batch, and a panic of a caller's MarshalJSON stays with that caller.
-// Encoded payloads are only lent until the group goes on its way or is
-// withdrawn, which take and leave see to before the caller may change it.
+// fill encodes the payloads in the caller's goroutine. So a payload that cannot be encoded
+// never reaches a batch, and a panic in MarshalJSON reaches the caller that sent it. Payloads
+// that are already encoded are borrowed: take and leave release them before Send returns,
+// because the caller may change them afterwards.
 func (g *group) fill(messages []Message) error {
 	if len(messages) == 1 {
 		g.one[0] = messages[0]
@@ -161,14 +163,14 @@ func (c *gatherer) recycle(g *group) {
 	c.groups.Put(g)
 }
 
-// leave takes a caller whose context ended out of its group. It returns nil if
-// the group's answer is there already.
+// leave removes a caller whose context ended from its group. It returns nil if the group
+// already has its result.
 func (c *gatherer) leave(g *group, cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch g.state {
 	case groupWaiting:
-		g.state = groupWithdrawn // the next flush passes over it
+		g.state = groupWithdrawn // the next flush skips it
 		g.messages, g.one[0] = nil, Message{}
 		return notSent(cause)
 	case groupFlying:
@@ -182,9 +184,9 @@ func (c *gatherer) leave(g *group, cause error) error {
 	}
 }
 
-// flush sends what gathered, batch after batch, until nothing waits. Where
-// traffic is dense, those whom the last flush answered send again at once: it
-// lets them, or the first would go alone, and the others after it.
+// flush sends the gathered groups, batch after batch, until none waits. If traffic is dense,
+// it first yields, so that the callers of the last flush can join the next one. Otherwise the
+// first of them would be sent alone and the others in a second flush.
 func (c *gatherer) flush(dense bool) {
 	var taken []*group
 	var messages []Message
@@ -207,8 +209,8 @@ func (c *gatherer) flush(dense bool) {
 	}
 }
 
-// take moves groups from the queue to b, oldest first and up to the limits. If
-// none waits, it gives the flush's place back.
+// take moves groups from the queue to b, oldest first and up to the limits. If no group waits,
+// it ends the flush.
 func (c *gatherer) take(b *batch, taken []*group, messages []Message) ([]*group, []Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,13 +239,13 @@ func (c *gatherer) take(b *batch, taken []*group, messages []Message) ([]*group,
 	return taken, messages
 }
 
-// carry sends the groups in one transaction. If that is refused, nothing was
-// stored, and halves are tried, so that in the end only the sender of an
-// invalid message gets the error.
+// carry sends the groups in one transaction. If the store rejects them, nothing was stored,
+// and carry retries with each half. In the end only the caller with the invalid message gets
+// the error.
 func (c *gatherer) carry(ctx context.Context, taken []*group, messages []Message) {
 	ids, err := c.engine.Send(ctx, messages...)
 	if err == nil && len(ids) != len(messages) {
-		err = &Error{Code: OutcomeUnsure, Message: "the engine answered with another number of ids than messages were sent"}
+		err = &Error{Code: OutcomeUnsure, Message: "the engine answered with a different number of ids than messages were sent"}
 	}
 	if len(taken) > 1 && refused(err) {
 		half, n := len(taken)/2, 0
@@ -267,7 +269,7 @@ func (c *gatherer) carry(ctx context.Context, taken []*group, messages []Message
 	}
 	c.mu.Unlock()
 	for _, g := range taken {
-		g.done <- struct{}{} // its caller may reuse g from here on
+		g.done <- struct{}{} // the caller may reuse g from now on
 	}
 }
 
@@ -280,7 +282,7 @@ func allEncoded(messages []Message) bool {
 	return true
 }
 
-// encoded reports whether the payload is sent as it is.
+// encoded reports whether the payload is sent unchanged.
 func (m *Message) encoded() bool {
 	if m.Codec != nil {
 		return false
@@ -292,8 +294,8 @@ func (m *Message) encoded() bool {
 	return false
 }
 
-// refused reports whether err says that the store refused what was sent for
-// its content, so that a part of it may be accepted.
+// refused reports whether err says that the store rejected the content of the messages. Then a
+// part of them may be accepted.
 func refused(err error) bool {
 	switch CodeOf(err) {
 	case "", OutcomeUnsure, Unavailable, ReadOnly, SchemaOld, SchemaNew:

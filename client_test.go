@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// sendEngine records what Send got. Its other methods are not to be called.
+// sendEngine records the calls of Send. Its other methods must not be called.
 type sendEngine struct {
 	Engine
 	mu      sync.Mutex
-	calls   [][]string // keys per call
+	calls   [][]string // keys of each call
 	next    MessageID
-	entered chan struct{}                                       // a token per call that began
-	hold    chan struct{}                                       // where set, a call waits for a token
-	riding  int                                                 // messages of the call that holds
-	answer  func(ctx context.Context, messages []Message) error // where set, decides
+	entered chan struct{}                                       // one token per started call
+	hold    chan struct{}                                       // if set, a call waits for a token
+	riding  int                                                 // messages of the call that waits for hold
+	answer  func(ctx context.Context, messages []Message) error // if set, returns the result of a call
 }
 
 func newSendEngine() *sendEngine { return &sendEngine{entered: make(chan struct{}, 1000)} }
@@ -71,7 +71,7 @@ func (c *gatherer) waiting() (n int) {
 	return n
 }
 
-// atRest checks that something holds once every goroutine of the bubble waits.
+// atRest checks a condition when all goroutines of the bubble are blocked.
 func atRest(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	synctest.Wait()
@@ -88,8 +88,8 @@ type sent struct {
 	err error
 }
 
-// gathering starts one send that stays on its way and n more that gather
-// behind it, in order. The answers come in any order.
+// gathering starts one send that blocks in the engine and n more that gather behind it, in
+// order. The results arrive in any order.
 func gathering(t *testing.T, c *Client, e *sendEngine, ctxs []context.Context, messages ...Message) <-chan sent {
 	t.Helper()
 	answers := make(chan sent, len(messages)+1)
@@ -141,8 +141,8 @@ func equalCalls(a, b [][]string) bool {
 	return slices.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(x, y) })
 }
 
-// A client of one bubble of testing/synctest leaves nothing to the client of another.
-// The runtime ends the process where a channel of one is used in another.
+// Clients in different synctest bubbles must not share channels: the runtime ends the process
+// if a channel of one bubble is used in another.
 func TestClientsShareNoBubble(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -337,7 +337,7 @@ func TestClientLargeCallsBypass(t *testing.T) {
 			ids, _ := c.Send(context.Background(), large...)
 			done <- len(ids)
 		}()
-		<-e.entered // although the first is still on its way
+		<-e.entered // while the first is still running
 		close(e.hold)
 		if n := <-done; n != 300 {
 			t.Errorf("%d ids, want 300", n)
@@ -347,8 +347,8 @@ func TestClientLargeCallsBypass(t *testing.T) {
 	})
 }
 
-// gatheringLarge starts large sends of which one alone is on its way, and the others
-// wait behind it, in order.
+// gatheringLarge starts large sends. The first blocks in the engine, and the others wait
+// behind it in order.
 func gatheringLarge(t *testing.T, c *Client, e *sendEngine, queue string, large ...[]Message) <-chan sent {
 	t.Helper()
 	answers := make(chan sent, len(large))
@@ -379,8 +379,8 @@ func TestClientLargeCallsOfAQueueGather(t *testing.T) {
 		}
 		answers := gatheringLarge(t, c, e, "q", times(300, message("a")), times(400, message("b")), times(600, message("c")), times(300, message("d")))
 
-		// Those of another queue, of several queues, delayed ones, and those above the
-		// bound wait for none of them.
+		// Sends to another queue, to several queues, with a delay, or above the size limit do
+		// not wait behind them.
 		others := make(chan error)
 		other := message("other")
 		other.Queue = "r"
@@ -448,8 +448,8 @@ func TestClientLargeRefusalReachesOnlyItsSender(t *testing.T) {
 	})
 }
 
-// What a caller sent is his again as soon as Send returned, also where it returned
-// because his context ended.
+// A caller may change its messages after Send returned, even if it returned because the
+// context ended.
 func TestClientLargeCallerMayChangeMessagesAfterwards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -598,8 +598,8 @@ func BenchmarkClientSend(b *testing.B) {
 	}
 }
 
-// Those who send again as soon as they are answered share each flush, and do
-// not split into one that goes first and all the others after it.
+// Callers that send again as soon as they get their result share each flush. They do not split
+// into one that is sent first and the others after it.
 func TestClientDenseSendersStayTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const senders, calls = 16, 400
@@ -621,8 +621,9 @@ func TestClientDenseSendersStayTogether(t *testing.T) {
 			e.mu.Lock()
 			riding := e.riding
 			e.mu.Unlock()
-			// The store is slow: whoever does not ride has time to come.
-			atRest(t, "everybody rides or waits", func() bool { return riding+c.small.waiting() == senders })
+			// The store is slow: callers that are not part of the running flush have time to
+			// gather.
+			atRest(t, "every caller is in a flush or waits", func() bool { return riding+c.small.waiting() == senders })
 			if call >= calls/2 {
 				carried += riding
 			}

@@ -112,7 +112,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Whatever comes is decoded or refused, and never panics.
+// Any input is decoded or rejected, and never causes a panic.
 func FuzzDecodeJSON(f *testing.F) {
 	for _, seed := range []string{"null", `{"a":[1,"x",{}]}`, `"\u0000"`, "[[[[", "1e999", "{\"a\":\xff}", strings.Repeat("[", 20000)} {
 		f.Add([]byte(seed), ContentTypeJSON)
@@ -135,8 +135,8 @@ func FuzzDecodeJSON(f *testing.F) {
 	})
 }
 
-// Gathered messages are encoded for each sender by itself: one that cannot be
-// fails alone, and reaches no batch.
+// Each sender encodes its own messages: a message that cannot be encoded fails alone and
+// reaches no batch.
 func TestClientEncodesByCodec(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

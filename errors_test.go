@@ -9,9 +9,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Asking what an error says costs nothing: that is done for every message, most of
-// which end without one.
-// Not parallel: it counts the whole process's allocations.
+// The functions that inspect errors must not allocate, because they run for every message, and
+// most messages have no error. Not parallel: the test counts the allocations of the whole
+// process.
 func TestAskingErrorsAllocatesNothing(t *testing.T) {
 	plain := errors.New("no such card")
 	for _, err := range []error{nil, plain, posthaste.Snooze(time.Minute), posthaste.Permanent(plain), posthaste.RetryAfter(plain, time.Minute)} {

@@ -2,7 +2,8 @@ package posthaste
 
 import "testing"
 
-// Whatever is read as a rate is one, and is written as it is read.
+// ParseRate accepts only valid rates, and a parsed rate formats to text that parses to the
+// same rate.
 func FuzzParseRate(f *testing.F) {
 	for _, seed := range []string{"50/s", "100/m", "5/10s", "50/s burst 100", " 1 / h burst 1 ", "1/1h30m", "0/s", "-1/s", "1/0s", "1/-1s", "1/s burst 0", "1", "1/", "/s", "1/ms", "1/2562048h", "9223372036854775808/s", "1/s burst"} {
 		f.Add(seed)

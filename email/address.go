@@ -17,21 +17,20 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 )
 
-// Address is one parsed address. Build it by [ParseAddress].
+// Address is a parsed address. [ParseAddress] returns it.
 type Address struct {
 	// Name is the display name, decoded; often empty.
 	Name string
-	// Local is what stands before the "@", without quoting.
+	// Local is the part before the "@", without quoting.
 	Local string
-	// Domain is what stands after it, as it was written.
+	// Domain is the part after the "@", as it was written.
 	Domain string
 }
 
-// ParseAddress parses "ada@example.com", "Ada <ada@example.com>" or
-// "\"Ada, Countess\" <ada@example.com>": the mailbox of RFC 5322 without
-// comments and routes, with the addresses of RFC 5321 and, beyond ASCII, of
-// RFC 6531 and IDNA 2008. White space in a display name counts as one space.
-// The error says what is wrong, and holds no line breaks.
+// ParseAddress parses "ada@example.com", "Ada <ada@example.com>" or "\"Ada, Countess\"
+// <ada@example.com>": the mailbox of RFC 5322 without comments and routes, with the addresses
+// of RFC 5321 and, beyond ASCII, of RFC 6531 and IDNA 2008. White space in a display name
+// counts as one space. The error describes the fault and contains no line breaks.
 func ParseAddress(s string) (Address, error) {
 	if !utf8.ValidString(s) {
 		return Address{}, errors.New("is not valid UTF-8")
@@ -73,22 +72,21 @@ func ParseAddress(s string) (Address, error) {
 	return a, nil
 }
 
-// Envelope returns the address as it is given to a server. The domain is in
-// its ASCII spelling where the rest is ASCII, so that any server takes it, and
-// as it was written where SMTPUTF8 is needed anyway.
+// Envelope returns the address as it is given to a server. If the local part is ASCII, the
+// domain is in its ASCII form, which any server accepts. Otherwise the server needs SMTPUTF8
+// anyway, and the domain is as it was written.
 func (a Address) Envelope() string {
 	return quoteLocal(a.Local) + "@" + a.wireDomain()
 }
 
-// NeedsSMTPUTF8 reports whether only servers that speak SMTPUTF8 can take the
-// address.
+// NeedsSMTPUTF8 reports whether only servers that support SMTPUTF8 accept the address.
 func (a Address) NeedsSMTPUTF8() bool { return !isASCII(a.Local) }
 
-// AddressNeedsSMTPUTF8 reports whether only servers that speak SMTPUTF8 can
-// take an envelope address (one of [Email.Recipients]).
+// AddressNeedsSMTPUTF8 reports whether only servers that support SMTPUTF8 accept an envelope
+// address (one of [Email.Recipients]).
 func AddressNeedsSMTPUTF8(envelope string) bool { return !isASCII(envelope) }
 
-// wireDomain is the domain as headers and envelope show it.
+// wireDomain returns the domain for headers and the envelope.
 func (a Address) wireDomain() string {
 	if isASCII(a.Local) {
 		return a.hostname()
@@ -96,14 +94,14 @@ func (a Address) wireDomain() string {
 	return a.Domain
 }
 
-// hostname is the domain as DNS spells it.
+// hostname returns the domain in its DNS form.
 func (a Address) hostname() string {
 	if isASCII(a.Domain) {
 		return a.Domain
 	}
 	ascii, err := idna.Lookup.ToASCII(a.Domain)
 	if err != nil {
-		return a.Domain // cannot be: checkDomain did the same
+		return a.Domain // unreachable: checkDomain did the same conversion
 	}
 	return ascii
 }
@@ -138,10 +136,10 @@ func quoted(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// nameWords are encoded words of RFC 2047 that stand side by side.
+// nameWords matches adjacent encoded words of RFC 2047.
 var nameWords = regexp.MustCompile(`=\?[^? ]+\?[BbQq]\?[^?]*\?=( *=\?[^? ]+\?[BbQq]\?[^?]*\?=)*`)
 
-// wordDecoder decodes them in any character set that mail programs know.
+// wordDecoder decodes them in any character set that mail programs use.
 var wordDecoder = mime.WordDecoder{CharsetReader: func(charset string, input io.Reader) (io.Reader, error) {
 	charset, _, _ = strings.Cut(charset, "*") // a language may follow (RFC 2231)
 	set, err := htmlindex.Get(charset)
@@ -151,11 +149,11 @@ var wordDecoder = mime.WordDecoder{CharsetReader: func(charset string, input io.
 	return set.NewDecoder().Reader(input), nil
 }}
 
-// parseName parses what stands before "<": words, quoted strings, encoded words.
-// Encoded words are decoded in quoted strings, too: RFC 2047 has none there, but many
-// programs write them so, and nobody has such a name.
-// Parentheses belong to the name. RFC 5322 takes them for a comment, which mail
-// programs do not show, but senders mean them to be seen.
+// parseName parses the part before "<": words, quoted strings, encoded words. Encoded words
+// are also decoded inside quoted strings. RFC 2047 does not allow them there, but many
+// programs write them so, and no real name looks like one. Parentheses belong to the name: RFC
+// 5322 treats them as a comment, which mail programs do not show, but senders want them to be
+// seen.
 func parseName(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -166,7 +164,7 @@ func parseName(s string) (string, error) {
 	}
 	words := splitOutside(s, ' ')
 	for i, word := range words {
-		// Quoted, encoded words are decoded below, with those that are quoted already.
+		// Quote these words; encoded words, and words already quoted, are decoded below.
 		plain := !strings.ContainsAny(word, "()") && !strings.Contains(word, "=?") && !strings.Contains(word, "?=")
 		if !plain && !strings.Contains(word, `"`) {
 			words[i] = quoted(word)
@@ -184,7 +182,8 @@ func parseName(s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// An encoded word may hide either from the check of the whole.
+	// Decoded words may contain control characters or invalid UTF-8 that the check of the
+	// whole string did not see.
 	if !utf8.ValidString(name) {
 		return "", errors.New("has an encoded display name that is not in the character set that it names")
 	}
@@ -198,7 +197,7 @@ func parseName(s string) (string, error) {
 	return name, nil
 }
 
-// splitSpec splits local@domain and takes the quotes off the local part.
+// splitSpec splits local@domain and unquotes the local part.
 func splitSpec(s string) (local, domain string, err error) {
 	if strings.HasPrefix(s, `"`) {
 		local, rest, err := unquoteLocal(s)
@@ -225,7 +224,7 @@ func splitSpec(s string) (local, domain string, err error) {
 	return local, domain, nil
 }
 
-// unquoteLocal takes a quoted string off the front of s.
+// unquoteLocal unquotes the quoted string at the start of s.
 func unquoteLocal(s string) (local, rest string, err error) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -238,7 +237,7 @@ func unquoteLocal(s string) (local, rest string, err error) {
 		case '\\':
 			i++
 			if i == len(s) || s[i] >= utf8.RuneSelf {
-				return "", "", errors.New(`has a "\" that quotes nothing`)
+				return "", "", errors.New(`has a "\" without a character after it`)
 			}
 			b.WriteByte(s[i])
 		default:
@@ -248,7 +247,7 @@ func unquoteLocal(s string) (local, rest string, err error) {
 	return "", "", errors.New(`has a quote that does not end`)
 }
 
-// quoteLocal quotes a local part where it has to be.
+// quoteLocal quotes a local part if necessary.
 func quoteLocal(local string) string {
 	if isDotAtom(local) {
 		return local
@@ -284,7 +283,7 @@ func checkDomain(domain string) error {
 		six, is6 := strings.CutPrefix(literal, "IPv6:")
 		ip, err := netip.ParseAddr(six)
 		if !ok || err != nil || ip.Is6() != is6 || ip.Zone() != "" {
-			return fmt.Errorf("has an address literal that is none: %q", domain)
+			return fmt.Errorf("has an invalid address literal: %q", domain)
 		}
 		return nil
 	}
@@ -329,8 +328,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// hasControl reports whether s has a control character: line breaks first of
-// all, which would start a header of the attacker's own.
+// hasControl reports whether s contains a control character. Line breaks are the important
+// ones: with them an attacker could add headers.
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'

@@ -106,8 +106,8 @@ func FuzzParseAddress(f *testing.F) {
 		if err != nil || again.Envelope() != envelope || again.Local != a.Local {
 			t.Fatalf("%q: envelope %q is read as %+v (%v)", s, envelope, again, err)
 		}
-		// What is written into a header is read back by another parser. (It
-		// does not know address literals as SMTP spells them.)
+		// A different parser reads the written header back. It does not know SMTP's address
+		// literals.
 		if strings.HasPrefix(a.Domain, "[") {
 			return
 		}

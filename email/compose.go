@@ -13,19 +13,18 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Identity holds what the headers of a mail take from the message that carries it.
+// Identity holds the parts of a mail's headers that come from its message.
 type Identity struct {
 	ID posthaste.MessageID
 	// CreatedAt is when the message was sent. It is part of the Message-ID.
 	CreatedAt time.Time
-	// Date becomes the Date header; zero means CreatedAt. For a mail that was held
-	// back it is the time at which the mail first fell due.
+	// Date is the Date header; zero means CreatedAt. For a delayed mail it is the time at
+	// which the mail first became due.
 	Date time.Time
 }
 
-// MessageIDHeader returns the mail's Message-ID, angle brackets included. It
-// is the same on every attempt, and differs between ledgers that gave two
-// mails the same id.
+// MessageIDHeader returns the mail's Message-ID with angle brackets. It is the same on every
+// attempt, and different in ledgers that gave two mails the same id.
 func (e *Email) MessageIDHeader(i Identity) string {
 	domain := "localhost.invalid"
 	from := e.From
@@ -37,10 +36,10 @@ func (e *Email) MessageIDHeader(i Identity) string {
 	return fmt.Sprintf("<posthaste.%s.%s@%s>", i.ID, hex.EncodeToString(sum[:8]), domain)
 }
 
-// Compose returns the mail as MIME, lines ending in CRLF: text and HTML as
-// multipart/alternative, attachments around them as multipart/mixed. It holds
-// only ASCII unless [Email.NeedsSMTPUTF8]. The same arguments give the same
-// bytes. Bcc is in none of its headers.
+// Compose returns the mail as MIME with CRLF line endings: text and HTML as
+// multipart/alternative, with attachments inside multipart/mixed. It contains only ASCII
+// unless [Email.NeedsSMTPUTF8]. The same arguments return the same bytes. No header contains
+// Bcc.
 func (e *Email) Compose(i Identity) ([]byte, error) {
 	var b bytes.Buffer
 	if err := e.writeHeaders(&b, i); err != nil {
@@ -55,14 +54,14 @@ func (e *Email) Compose(i Identity) ([]byte, error) {
 		return nil, fmt.Errorf("compose mail: %w", err)
 	}
 	if !bytes.HasSuffix(b.Bytes(), []byte("\r\n")) {
-		// A body of one part ends without a line break of its own. SMTP would
-		// add one; a soft one keeps the text as it was given.
+		// A single-part body may end without a line break. SMTP would add one; a soft line
+		// break keeps the text unchanged.
 		b.WriteString("=\r\n")
 	}
 	return b.Bytes(), nil
 }
 
-// writeHeaders writes all headers but those that describe the body.
+// writeHeaders writes all headers except those that describe the body.
 func (e *Email) writeHeaders(b *bytes.Buffer, i Identity) error {
 	date := i.Date
 	if date.IsZero() {
@@ -85,8 +84,8 @@ func (e *Email) writeHeaders(b *bytes.Buffer, i Identity) error {
 		}
 	}
 	if len(e.To)+len(e.Cc) == 0 {
-		// Without any recipient to show, this says so; some filters refuse
-		// mails that have no To at all.
+		// Without visible recipients, To contains this text, because some filters reject mails
+		// without a To header.
 		writeField(b, "To", "undisclosed-recipients:;")
 	}
 	if e.Subject != "" {

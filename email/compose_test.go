@@ -21,13 +21,13 @@ var created = time.Date(2026, 10, 1, 12, 0, 0, 123456000, time.UTC)
 
 var identity = Identity{ID: 42, CreatedAt: created}
 
-// leaf is a part of a mail, decoded.
+// leaf is a decoded part of a mail.
 type leaf struct {
 	mediaType, disposition, filename string
 	content                          []byte
 }
 
-// leaves decodes a composed mail by the standard library.
+// leaves decodes a composed mail with the standard library.
 func leaves(t testing.TB, raw []byte) (mail.Header, []leaf) {
 	t.Helper()
 	m, err := mail.ReadMessage(bytes.NewReader(raw))
@@ -80,15 +80,14 @@ func leaves(t testing.TB, raw []byte) (mail.Header, []leaf) {
 	return m.Header, list
 }
 
-// canonical is how text looks in MIME.
+// canonical returns text with MIME's line endings.
 func canonical(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	s = strings.ReplaceAll(s, "\r", "\n")
 	return strings.ReplaceAll(s, "\n", "\r\n")
 }
 
-// checkComposed composes a valid mail and compares all of it, decoded, with
-// what went in.
+// checkComposed composes a valid mail and compares every decoded part with the input.
 func checkComposed(t *testing.T, e *Email) (raw []byte) {
 	t.Helper()
 	raw, err := e.Compose(identity)
@@ -145,7 +144,7 @@ func checkHeader(t *testing.T, e *Email, h mail.Header) {
 	}
 	for name, want := range e.Headers {
 		if grammars[textproto.CanonicalMIMEHeaderKey(name)] != nil {
-			want = strings.Join(strings.Fields(decode(name)), " ") // TestStructuredHeaders compares more
+			want = strings.Join(strings.Fields(decode(name)), " ") // TestStructuredHeaders compares the exact text
 		}
 		if got := decode(name); got != want {
 			t.Fatalf("header %s: %q, want %q", name, got, want)
@@ -156,7 +155,7 @@ func checkHeader(t *testing.T, e *Email, h mail.Header) {
 			continue
 		}
 		if strings.Contains(h.Get(name), "@[IPv6:") {
-			continue // the standard library does not read those
+			continue // the standard library cannot read these
 		}
 		got, err := h.AddressList(name)
 		if err != nil || len(got) != len(want) {
@@ -183,7 +182,7 @@ func checkHeader(t *testing.T, e *Email, h mail.Header) {
 	}
 }
 
-// unicodeMail has unicode in every place that can have it.
+// unicodeMail has Unicode in every field that allows it.
 func unicodeMail() *Email {
 	return &Email{
 		From: "Zoë Ångström 🚀 <zoë@münchen.de>", ReplyTo: "回复 <回复@例え.jp>",

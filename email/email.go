@@ -1,10 +1,9 @@
-// Package email says what a mail is: its fields, what is checked of them, how
-// it becomes MIME, and what was answered for each of its recipients. It knows
-// no network; package sink/smtp delivers.
+// Package email defines a mail: its fields, their validation, its MIME form, and the server's
+// answer for each recipient. It uses no network; package sink/smtp delivers.
 //
-// A mail is the JSON payload of a message of queue [Queue]. It is checked
-// where it is accepted (the HTTP API calls [Parse] and [Email.Validate]) and
-// once more where it is delivered, because anybody can send one by SQL.
+// A mail is the JSON payload of a message in the queue [Queue]. It is validated when it is
+// accepted (the HTTP API calls [Parse] and [Email.Validate]) and again when it is delivered,
+// because mails can also be sent by SQL.
 package email
 
 import (
@@ -15,15 +14,15 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Queue is the queue that mails are messages of.
+// Queue is the name of the queue of mails.
 const Queue = "emails"
 
-// Limits of a mail. What exceeds one is refused with the field's name.
+// Limits of a mail. A mail that exceeds one is rejected with the field's name.
 const (
 	// MaxSize bounds the composed MIME message, in bytes.
 	MaxSize = 25 << 20
-	// MaxRecipients bounds to, cc and bcc together. What a server answered is
-	// kept for each recipient and attempt, so this bounds that as well.
+	// MaxRecipients bounds to, cc and bcc together. The server's answer is kept for each
+	// recipient and attempt, so this bounds those records as well.
 	MaxRecipients = 200
 	// MaxAddressBytes bounds an address without its display name (RFC 5321).
 	MaxAddressBytes = 254
@@ -35,67 +34,66 @@ const (
 	MaxNameBytes = 255
 	// MaxSubjectBytes bounds the subject.
 	MaxSubjectBytes = 998
-	// MaxHeaders bounds how many headers of its own a mail can have.
+	// MaxHeaders bounds the number of custom headers.
 	MaxHeaders = 100
-	// MaxHeaderNameBytes bounds the name of such a header.
+	// MaxHeaderNameBytes bounds the name of a custom header.
 	MaxHeaderNameBytes = 76
-	// MaxHeaderValueBytes bounds the value of such a header.
+	// MaxHeaderValueBytes bounds the value of a custom header.
 	MaxHeaderValueBytes = 998
-	// MaxAttachments bounds how many attachments a mail can have.
+	// MaxAttachments bounds the number of attachments.
 	MaxAttachments = 100
-	// MaxFilenameBytes bounds an attachment's file name.
+	// MaxFilenameBytes bounds the file name of an attachment.
 	MaxFilenameBytes = 255
-	// MaxContentTypeBytes bounds an attachment's content type.
+	// MaxContentTypeBytes bounds the content type of an attachment.
 	MaxContentTypeBytes = 255
 )
 
-// Email is a mail as its sender describes it. The zero value is an empty mail,
-// which [Email.Validate] refuses.
+// Email is a mail as its sender describes it. The zero value is an empty mail, which
+// [Email.Validate] rejects.
 type Email struct {
-	// From is the author, "ada@example.com" or "Ada <ada@example.com>". It is
-	// also where the server sends its complaints to (the envelope's sender).
+	// From is the author, "ada@example.com" or "Ada <ada@example.com>". It is also the
+	// envelope sender, to which servers send bounces.
 	From string `json:"from"`
-	// To, Cc and Bcc are the recipients, [MaxRecipients] together. Bcc is
-	// never seen in the mail.
+	// To, Cc and Bcc are the recipients, [MaxRecipients] together. The mail never shows Bcc.
 	To  []string `json:"to,omitempty"`
 	Cc  []string `json:"cc,omitempty"`
 	Bcc []string `json:"bcc,omitempty"`
-	// ReplyTo is one address that answers go to instead of From.
+	// ReplyTo is an address to which replies go instead of From.
 	ReplyTo string `json:"reply_to,omitempty"`
-	// Subject is at most [MaxSubjectBytes] long.
+	// Subject has at most [MaxSubjectBytes] bytes.
 	Subject string `json:"subject,omitempty"`
-	// Text and HTML are the body; one is required, with both the reader's
-	// program chooses. Line breaks of any kind travel as CRLF, as MIME wants.
+	// Text and HTML are the body; at least one is required. If both are set, the reader's mail
+	// program chooses. Line breaks of any kind are sent as CRLF, as MIME requires.
 	Text string `json:"text,omitempty"`
 	HTML string `json:"html,omitempty"`
-	// Headers are further headers, such as List-Unsubscribe. Those that the
-	// mail gets by itself (From, Date, Content-Type, …) are refused.
+	// Headers are custom headers, such as List-Unsubscribe. Headers that the mail sets itself
+	// (From, Date, Content-Type, …) are rejected.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Attachments are files that travel with the mail.
+	// Attachments are the mail's files.
 	Attachments []Attachment `json:"attachments,omitempty"`
-	// Reference is the sender's own business id, by which the mail can be
-	// found ([posthaste.MaxWordBytes] at most).
+	// Reference is the sender's business id, by which the mail can be found
+	// ([posthaste.MaxWordBytes] at most).
 	Reference string `json:"reference,omitempty"`
-	// SendAt holds the mail back until then; zero means now.
+	// SendAt delays the mail until that time; zero means now.
 	SendAt time.Time `json:"send_at,omitzero"`
-	// IdempotencyKey belongs to the request that sends the mail over HTTP, which
-	// takes it out; anywhere else it is refused.
+	// IdempotencyKey belongs to the HTTP request that sends the mail, which removes it.
+	// Everywhere else it is rejected.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 }
 
-// Attachment is a file that travels with a mail.
+// Attachment is a file of a mail.
 type Attachment struct {
-	// Filename is shown to the reader (255 bytes at most).
+	// Filename is the name that the reader sees (255 bytes at most).
 	Filename string `json:"filename"`
-	// ContentType is a media type such as "application/pdf". Empty means what
-	// the file name's ending says, or else application/octet-stream.
+	// ContentType is a media type such as "application/pdf". If empty, it follows from the
+	// extension of the file name, and is application/octet-stream if that is unknown.
 	ContentType string `json:"content_type,omitempty"`
-	// Content is the file itself, base64 in JSON.
+	// Content is the file's content, base64 in JSON.
 	Content []byte `json:"content"`
 }
 
-// Message makes the message that carries the mail, with its reference, its
-// recipients as terms and its time. The mail should be valid.
+// Message returns the message that carries the mail, with its reference, its recipients as
+// terms and its time. The mail should be valid.
 func (e *Email) Message() (posthaste.Message, error) {
 	payload, err := json.Marshal(e)
 	if err != nil {
@@ -110,9 +108,9 @@ func (e *Email) Message() (posthaste.Message, error) {
 	}, nil
 }
 
-// Recipients returns the envelope addresses of to, cc and bcc in that order,
-// each once, as they are given to the server (see [Address.Envelope]). What
-// is no address is left out: [Email.Validate] tells of it.
+// Recipients returns the distinct envelope addresses of to, cc and bcc in that order, as they
+// are given to the server (see [Address.Envelope]). Invalid addresses are skipped:
+// [Email.Validate] reports them.
 func (e *Email) Recipients() []string {
 	list := make([]string, 0, len(e.To)+len(e.Cc)+len(e.Bcc))
 	seen := make(map[string]bool, cap(list))
@@ -122,8 +120,8 @@ func (e *Email) Recipients() []string {
 			if err != nil {
 				continue
 			}
-			// Domains are equal without regard to case; what stands before
-			// the "@" belongs to the receiving host, which may tell a from A.
+			// Domains are case-insensitive. The local part belongs to the receiving host,
+			// which may distinguish a and A.
 			key := quoteLocal(a.Local) + "@" + strings.ToLower(a.hostname())
 			if !seen[key] {
 				seen[key] = true
@@ -134,8 +132,8 @@ func (e *Email) Recipients() []string {
 	return list
 }
 
-// Terms returns the words to find the mail by: the addresses of all
-// recipients as [Term] writes them, each once.
+// Terms returns the terms by which the mail can be found: the distinct addresses of all
+// recipients in the form of [Term].
 func (e *Email) Terms() []string {
 	var terms []string
 	seen := map[string]bool{}
@@ -151,9 +149,9 @@ func (e *Email) Terms() []string {
 	return terms
 }
 
-// Term returns the word by which the mails to an address are found: the
-// address without display name, in lower case, its domain as DNS spells it.
-// What is no address is only lowered.
+// Term returns the term by which the mails to an address can be found: the address without
+// display name, in lower case, with the domain in its DNS form. Text that is not an address is
+// converted to lower case.
 func Term(address string) string {
 	a, err := ParseAddress(address)
 	if err != nil {
@@ -162,15 +160,15 @@ func Term(address string) string {
 	return strings.ToLower(quoteLocal(a.Local) + "@" + a.hostname())
 }
 
-// NeedsSMTPUTF8 reports whether the mail can only travel between servers that
-// speak SMTPUTF8 (RFC 6531), because an address in its headers has characters
-// beyond ASCII before the "@". Those behind the "@" do not matter: DNS has an
-// ASCII spelling for them. A recipient in bcc does not matter either, for it
-// is not in the headers; its own transaction needs it, see [AddressNeedsSMTPUTF8].
+// NeedsSMTPUTF8 reports whether only servers that support SMTPUTF8 (RFC 6531) can transfer the
+// mail, because an address in its headers has characters beyond ASCII before the "@".
+// Characters after the "@" do not matter: DNS has an ASCII form for them. A bcc recipient does
+// not matter either, because it is not in the headers; its own transaction needs SMTPUTF8, see
+// [AddressNeedsSMTPUTF8].
 func (e *Email) NeedsSMTPUTF8() bool { return e.smtputf8Field() != "" }
 
-// SMTPUTF8Address returns the first address because of which
-// [Email.NeedsSMTPUTF8] is true, and its field; empty if none.
+// SMTPUTF8Address returns the first address because of which [Email.NeedsSMTPUTF8] is true,
+// and its field, or empty strings.
 func (e *Email) SMTPUTF8Address() (field, address string) {
 	field = e.smtputf8Field()
 	if field == "" {
@@ -201,7 +199,7 @@ func (e *Email) addressAt(field string) (address string) {
 	return address
 }
 
-// eachAddress calls do for every address field that is there.
+// eachAddress calls do for every address field that is set.
 func (e *Email) eachAddress(do func(field, value string)) {
 	do("from", e.From)
 	for _, g := range []struct {

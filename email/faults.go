@@ -8,11 +8,11 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// maxFaults bounds how many faults one error tells of.
+// maxFaults bounds the number of faults in the text of one error.
 const maxFaults = 20
 
-// Faults returns all that [Parse] or [Email.Validate] found wrong, each with
-// its field, in the order of the fields; nil if err is not of theirs.
+// Faults returns all faults that [Parse] or [Email.Validate] found, each with its field, in
+// the order of the fields. It returns nil if err is not one of their errors.
 func Faults(err error) []*posthaste.Error {
 	var e *posthaste.Error
 	if !errors.As(err, &e) {
@@ -25,8 +25,8 @@ func Faults(err error) []*posthaste.Error {
 	return []*posthaste.Error{e}
 }
 
-// faultList gathers faults. As an error it is the cause of the one error that
-// tells of them all.
+// faultList is a list of faults. As an error it is the cause of the error that describes all
+// of them.
 type faultList []*posthaste.Error
 
 // Error implements error.
@@ -46,8 +46,8 @@ func (f *faultList) add(field, format string, args ...any) {
 	*f = append(*f, invalid(field, format, args...))
 }
 
-// err returns nil, the one fault, or an error with the first fault's code and
-// field and the text of all.
+// err returns nil, the single fault, or an error with the first fault's code and field and the
+// text of all.
 func (f faultList) err() error {
 	switch len(f) {
 	case 0:
@@ -58,8 +58,8 @@ func (f faultList) err() error {
 	return &posthaste.Error{Code: f[0].Code, Field: f[0].Field, Message: f.Error(), Cause: f}
 }
 
-// invalid makes the fault of one field. The text begins with the field's
-// name: a dead letter keeps only the text.
+// invalid returns a fault of one field. The text begins with the field's name, because a dead
+// letter keeps only the text.
 func invalid(field, format string, args ...any) *posthaste.Error {
 	return fault(posthaste.Invalid, field, format, args...)
 }

@@ -8,11 +8,11 @@ import (
 	"unicode"
 )
 
-// grammar takes a header's name and its value, not empty and without surplus blanks, and
-// returns how it is written.
+// grammar formats the value of the named header. The value is not empty and has no surplus
+// blanks.
 type grammar func(name, s string) (string, error)
 
-// grammars are the headers that programs read, by their canonical names.
+// grammars are the headers that programs read, by canonical name.
 var grammars = func() map[string]grammar {
 	all := map[string]grammar{}
 	for names, write := range byGrammar {
@@ -39,7 +39,7 @@ var byGrammar = map[string]grammar{
 		" Sensitivity Thread-Index Tls-Required X-Auto-Response-Suppress X-Msmail-Priority X-Priority": plainWords,
 }
 
-// plainWords refuses values that cannot be written without encoding.
+// plainWords rejects values that cannot be written without encoding.
 func plainWords(_, s string) (string, error) {
 	switch {
 	case strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }):
@@ -50,8 +50,8 @@ func plainWords(_, s string) (string, error) {
 	return s, nil
 }
 
-// messageIDs writes a list of Message-IDs (RFC 5322, section 3.6.4). The text in the
-// angle brackets is not checked, because a reply repeats IDs that other programs made.
+// messageIDs formats a list of Message-IDs (RFC 5322, section 3.6.4). The text in the angle
+// brackets is not checked, because a reply repeats IDs that other programs created.
 func messageIDs(name, s string) (string, error) {
 	s, err := plainWords(name, strings.ReplaceAll(s, "><", "> <"))
 	if err != nil {
@@ -67,7 +67,7 @@ func messageIDs(name, s string) (string, error) {
 	return s, nil
 }
 
-// listPost writes List-Post, which can be NO where posting is not allowed.
+// listPost formats List-Post, which may be NO if posting is not allowed.
 func listPost(name, s string) (string, error) {
 	if strings.EqualFold(s, "NO") {
 		return "NO", nil
@@ -75,7 +75,7 @@ func listPost(name, s string) (string, error) {
 	return urls(name, s)
 }
 
-// urls writes a list of URLs in angle brackets, with comments (RFC 2369).
+// urls formats a list of URLs in angle brackets, with comments (RFC 2369).
 func urls(name, s string) (string, error) {
 	if _, err := plainWords(name, s); err != nil {
 		return "", fmt.Errorf("%w; other characters of a URL are percent-encoded", err)
@@ -95,14 +95,14 @@ func urls(name, s string) (string, error) {
 	return strings.Join(items, ", "), nil
 }
 
-// isComment reports whether s is one comment that holds no other.
+// isComment reports whether s is one comment without nested comments.
 func isComment(s string) bool {
 	inner, open := strings.CutPrefix(s, "(")
 	inner, closed := strings.CutSuffix(inner, ")")
 	return open && closed && !strings.ContainsAny(inner, `()\<>`)
 }
 
-// listID writes a List-Id (RFC 2919): a phrase and a name in angle brackets.
+// listID formats a List-Id (RFC 2919): a phrase and a name in angle brackets.
 func listID(name, s string) (string, error) {
 	open := strings.LastIndexByte(s, '<')
 	id, closed := strings.CutSuffix(s[open+1:], ">")
@@ -116,7 +116,7 @@ func listID(name, s string) (string, error) {
 	return strings.TrimSpace(phrase(name, title) + " <" + id + ">"), nil
 }
 
-// addressList writes a list of addresses.
+// addressList formats a list of addresses.
 func addressList(name, s string) (string, error) {
 	var list []Address
 	for _, item := range splitOutside(s, ',') {
@@ -132,7 +132,7 @@ func addressList(name, s string) (string, error) {
 	return writeAddresses(name, list), nil
 }
 
-// phraseList writes a list of phrases.
+// phraseList formats a list of phrases.
 func phraseList(name, s string) (string, error) {
 	var list []string
 	for _, item := range splitOutside(s, ',') {
@@ -148,7 +148,7 @@ func phraseList(name, s string) (string, error) {
 	return strings.Join(list, ", "), nil
 }
 
-// splitOutside splits s at a separator outside quotes, comments and angle brackets.
+// splitOutside splits s at separators outside quotes, comments and angle brackets.
 func splitOutside(s string, separator byte) (items []string) {
 	var within byte
 	from := 0

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxLineBytes is how long a header line may get (RFC 5322, without CRLF).
+	// maxLineBytes is the maximum length of a header line (RFC 5322, without CRLF).
 	maxLineBytes = 998
-	// maxFolded is where lines are folded (RFC 2047, section 2).
+	// maxFolded is the length at which lines are folded (RFC 2047, section 2).
 	maxFolded = 76
 )
 
-// reservedHeaders are those that a mail gets from its fields, by composing or
-// on its way. Names are canonical.
+// reservedHeaders are headers that the mail's fields or the servers set. Names are canonical.
+// Each value says what to do instead.
 var reservedHeaders = map[string]string{
 	"From":                   "use the field from",
 	"To":                     "use the field to",
@@ -36,7 +36,7 @@ var reservedHeaders = map[string]string{
 	"Dkim-Signature":         "signing is not supported yet",
 }
 
-// reservedPrefixes are the beginnings of further reserved names.
+// reservedPrefixes are the prefixes of further reserved names.
 var reservedPrefixes = []string{"Content-", "Resent-", "Arc-"}
 
 // reservedHint reports whether a header is reserved, and what to do instead.
@@ -47,7 +47,7 @@ func reservedHint(name string) (hint string, reserved bool) {
 	}
 	for _, p := range reservedPrefixes {
 		if strings.HasPrefix(name, p) {
-			return "the mail gets what it needs by itself", true
+			return "the mail sets these headers itself", true
 		}
 	}
 	return "", false
@@ -66,15 +66,15 @@ func isHeaderName(s string) bool {
 	return true
 }
 
-// leftOut reports whether a mail goes without a header that it was given: its grammar
-// allows no empty value, and other programs give every header that they know.
+// leftOut reports whether a given header is omitted: it is empty and its grammar allows no
+// empty value. Some programs set every header that they know.
 func leftOut(name, value string) bool {
 	return grammars[textproto.CanonicalMIMEHeaderKey(name)] != nil && len(blanks(value)) == 0
 }
 
-// writeHeader returns how a header's value is written. If the header has a grammar,
-// blanks are collapsed, and the error says which part of the value does not fit. Any
-// other value is read back exactly as it was given.
+// writeHeader formats the value of a header. If the header has a grammar, blanks are
+// collapsed, and the error says which part of the value does not fit. Any other value is read
+// back exactly as it was given.
 func writeHeader(name, value string) (string, error) {
 	if write := grammars[textproto.CanonicalMIMEHeaderKey(name)]; write != nil {
 		written, err := write(name, strings.Join(blanks(value), " "))
@@ -86,8 +86,8 @@ func writeHeader(name, value string) (string, error) {
 	return encodeText(name, value), nil
 }
 
-// encodeText encodes an unstructured value so that a reader gets exactly s back,
-// also after the line was folded at its spaces. What is plain stays readable.
+// encodeText encodes an unstructured value so that a reader gets exactly s back, even if the
+// line was folded at its spaces. Plain text stays readable.
 func encodeText(name, s string) string {
 	if isASCII(s) && survivesFolding(name, s) {
 		return s
@@ -95,9 +95,9 @@ func encodeText(name, s string) string {
 	return encodedWords(name, s)
 }
 
-// survivesFolding reports whether an ASCII value can be written as it is:
-// folding may eat spaces that stand side by side or at the ends, cannot break
-// a long word, and a reader would decode what looks like an encoded word.
+// survivesFolding reports whether an ASCII value can be written unchanged. Folding may remove
+// adjacent spaces and spaces at the ends, and cannot break a long word. A reader would decode
+// text that looks like an encoded word.
 func survivesFolding(name, s string) bool {
 	return s == strings.Join(blanks(s), " ") && fitsLine(name, s) && !strings.Contains(s, "=?")
 }
@@ -111,21 +111,20 @@ func fitsLine(name, s string) bool {
 	return true
 }
 
-// blanks returns the words of s.
+// blanks splits s into words.
 func blanks(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' })
 }
 
-// The longest encoded word (RFC 2047), and what surrounds its text.
+// The length of the longest encoded word (RFC 2047), and of the parts around its text.
 const (
 	maxEncodedWord = 75
 	encodedStart   = "=?utf-8?q?"
 	encodedEnd     = "?="
 )
 
-// encodedWords writes s as encoded words of whole characters that can stand in
-// any place where encoded words can (RFC 2047, section 5). The first one fits
-// into a line with the header's name.
+// encodedWords formats s as encoded words of whole characters that are valid wherever encoded
+// words are (RFC 2047, section 5). The first one fits into the line of the header's name.
 func encodedWords(name, s string) string {
 	var b strings.Builder
 	room, left := maxFolded-len(name)-len(": "), 0
@@ -158,8 +157,8 @@ func encodedRune(r rune) string {
 	return b.String()
 }
 
-// writeField writes a header, folded at spaces. Its first word stays in the line
-// of its name, because some servers take a line with a name alone for an empty header.
+// writeField writes a header, folded at spaces. The first word stays on the line of the name,
+// because some servers treat a line with only a name as an empty header.
 func writeField(b *bytes.Buffer, name, value string) {
 	b.WriteString(name + ":")
 	used := len(name) + len(":")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// rawHeader composes the mail and returns a header as it is written, folds included.
+// rawHeader composes the mail and returns one header as it is written, with its folds.
 func rawHeader(t *testing.T, e *Email, name string) string {
 	t.Helper()
 	if err := e.Validate(); err != nil {
@@ -31,7 +31,7 @@ func rawHeader(t *testing.T, e *Email, name string) string {
 	return strings.TrimPrefix(strings.Join(found, "\r\n"), " ")
 }
 
-// A header that programs read is written as its grammar wants it.
+// A header with a grammar is written in the form of the grammar.
 func TestStructuredHeaders(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, value, want string }{
@@ -55,7 +55,7 @@ func TestStructuredHeaders(t *testing.T) {
 		{"Disposition-Notification-To", "Zoë (EU)  <zoe@münchen.de>,ada@example.com", "=?utf-8?q?Zo=C3=AB_=28EU=29?= <zoe@xn--mnchen-3ya.de>, ada@example.com"},
 		{"Errors-To", "  ada@example.com", "ada@example.com"},
 		{"Keywords", `orders,  größe M, "a, b"`, `orders, =?utf-8?q?gr=C3=B6=C3=9Fe_M?=, "a, b"`},
-		// Others are read back exactly as given.
+		// Other headers are read back exactly as given.
 		{"X-Note", "two  spaces", "=?utf-8?q?two__spaces?="},
 		{"X-Note", "plain", "plain"},
 		{"Organization", "Müller  & Co", "=?utf-8?q?M=C3=BCller__=26_Co?="},
@@ -68,7 +68,7 @@ func TestStructuredHeaders(t *testing.T) {
 	}
 }
 
-// What a grammar cannot write is refused with the header's name.
+// A value that does not fit the grammar is rejected with the header's name.
 func TestStructuredHeadersRefuse(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string][]string{
@@ -93,8 +93,8 @@ func TestStructuredHeadersRefuse(t *testing.T) {
 	}
 }
 
-// A header whose grammar allows no empty value is left out where it has none. Texts may be
-// empty, and what is wrong with a name is wrong without a value, too.
+// A header whose grammar allows no empty value is omitted if it is empty. Other headers may be
+// empty. An invalid name is rejected even if the value is empty.
 func TestEmptyHeadersAreLeftOut(t *testing.T) {
 	t.Parallel()
 	e := good()
@@ -114,7 +114,7 @@ func TestEmptyHeadersAreLeftOut(t *testing.T) {
 	}
 }
 
-// The first word of a value stays beside the header's name.
+// The first word of a value stays on the line of the header's name.
 func TestFolding(t *testing.T) {
 	t.Parallel()
 	long := "Übermäßig langer Betreff der nicht in eine Zeile passt und noch etwas länger"
@@ -141,7 +141,7 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-// A file's name is written once, in a way that every reader reads the same.
+// A file name is written once, in a form that all readers understand.
 func TestAttachmentNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -10,10 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Parse decodes a mail from JSON. It is strict: unknown and repeated fields,
-// values of the wrong type and bytes that are no UTF-8 are refused, each by
-// its name (see [Faults]). Field names are exact, in lower case. Whether the
-// values make sense is checked by [Email.Validate].
+// Parse decodes a mail from JSON. It is strict: unknown and repeated fields, values of the
+// wrong type and invalid UTF-8 are rejected, each with its field (see [Faults]). Field names
+// are case-sensitive and lower case. [Email.Validate] checks the values.
 func Parse(data []byte) (*Email, error) {
 	if !utf8.Valid(data) {
 		return nil, invalid("", "the mail is not valid UTF-8")
@@ -23,7 +22,7 @@ func Parse(data []byte) (*Email, error) {
 	err := p.object("", func(key string) error { return p.email(key, &e) })
 	if err == nil {
 		if _, end := p.dec.Token(); !errors.Is(end, io.EOF) {
-			err = invalid("", "the mail must be one JSON object, but something follows it")
+			err = invalid("", "the mail must be one JSON object, but more data follows it")
 		}
 	}
 	if err != nil {
@@ -35,9 +34,8 @@ func Parse(data []byte) (*Email, error) {
 	return &e, nil
 }
 
-// parser walks the JSON of a mail token by token, so that it knows the path
-// of whatever is wrong. Its methods return an error where the JSON itself is
-// broken; what is merely not a mail is gathered in faults.
+// parser walks the JSON of a mail token by token, so that it knows the path of each fault. Its
+// methods return an error if the JSON itself is invalid. Other faults are gathered in faults.
 type parser struct {
 	dec    *json.Decoder
 	faults faultList
@@ -124,7 +122,7 @@ func (p *parser) object(path string, member func(key string) error) error {
 		if err != nil {
 			return p.broken(err)
 		}
-		key, _ := tok.(string) // the decoder takes nothing else as a key
+		key, _ := tok.(string) // a decoder returns only strings as keys
 		if seen[key] {
 			p.faults.add(join(path, key), "is given twice")
 		}
@@ -165,8 +163,8 @@ func (p *parser) strings(path string, into *[]string) error {
 	})
 }
 
-// value decodes the next value. The decoder reports a value of the wrong type
-// only after it has read it whole, so that the walk goes on behind it.
+// value decodes the next value. The decoder reports a value of the wrong type only after it
+// has read all of it, so the walk can continue behind it.
 func (p *parser) value(path, what string, into any) error {
 	err := p.dec.Decode(into)
 	if err == nil {
@@ -214,12 +212,12 @@ func (p *parser) wrongType(path, what string) {
 	p.faults.add(path, "must be %s", what)
 }
 
-// broken makes the error of JSON that is none; nil stays nil.
+// broken returns the error for invalid JSON; nil stays nil.
 func (p *parser) broken(err error) error {
 	if err == nil {
 		return nil
 	}
-	reason := "it ends too early"
+	reason := "unexpected end of input"
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		reason = syntax.Error()
@@ -237,14 +235,14 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// index names an item of a list.
+// index returns the name of a list item.
 func index(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// headerField names a header in an error; strange names are quoted and cut,
-// since they come from outside.
+// headerField returns the field name of a header for an error. Unusual names are quoted and
+// truncated, because they are untrusted input.
 func headerField(name string) string { return "headers." + shown(name) }
 
-// shown makes a name from outside fit for an error text.
+// shown makes an untrusted name safe for an error text.
 func shown(name string) string {
 	if len(name) > MaxHeaderNameBytes {
 		name = strings.ToValidUTF8(name[:MaxHeaderNameBytes], "") + "…"

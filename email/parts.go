@@ -18,8 +18,8 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// contentTypes are the content types of files by the ending of their names. The list
-// is fixed, because a mail must not change between two attempts on two machines.
+// contentTypes maps file extensions to content types. The list is fixed, because a mail must
+// not change between two attempts on different machines.
 var contentTypes = map[string]string{
 	".csv":  "text/csv",
 	".gif":  "image/gif",
@@ -36,7 +36,7 @@ var contentTypes = map[string]string{
 	".zip":  "application/zip",
 }
 
-// part is a body or one of its parts.
+// part is a body or a part of one.
 type part struct {
 	header textproto.MIMEHeader
 	write  func(w io.Writer) error
@@ -46,7 +46,7 @@ func newPart(contentType string, write func(w io.Writer) error) part {
 	return part{textproto.MIMEHeader{"Content-Type": {contentType}}, write}
 }
 
-// body returns the body of the mail. boundary returns another one each time.
+// body returns the body of the mail. boundary returns a new boundary on each call.
 func (e *Email) body(boundary func() string) part {
 	var bodies []part
 	if e.Text != "" || e.HTML == "" {
@@ -69,8 +69,8 @@ func (e *Email) body(boundary func() string) part {
 	return body
 }
 
-// lineBreaks turns all line breaks into CRLF. The quoted-printable writer would do
-// that too, but drops an LF that follows a CR and non-ASCII characters.
+// lineBreaks converts all line breaks to CRLF. The quoted-printable writer also does that, but
+// drops an LF that follows a CR and non-ASCII characters.
 var lineBreaks = strings.NewReplacer("\r\n", "\r\n", "\r", "\r\n", "\n", "\r\n")
 
 func textPart(mediaType, text string) part {
@@ -115,7 +115,7 @@ func (a *Attachment) part() part {
 		kind = posthaste.ContentTypeBytes
 	}
 	p := newPart(kind, func(w io.Writer) error {
-		const line = 57 // bytes that make 76 characters
+		const line = 57 // bytes that encode to 76 characters
 		for rest := a.Content; len(rest) > 0; {
 			n := min(line, len(rest))
 			if _, err := io.WriteString(w, base64.StdEncoding.EncodeToString(rest[:n])+"\r\n"); err != nil {
@@ -130,9 +130,9 @@ func (a *Attachment) part() part {
 	return p
 }
 
-// filenameParameter writes a file's name: as a quoted string if every reader reads
-// that alike, and otherwise by RFC 2231. With both, some readers would show the plain
-// spelling with its replaced characters.
+// filenameParameter formats a file name: as a quoted string if all readers understand that,
+// and otherwise by RFC 2231. If both were written, some readers would show the plain form with
+// its replacement characters.
 func filenameParameter(name string) string {
 	if isASCII(name) && !strings.ContainsAny(name, `"\`) && !strings.Contains(name, "=?") {
 		return "filename=" + quoted(name)
@@ -148,9 +148,9 @@ func filenameParameter(name string) string {
 	return "filename*=utf-8''" + b.String()
 }
 
-// boundaries returns what separates the parts. It follows from all of the mail, so
-// that every attempt sends the same bytes. Nobody can write a text that holds a
-// hash of itself, so the boundaries are as safe from forgery as random ones.
+// boundaries returns the boundaries between the parts. They are a hash of the whole mail, so
+// every attempt sends the same bytes. A sender cannot write a text that contains a hash of
+// itself, so the boundaries are as safe from forgery as random ones.
 func boundaries(headers []byte, e *Email) (next func() string) {
 	sum := sha256.New()
 	write := func(b []byte) { fmt.Fprintf(sum, "%d\n%s", len(b), b) }

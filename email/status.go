@@ -2,19 +2,19 @@ package email
 
 import posthaste "github.com/posthaste-mq/posthaste"
 
-// Status is where a mail stands, in the words of mail.
+// Status is the state of a mail, in the terms of mail delivery.
 type Status string
 
 // The statuses of a mail.
 const (
-	StatusScheduled Status = "scheduled" // not handed out yet, also between attempts
+	StatusScheduled Status = "scheduled" // not handed out yet, or waiting for a retry
 	StatusClaimed   Status = "claimed"   // handed to a worker, being delivered
 	StatusSent      Status = "sent"      // every recipient was accepted
-	StatusError     Status = "error"     // failed for good: a dead letter, also after it was discarded
-	StatusCancelled Status = "cancelled" // withdrawn before it was handed out
+	StatusError     Status = "error"     // failed permanently: a dead letter, even after it was discarded
+	StatusCancelled Status = "cancelled" // canceled before it was handed out
 )
 
-// statusOf names each state's status.
+// statusOf maps states of messages to statuses of mails.
 var statusOf = map[posthaste.State]Status{
 	posthaste.StateScheduled: StatusScheduled,
 	posthaste.StateReady:     StatusScheduled,
@@ -26,12 +26,11 @@ var statusOf = map[posthaste.State]Status{
 	posthaste.StateCancelled: StatusCancelled,
 }
 
-// StatusOf returns the status of a mail whose message is in state s; empty for
-// a state it does not know.
+// StatusOf returns the status of a mail whose message is in state s, or "" if the state is
+// unknown.
 func StatusOf(s posthaste.State) Status { return statusOf[s] }
 
-// ParseStatus checks a status that somebody asks for. The error names the
-// field "status".
+// ParseStatus validates a requested status. The error names the field "status".
 func ParseStatus(s string) (Status, error) {
 	for _, status := range statusOf {
 		if string(status) == s {
@@ -41,7 +40,7 @@ func ParseStatus(s string) (Status, error) {
 	return "", invalid("status", "must be scheduled, claimed, sent, error or cancelled")
 }
 
-// States returns the states of messages whose mails have this status.
+// States returns the message states that correspond to the status.
 func (s Status) States() []posthaste.State {
 	var states []posthaste.State
 	for _, state := range posthaste.States() {

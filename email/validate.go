@@ -13,10 +13,9 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Validate checks the mail and reports all faults at once: the error is a
-// *posthaste.Error with the first one's field (such as "to[3]",
-// "headers.X-Foo", "attachments[0].content"), the text of all, and each by
-// itself in [Faults]. A mail that passes can be composed.
+// Validate checks the mail and reports all faults at once. The error is a *posthaste.Error
+// with the first fault's field (such as "to[3]", "headers.X-Foo", "attachments[0].content")
+// and the text of all. [Faults] returns each fault. A valid mail can be composed.
 func (e *Email) Validate() error {
 	var f faultList
 	e.checkAddresses(&f)
@@ -30,10 +29,10 @@ func (e *Email) Validate() error {
 		f.add("send_at", "must lie between the year 1970 and the last day of the year 9999")
 	}
 	if e.IdempotencyKey != "" {
-		f = append(f, fault(posthaste.Unsupported, "idempotency_key", "is not supported but over HTTP: give the message a dedupe_key"))
+		f = append(f, fault(posthaste.Unsupported, "idempotency_key", "is only supported over HTTP: give the message a dedupe_key"))
 	}
 	if len(f) == 0 {
-		// Only a mail without faults can be composed and so be measured.
+		// Only a mail without faults can be composed and measured.
 		e.checkSize(&f)
 	}
 	return f.err()
@@ -60,7 +59,7 @@ func (e *Email) checkRecipients(f *faultList) {
 	}
 }
 
-// checkLine checks a text that must be one line.
+// checkLine checks a text that must be a single line.
 func checkLine(f *faultList, field, s string, limit int) {
 	switch {
 	case !utf8.ValidString(s):
@@ -98,7 +97,7 @@ func (e *Email) checkHeaders(f *faultList) {
 		hint, reserved := reservedHint(name)
 		switch {
 		case !isHeaderName(name):
-			f.add(field, "is no header name: printable ASCII without spaces and colons is allowed")
+			f.add(field, "is not a valid header name: use printable ASCII without spaces and colons")
 		case len(name) > MaxHeaderNameBytes:
 			f.add(field, "has a name of %d bytes, at most %d are allowed", len(name), MaxHeaderNameBytes)
 		case reserved:
@@ -120,7 +119,7 @@ func (e *Email) checkHeaders(f *faultList) {
 	}
 }
 
-// headerNames returns the names of the mail's own headers, sorted.
+// headerNames returns the names of the mail's custom headers, sorted.
 func (e *Email) headerNames() []string {
 	names := make([]string, 0, len(e.Headers))
 	for name := range e.Headers {
@@ -147,8 +146,8 @@ func (e *Email) checkAttachments(f *faultList) {
 	}
 }
 
-// checkFilename refuses names under which a reader could not save the file, or would
-// save it in another folder.
+// checkFilename rejects names under which a reader could not save the file, or would save it
+// in another folder.
 func checkFilename(f *faultList, field, name string) {
 	before := len(*f)
 	checkLine(f, field, name, MaxFilenameBytes)
@@ -174,11 +173,11 @@ func checkContentType(f *faultList, field, s string) {
 	}
 	media, params, err := mime.ParseMediaType(s)
 	if err != nil || !strings.Contains(media, "/") || mime.FormatMediaType(media, params) == "" {
-		f.add(field, `is no media type such as "application/pdf"`)
+		f.add(field, `is not a media type such as "application/pdf"`)
 		return
 	}
-	// MIME forbids base64 for these two (RFC 2045, 6.4), and files of unknown
-	// content cannot travel without it.
+	// MIME forbids base64 for these two types (RFC 2045, 6.4), and files of unknown content
+	// need base64.
 	if strings.HasPrefix(media, "multipart/") || strings.HasPrefix(media, "message/") {
 		fault := invalid(field, "must not be of type multipart or message")
 		fault.Hint = "use application/octet-stream"
@@ -186,8 +185,8 @@ func checkContentType(f *faultList, field, s string) {
 	}
 }
 
-// checkSize bounds the composed mail. Most mails are so small, and many a bad
-// one so large, that it need not be composed for that.
+// checkSize bounds the size of the composed mail. It first estimates the size, because most
+// mails are far below the limit or far above it and need not be composed.
 func (e *Email) checkSize(f *faultList) {
 	low, high := 0, 64<<10
 	for _, a := range e.Attachments {

@@ -10,12 +10,12 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// good returns a mail that passes.
+// good returns a valid mail.
 func good() *Email {
 	return &Email{From: "ada@example.com", To: []string{"bob@example.com"}, Subject: "Hello", Text: "Hi"}
 }
 
-// TestEM1_Refused: what is wrong with a mail is told with the field's name.
+// TestEM1_Refused: a fault is reported with the field's name.
 func TestEM1_Refused(t *testing.T) {
 	t.Parallel()
 	if err := good().Validate(); err != nil {
@@ -29,7 +29,7 @@ func TestEM1_Refused(t *testing.T) {
 		"no sender":           {"from", posthaste.Invalid, func(e *Email) { e.From = "" }},
 		"no recipients":       {"to", posthaste.Invalid, func(e *Email) { e.To = nil }},
 		"too many recipients": {"to", posthaste.Invalid, func(e *Email) { e.Bcc = addresses(MaxRecipients) }},
-		"bad fourth":          {"to[3]", posthaste.Invalid, func(e *Email) { e.To = append(addresses(3), "nobody") }},
+		"bad fourth":          {"to[3]", posthaste.Invalid, func(e *Email) { e.To = append(addresses(3), "no-address") }},
 		"bad cc":              {"cc[0]", posthaste.Invalid, func(e *Email) { e.Cc = []string{"a@b@c"} }},
 		"bad bcc":             {"bcc[1]", posthaste.Invalid, func(e *Email) { e.Bcc = []string{"a@b", ""} }},
 		"bad reply":           {"reply_to", posthaste.Invalid, func(e *Email) { e.ReplyTo = "x" }},
@@ -138,7 +138,7 @@ func TestValidateReportsAllFaults(t *testing.T) {
 	}
 }
 
-// TestValidateSize: the limit holds for the composed mail to the byte.
+// TestValidateSize: the limit applies to the composed mail, to the byte.
 func TestValidateSize(t *testing.T) {
 	t.Parallel()
 	e := good()
@@ -147,7 +147,7 @@ func TestValidateSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 57 bytes make a line of 76 characters and CRLF.
+	// 57 bytes encode to a line of 76 characters and CRLF.
 	room := MaxSize - len(small)
 	e.Attachments[0].Content = make([]byte, 1<<20+room/78*57)
 	if err := e.Validate(); err != nil {

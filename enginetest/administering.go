@@ -27,7 +27,7 @@ func queues(s *suite) {
 		Retention: 24 * time.Hour, RetainPayload: true}
 	s.must(s.engine.QueueCreate(s.ctx, "a", posthaste.QueueOptions{}))
 	s.must(s.engine.QueueCreate(s.ctx, "b", full))
-	infos, err := s.engine.Queues(s.ctx, "a", "b", "nobody")
+	infos, err := s.engine.Queues(s.ctx, "a", "b", "missing")
 	s.must(err)
 	slices.SortFunc(infos, func(x, y posthaste.QueueInfo) int { return int(x.Name[0]) - int(y.Name[0]) })
 	if len(infos) != 2 || infos[0].Name != "a" || infos[1].Name != "b" {
@@ -38,7 +38,7 @@ func queues(s *suite) {
 		s.Errorf("options %+v and %+v", infos[0].Options, infos[1].Options)
 	}
 	if subs := infos[0].Subscriptions; len(subs) != 1 || subs[0].Name != posthaste.DefaultSubscription || infos[0].CreatedAt.IsZero() {
-		s.Errorf("queue a is told as %+v", infos[0])
+		s.Errorf("queue a is reported as %+v", infos[0])
 	}
 	if one, err := s.engine.Queues(s.ctx, "b"); err != nil || len(one) != 1 || one[0].Name != "b" {
 		s.Errorf("asked for b: %+v, %v", one, err)
@@ -121,7 +121,7 @@ func deadLetters(s *suite) {
 	discarded, err := s.engine.Discard(s.ctx, "ada", ids[0], ids[2])
 	s.must(err)
 	if !slices.Equal(discarded, ids[2:]) {
-		s.Errorf("discarded %v, want only what is still a dead letter", discarded)
+		s.Errorf("discarded %v, want only messages that are still dead letters", discarded)
 	}
 	s.wantState(ids[2], posthaste.StateDiscarded)
 	if dead := list(); len(dead) != 0 {
@@ -178,8 +178,8 @@ func messages(s *suite) {
 	s.wantCode("a limit of 1001", err, posthaste.Invalid)
 }
 
-// retention: what was settled is found by everything that a message bears, with its
-// story and payload.
+// retention: a settled message is found by every property of a message, with its attempts and
+// payload.
 func retention(s *suite) {
 	o := quick()
 	o.Retention, o.RetainPayload = time.Hour, true
@@ -222,11 +222,11 @@ func retention(s *suite) {
 	info, err := s.engine.Message(s.ctx, ids[0])
 	s.must(err)
 	if state := info.Subscriptions[0]; state.State != posthaste.StateDone || len(state.Attempts) != 2 || string(info.Payload) != "1" {
-		s.Errorf("it is told as %+v", info)
+		s.Errorf("it is reported as %+v", info)
 	}
 }
 
-// maintain: rounds of upkeep may come at any time, and count.
+// maintain: rounds of upkeep may run at any time, and update the counts.
 func maintain(s *suite) {
 	s.create(quick())
 	s.send(4)
@@ -248,13 +248,13 @@ func maintain(s *suite) {
 	s.none(w)
 }
 
-// pagesOfSubscriptions: whoever pages on as a listing says finds every message, also where
-// each has a row for several subscriptions and a search stops before a page is full.
+// pagesOfSubscriptions: following the returned cursors lists every message, even if each has a
+// row for several subscriptions and a search stops before a page is full.
 func pagesOfSubscriptions(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "other", posthaste.SubscriptionOptions{}))
-	// The newest thousand, which a search looks at first, hold more rows than a page and
-	// fewer messages.
+	// The newest thousand, which a search reads first, have more rows than a page and fewer
+	// messages.
 	var all []posthaste.Message
 	for i := range 1300 {
 		m := posthaste.Message{Queue: s.queue, Payload: i}

@@ -18,8 +18,8 @@ var backlog = []test{
 	})},
 }
 
-// dueBesideBacklog checks that a message that is due and one that is to be tried again
-// do not wait behind a backlog of fresh ones. An ordered queue takes no delayed messages.
+// dueBesideBacklog checks that a delayed message that is due and a retry do not wait behind a
+// backlog of new messages. An ordered queue accepts no delayed messages.
 func dueBesideBacklog(change func(*posthaste.QueueOptions)) func(s *suite) {
 	const fresh, most, claims = 1000, 100, 4
 	return func(s *suite) {

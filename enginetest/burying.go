@@ -11,8 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// deadLettersByFilter: dead letters are found, replayed and discarded by what
-// they are, in pages, and each action is on record.
+// deadLettersByFilter: dead letters are found, replayed and discarded by filter, in pages, and
+// each action is recorded.
 func deadLettersByFilter(s *suite) {
 	s.create(quick())
 	var sent []posthaste.Message
@@ -53,7 +53,7 @@ func deadLettersByFilter(s *suite) {
 		"died from":              {posthaste.DeadLetterFilter{DiedFrom: died}, []int{5, 4, 3}},
 		"died before":            {posthaste.DeadLetterFilter{DiedBefore: died}, []int{2, 1, 0}},
 		"a page":                 {posthaste.DeadLetterFilter{Before: ids[4], Limit: 2}, []int{3, 2}},
-		"ids and what they have": {posthaste.DeadLetterFilter{IDs: ids[:3], Key: "key0"}, []int{2, 0}},
+		"ids and a filter":       {posthaste.DeadLetterFilter{IDs: ids[:3], Key: "key0"}, []int{2, 0}},
 		"some of ids":            {posthaste.DeadLetterFilter{IDs: ids, Limit: 2}, []int{5, 4}},
 	} {
 		c.filter.Queue = s.queue
@@ -65,7 +65,7 @@ func deadLettersByFilter(s *suite) {
 	}
 	_, _, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Subscription: "x"})
 	s.wantCode("a subscription of no queue", err, posthaste.Invalid)
-	_, _, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Subscription: "nobody"})
+	_, _, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Subscription: "missing"})
 	s.wantCode("an unknown subscription", err, posthaste.NotFound)
 	_, _, err = s.engine.ReplayMatching(s.ctx, "ada", posthaste.DeadLetterFilter{IDs: ids})
 	s.wantCode("ids and a filter", err, posthaste.Invalid)
@@ -78,10 +78,10 @@ func deadLettersByFilter(s *suite) {
 	if none, next, err := s.engine.ReplayMatching(s.ctx, "ada", posthaste.DeadLetterFilter{All: true, Before: 1}); err != nil || len(none) != 0 || next != 0 {
 		s.Errorf("replayed %v of all before the first one, next %d: %v", none, next, err)
 	}
-	_, _, err = s.engine.DiscardMatching(s.ctx, "ada", posthaste.DeadLetterFilter{Queue: "nobody-s"})
+	_, _, err = s.engine.DiscardMatching(s.ctx, "ada", posthaste.DeadLetterFilter{Queue: "missing-s"})
 	s.wantCode("of an unknown queue", err, posthaste.NotFound)
 
-	// In pages of two, until there are no more.
+	// In pages of two, until none is left.
 	var replayed []posthaste.MessageID
 	for filter := (posthaste.DeadLetterFilter{Queue: s.queue, Key: "key1", Limit: 2}); ; {
 		were, next, err := s.engine.ReplayMatching(s.ctx, "ada", filter)
@@ -107,8 +107,8 @@ func deadLettersByFilter(s *suite) {
 	s.wantActions(ids)
 }
 
-// noDeadLetters: who names only messages that are no dead letters, any more or at all,
-// is told so with an id, and nothing is changed. By filter, nothing found is no error.
+// noDeadLetters: replaying or discarding messages that are not dead letters returns an error
+// with an id, and changes nothing. With a filter, finding nothing is not an error.
 func noDeadLetters(s *suite) {
 	s.create(quick())
 	ids := s.send(3)
@@ -133,7 +133,7 @@ func noDeadLetters(s *suite) {
 	}
 	before := tell()
 	for what, ids := range map[string][]posthaste.MessageID{
-		"what was replayed": ids[:1], "what was discarded": ids[1:2], "what is running": ids[2:], "what never was": {1 << 50}, "all of these": {ids[0], ids[1], ids[2], 1 << 50},
+		"a replayed message": ids[:1], "a discarded message": ids[1:2], "a running message": ids[2:], "what never was": {1 << 50}, "all of these": {ids[0], ids[1], ids[2], 1 << 50},
 	} {
 		for verb, act := range map[string]func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error){"replaying ": s.engine.Replay, "discarding ": s.engine.Discard} {
 			were, err := act(s.ctx, "ada", ids...)
@@ -156,7 +156,7 @@ func noDeadLetters(s *suite) {
 	}
 }
 
-// wantActions: what deadLettersByFilter did is on record.
+// wantActions checks the recorded actions of deadLettersByFilter.
 func (s *suite) wantActions(ids []posthaste.MessageID) {
 	all, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
 	s.must(err)
@@ -185,7 +185,7 @@ func (s *suite) wantActions(ids []posthaste.MessageID) {
 	s.wantCode("a limit of 1001", err, posthaste.Invalid)
 }
 
-// places are the indexes in ids of what was found.
+// places returns the indexes in ids of the found dead letters.
 func places(ids []posthaste.MessageID, found []posthaste.DeadLetter) (at []int) {
 	for _, d := range found {
 		at = append(at, slices.Index(ids, d.ID))
@@ -193,11 +193,11 @@ func places(ids []posthaste.MessageID, found []posthaste.DeadLetter) (at []int) 
 	return at
 }
 
-// erase: what is kept of a term's messages goes, the fact stays, and what is
-// still to be delivered is told and delivered.
+// erase removes the stored data of a term's messages and keeps the record that they existed.
+// Pending messages are reported and still delivered.
 func erase(s *suite) {
 	o := quick()
-	o.Retention, o.RetainPayload = time.Hour, true // so that what is not erased is still there
+	o.Retention, o.RetainPayload = time.Hour, true // so that messages that are not erased are still there
 	s.create(o)
 	var sent []posthaste.Message
 	for i := range 3 {
@@ -222,14 +222,14 @@ func erase(s *suite) {
 	s.settle(done, got[2:]...)
 	found, _, err = s.engine.Erase(s.ctx, "officer", "ada", 0)
 	if s.must(err); !slices.Equal(found, []posthaste.Erasure{{MessageID: ids[2], Queue: s.queue}}) {
-		s.Errorf("the second time it erased %+v, want what was pending", found)
+		s.Errorf("the second time it erased %+v, want the pending messages", found)
 	}
 	for i, id := range ids {
 		info, err := s.engine.Message(s.ctx, id)
 		s.must(err)
 		told := fmt.Sprintf("%+v %s", info, info.Payload)
 		if strings.Contains(told, "secret") || strings.Contains(told, "ada") || info.ErasedAt.IsZero() || info.Kind != "kind" || info.CreatedAt.IsZero() || len(info.Subscriptions[0].Attempts) != 1 {
-			s.Errorf("message %d is told as %s", i, told)
+			s.Errorf("message %d is reported as %s", i, told)
 		}
 	}
 	s.wantState(ids[0], posthaste.StateDone)
@@ -245,17 +245,17 @@ func erase(s *suite) {
 		s.Errorf("the dead letters are %+v", dead)
 	}
 	_, err = s.engine.Replay(s.ctx, "ada", ids[1])
-	s.wantCode("replaying what was erased", err, posthaste.NotFound)
+	s.wantCode("replaying an erased message", err, posthaste.NotFound)
 	if were, err := s.engine.Discard(s.ctx, "ada", ids[1]); err != nil || len(were) != 1 {
-		s.Errorf("what was erased was not discarded: %v, %v", were, err)
+		s.Errorf("an erased message was not discarded: %v, %v", were, err)
 	}
 	if info, err := s.engine.Message(s.ctx, other[0]); err != nil || string(info.Payload) != "0" {
-		s.Errorf("another message is told as %+v, %v", info, err)
+		s.Errorf("another message is reported as %+v, %v", info, err)
 	}
 	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{MessageID: ids[0]})
 	if s.must(err); len(actions) != 1 || actions[0].By != "officer" || actions[0].Action != "erase" || strings.Contains(string(actions[0].Details), "ada") {
 		s.Errorf("on record is %+v", actions)
 	}
 	_, _, err = s.engine.Erase(s.ctx, "officer", "", 0)
-	s.wantCode("erasing nobody's", err, posthaste.Invalid)
+	s.wantCode("erasing an empty term", err, posthaste.Invalid)
 }

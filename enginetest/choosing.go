@@ -24,7 +24,7 @@ var choosing = []test{
 	{name: "DS6_ReceivedAtMostOnce", run: receivedAtMostOnce, needsAtMostOnce: true},
 }
 
-// sendOf sends n messages of a priority whose payloads are that.
+// sendOf sends n messages of a priority, which is also the payload.
 func (s *suite) sendOf(priority, n int) {
 	s.Helper()
 	messages := make([]posthaste.Message, n)
@@ -35,8 +35,8 @@ func (s *suite) sendOf(priority, n int) {
 	s.must(err)
 }
 
-// A claim takes one priority after the other, ascending but for the one that
-// its lot may have put first.
+// A claim hands out the priorities in ascending order, except for the one that the lottery may
+// have put first.
 func prioritiesAreObeyed(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	w := s.register(time.Minute)
@@ -44,7 +44,7 @@ func prioritiesAreObeyed(s *suite) {
 	for round := range 24 {
 		n := 2
 		if round%2 == 0 {
-			n = 80 // more than the ways of sending and reading few serve
+			n = 80 // more messages than the special paths for small numbers handle
 		}
 		for _, p := range []int{3, 1, 0, 2} {
 			s.sendOf(p, n)
@@ -74,14 +74,15 @@ func prioritiesAreObeyed(s *suite) {
 		}
 		s.settle(done, got...)
 	}
-	// Of 24 claims 3 have the lot; more than 12 once in a million runs.
+	// Of 24 claims, 3 start with a priority chosen by lot. More than 12 do so once in a
+	// million runs.
 	if firsts["0"] < 12 {
 		s.Errorf("the claims began with %v: most must with 0", firsts)
 	}
 }
 
-// What is due keeps its priority, however much of a lower one is due, too, and since when:
-// only within a priority do fresh and due messages share claims.
+// Due messages keep their priority, no matter how many messages of a lower priority are due,
+// and since when. New and due messages share claims only within a priority.
 func prioritiesOfWhatIsDue(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	w := s.register(time.Minute)
@@ -98,7 +99,7 @@ func prioritiesOfWhatIsDue(s *suite) {
 		return reply.Looks[0].Found
 	})
 	s.sendOf(0, few)
-	s.settle(released, s.claimed(w, few)...) // due, too; what the lot had of others is due again
+	s.settle(released, s.claimed(w, few)...) // due, too; messages of other priorities that the lottery chose are due again
 	s.sendOf(0, few)
 	firsts := 0
 	for range 2 * few {
@@ -108,14 +109,14 @@ func prioritiesOfWhatIsDue(s *suite) {
 			}
 		}
 	}
-	// One claim of eight begins with another priority, one of 24 with this one: of 80 more
-	// than 20 once in 10 million runs.
+	// One claim of eight starts with another priority, and one of 24 with this one. Of 80,
+	// more than 20 do so once in 10 million runs.
 	if firsts < 2*few-20 {
 		s.Errorf("of %d claims of one message %d got one of priority 0, with %d of them waiting", 2*few, firsts, 2*few)
 	}
 }
 
-// However many messages of priority 0 keep coming, the others have their turn.
+// Other priorities get their share while messages of priority 0 keep arriving.
 func noPriorityIsStarved(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	for p := 1; p <= posthaste.MaxPriority; p++ {
@@ -132,7 +133,7 @@ func noPriorityIsStarved(s *suite) {
 	})
 }
 
-// Attempts count in queues with priorities as in others.
+// Attempts count in queues with priorities as in other queues.
 func retriesOfEveryPriority(s *suite) {
 	s.create(quick())
 	for p := range posthaste.MaxPriority + 1 {
@@ -165,8 +166,8 @@ func retriesOfEveryPriority(s *suite) {
 	}
 }
 
-// A request with the same key is done once, also where it comes several times at
-// once; with another digest it is refused; one that was refused has no key.
+// A request with the same key is executed once, even if several arrive at once. With another
+// digest it is rejected. A rejected request does not occupy its key.
 func requestsThatComeAgain(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	request := posthaste.Idempotency{Scope: "a path", Key: "key", Digest: []byte("one"), Window: time.Hour}
@@ -187,7 +188,7 @@ func requestsThatComeAgain(s *suite) {
 	all.Wait()
 	for i, ids := range answers {
 		if len(ids) != 2 || !slices.Equal(ids, answers[0]) {
-			s.Errorf("request %d was told %v, request 0 %v", i, ids, answers[0])
+			s.Errorf("request %d got %v, request 0 got %v", i, ids, answers[0])
 		}
 	}
 	request.Digest = []byte("another")
@@ -216,8 +217,8 @@ func requestsThatComeAgain(s *suite) {
 	s.wantCode("an empty key", err, posthaste.Invalid)
 }
 
-// A paused queue hands out nothing; sending and settling go on; resuming wakes
-// who sleeps. Each is on record.
+// A paused queue hands out nothing, while sending and settling continue. Resuming wakes
+// sleeping workers. Each action is recorded.
 func pausedQueues(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	w := s.register(time.Minute)
@@ -277,10 +278,10 @@ func pausedQueues(s *suite) {
 	s.wantCode("resuming nothing", s.engine.QueueResume(s.ctx, "ada", "nowhere"), posthaste.NotFound)
 }
 
-// What is handed out at most once is settled by that: nobody settles it, it is
-// not rescued, and no number gets it again.
+// At-most-once messages are settled when they are handed out: they cannot be settled again,
+// they are not rescued, and no repeated claim returns them.
 func atMostOnce(s *suite) {
-	s.wantCode("tries of what is tried once", s.engine.QueueCreate(s.ctx, "contradiction", posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAttempts: 3}), posthaste.Invalid)
+	s.wantCode("attempts of an at-most-once queue", s.engine.QueueCreate(s.ctx, "contradiction", posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAttempts: 3}), posthaste.Invalid)
 	s.wantCode("another mode", s.engine.QueueCreate(s.ctx, "mode", posthaste.QueueOptions{Mode: "twice"}), posthaste.Invalid)
 	s.create(posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
 	ids := s.send(300)
@@ -290,7 +291,7 @@ func atMostOnce(s *suite) {
 	s.must(err)
 	again, err := s.engine.Claim(s.ctx, req)
 	s.must(err)
-	// One, a few, and more than a claim answers by itself.
+	// One, a few, and more than a claim settles in one statement.
 	got := slices.Concat(first.Deliveries, again.Deliveries, s.claim(w, 10), s.claim(w, 1000))
 	if !slices.Equal(messageIDs(got), ids) {
 		s.Fatalf("%d messages were handed out, want %d, each once", len(got), len(ids))
@@ -330,7 +331,7 @@ func receivedAtMostOnce(s *suite) {
 	if !slices.Equal(messageIDs(got), ids) {
 		s.Fatalf("received %v, want %v", messageIDs(got), ids)
 	}
-	time.Sleep(2 * time.Millisecond) // longer than the lease, which there is not
+	time.Sleep(2 * time.Millisecond) // longer than the lease, which does not apply
 	if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
 		s.Errorf("%d were rescued, %v", lost, err)
 	}

@@ -16,8 +16,8 @@ func (s *suite) sendOnce(key string, window time.Duration) posthaste.MessageID {
 	return ids[0]
 }
 
-// Within the window the second send answers with the first's id, also where
-// many are sent together, and after it there is a new message.
+// Within the window, the second send returns the first one's id, even if many messages are
+// sent together. After the window, a new message is created.
 func dedupeKeySendsOnce(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	a, b := s.sendOnce("a", 0), s.sendOnce("b", time.Hour)
@@ -59,8 +59,8 @@ func dedupeKeySendsOnce(s *suite) {
 	}
 }
 
-// What was taken back gives its key free: who sends with it again has a new message. One
-// that waits, is handed out, done or dead has its key.
+// A withdrawn message releases its key: sending with it again creates a new message. A message
+// that waits, is handed out, done or dead keeps its key.
 func dedupeKeyIsFreeAgain(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond})
 	w := s.register(time.Minute)
@@ -106,7 +106,7 @@ func dedupeKeyIsFreeAgain(s *suite) {
 	s.settle(posthaste.Settlement{Outcome: posthaste.Done}, held...)
 	again("it is done", false)
 	s.none(w)
-	// In one call the first message with the key is sent, and the others are it.
+	// In one call, the first message with the key is sent, and the others get its id.
 	other := s.sendOnce("other", 0)
 	_, err = s.engine.Cancel(s.ctx, "ada", other)
 	s.must(err)
@@ -119,7 +119,7 @@ func dedupeKeyIsFreeAgain(s *suite) {
 	s.none(w)
 }
 
-// Of several subscriptions, all must have it taken back.
+// The key is released when the message was withdrawn from all subscriptions.
 func dedupeKeyOfSubscriptions(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "other", posthaste.SubscriptionOptions{}))
@@ -149,8 +149,8 @@ func dedupeKeyOfSubscriptions(s *suite) {
 	}
 }
 
-// Of senders at the same moment one sends, and all have the same answer; batches
-// in opposite orders do not stop each other.
+// Of concurrent senders one creates the message, and all get the same id. Batches in opposite
+// orders do not deadlock.
 func dedupeKeyAtOnce(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	const senders, keys = 8, 20
@@ -179,7 +179,7 @@ func dedupeKeyAtOnce(s *suite) {
 	all.Wait()
 	for i, ids := range answers {
 		if !slices.Equal(ids, answers[0]) {
-			s.Errorf("sender %d was told %v, sender 0 %v", i, ids, answers[0])
+			s.Errorf("sender %d got %v, sender 0 got %v", i, ids, answers[0])
 		}
 	}
 	w := s.register(time.Minute)

@@ -1,5 +1,5 @@
-// Package enginetest is the one behaviour suite for engines: what every
-// implementation of [posthaste.Engine] must do, in terms of its interface only.
+// Package enginetest is the test suite that every implementation of [posthaste.Engine] must
+// pass. It uses only that interface.
 package enginetest
 
 import (
@@ -12,53 +12,53 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Capabilities says what an engine does not do, so that tests are skipped by
+// Capabilities declares features that an engine lacks, so that tests are skipped by
 // declaration and never by an engine's name.
 type Capabilities struct {
-	// NoStory: MessageInfo and dead letters do not tell the attempts.
+	// NoStory: MessageInfo and dead letters do not list the attempts.
 	NoStory bool
-	// NoSubscriptions: a queue has the one subscription that it is born with.
+	// NoSubscriptions: a queue has only the subscription that it was created with.
 	NoSubscriptions bool
-	// NoLimits: queues have no limits and do not look at keys.
+	// NoLimits: queues have no limits and ignore keys.
 	NoLimits bool
 	// NoOrder: there are no ordered queues.
 	NoOrder bool
-	// NoSearch: messages are found by id alone, and nothing is erased by a term.
+	// NoSearch: messages are found by id only, and cannot be erased by a term.
 	NoSearch bool
 	// NoWithdrawing: messages cannot be cancelled, moved or purged.
 	NoWithdrawing bool
-	// NoIdempotency: requests that come again are not recognised.
+	// NoIdempotency: repeated requests are not recognized.
 	NoIdempotency bool
-	// NoAtMostOnce: there are no queues that hand out at most once.
+	// NoAtMostOnce: there are no at-most-once queues.
 	NoAtMostOnce bool
 	// NoTokens: there are no tokens of the HTTP API.
 	NoTokens bool
-	// NoSchedules: there are no schedules.
+	// NoSchedules: there are no recurring schedules.
 	NoSchedules bool
-	// NoSendAcross: one call sends to one queue.
+	// NoSendAcross: one call sends to only one queue.
 	NoSendAcross bool
-	// NoMaxLag: no subscription can be bounded by MaxLag.
+	// NoMaxLag: MaxLag is not supported for subscriptions.
 	NoMaxLag bool
 }
 
-// lacks says why a test is skipped, or "" if it is not.
+// lacks returns the reason why a test is skipped, or "".
 func (can Capabilities) lacks(c test) string {
 	for _, x := range []struct {
 		needs, lacks bool
 		why          string
 	}{
 		{c.needsSubscriptions, can.NoSubscriptions, "a queue has one subscription"},
-		{c.needsStory, can.NoStory, "it does not tell attempts"},
+		{c.needsStory, can.NoStory, "it does not list attempts"},
 		{c.needsLimits, can.NoLimits, "queues have no limits"},
 		{c.needsOrder, can.NoOrder, "it has no ordered queues"},
-		{c.needsSearch, can.NoSearch, "messages are found by id alone"},
+		{c.needsSearch, can.NoSearch, "messages are found by id only"},
 		{c.needsWithdrawing, can.NoWithdrawing, "messages cannot be withdrawn"},
-		{c.needsIdempotency, can.NoIdempotency, "it does not recognise requests that come again"},
-		{c.needsAtMostOnce, can.NoAtMostOnce, "no queue hands out at most once"},
+		{c.needsIdempotency, can.NoIdempotency, "it does not recognize repeated requests"},
+		{c.needsAtMostOnce, can.NoAtMostOnce, "there are no at-most-once queues"},
 		{c.needsTokens, can.NoTokens, "it has no tokens"},
 		{c.needsSendAcross, can.NoSendAcross, "one call sends to one queue"},
 		{c.needsSchedules, can.NoSchedules, "it has no schedules"},
-		{c.needsMaxLag, can.NoMaxLag, "no subscription can be bounded by MaxLag"},
+		{c.needsMaxLag, can.NoMaxLag, "MaxLag is not supported"},
 	} {
 		if x.needs && x.lacks {
 			return x.why
@@ -67,14 +67,13 @@ func (can Capabilities) lacks(c test) string {
 	return ""
 }
 
-// Run runs the whole suite. open returns an empty engine (or one whose queues
-// no other test uses) and arranges for its end by t.Cleanup. The tests run in
-// parallel, each with an engine of its own.
+// Run runs the whole suite. open returns an empty engine, or one whose queues no other test
+// uses, and closes it with t.Cleanup. The tests run in parallel, each with its own engine.
 func Run(t *testing.T, open func(t *testing.T) posthaste.Engine) {
 	RunWith(t, Capabilities{}, open)
 }
 
-// RunWith is [Run] for an engine that does not do everything.
+// RunWith is [Run] for an engine that lacks some features.
 func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.Engine) {
 	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, limiting, ordering, backlog} {
 		for _, c := range group {
@@ -95,11 +94,11 @@ type test struct {
 	name       string
 	run        func(s *suite)
 	needsStory bool
-	// needsSubscriptions: it needs more than one of a queue.
+	// the queue needs more than one subscription
 	needsSubscriptions bool
 	needsLimits        bool
 	needsOrder         bool
-	// needsSearch: it looks for messages by more than their id.
+	// searches messages by more than their id
 	needsSearch      bool
 	needsWithdrawing bool
 	needsIdempotency bool
@@ -110,7 +109,7 @@ type test struct {
 	needsMaxLag      bool
 }
 
-// suite is one test's engine with the steps that tests share.
+// suite is one test's engine with the steps that the tests share.
 type suite struct {
 	*testing.T
 	engine posthaste.Engine
@@ -119,7 +118,7 @@ type suite struct {
 	number int64
 }
 
-// quick are options with which retries do not take long.
+// quick returns options with short retries.
 func quick() posthaste.QueueOptions {
 	return posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
 }
@@ -173,7 +172,7 @@ func (s *suite) claim(w posthaste.WorkerID, limit int) []posthaste.RawDelivery {
 	return reply.Deliveries
 }
 
-// claimed claims until n deliveries have come.
+// claimed claims until it has n deliveries.
 func (s *suite) claimed(w posthaste.WorkerID, n int) (all []posthaste.RawDelivery) {
 	s.Helper()
 	s.until(fmt.Sprintf("%d deliveries come", n), func() bool {
@@ -185,8 +184,8 @@ func (s *suite) claimed(w posthaste.WorkerID, n int) (all []posthaste.RawDeliver
 	return all
 }
 
-// claimOrAlone claims once, and once more as a worker that has nothing else to do
-// where the engine asks for that, and checks what may be handed out how.
+// claimOrAlone claims once. If the engine asks for it, it claims again as an idle worker. It
+// checks that a message that must run alone is handed out alone.
 func (s *suite) claimOrAlone(w posthaste.WorkerID, limit int) []posthaste.RawDelivery {
 	s.Helper()
 	for _, idle := range []bool{false, true} {
@@ -214,7 +213,7 @@ func (s *suite) none(w posthaste.WorkerID) {
 	}
 }
 
-// receive is a claim by lease.
+// receive receives messages with a lease.
 func (s *suite) receive(limit int, lease time.Duration) []posthaste.RawDelivery {
 	s.Helper()
 	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: limit, Lease: lease})
@@ -262,8 +261,8 @@ func (s *suite) until(what string, ok func() bool) {
 	}
 }
 
-// rescue rescues until n deliveries were lost. Anybody's call may be the one
-// that does it, so only the sum counts.
+// rescue rescues until n deliveries were lost. Any caller may do the rescue, so only the sum
+// counts.
 func (s *suite) rescue(n int) {
 	s.Helper()
 	total := 0
@@ -283,7 +282,7 @@ func (s *suite) state(id posthaste.MessageID) posthaste.MessageState {
 	info, err := s.engine.Message(s.ctx, id)
 	s.must(err)
 	if info.ID != id || info.Queue != s.queue || len(info.Subscriptions) != 1 {
-		s.Fatalf("message %d is told as %+v", id, info)
+		s.Fatalf("message %d is reported as %+v", id, info)
 	}
 	return info.Subscriptions[0]
 }

@@ -27,8 +27,8 @@ var leasing = []test{
 
 const short = 300 * time.Millisecond
 
-// A heartbeat tells when the first lease ends of a worker that does not beat, so that
-// nobody has to look for it meanwhile.
+// A heartbeat reports when the first lease of another worker ends, so that workers need not
+// poll for it.
 func heartbeatTellsTheFirstEnd(s *suite) {
 	const own, others = time.Hour, time.Minute
 	beat := func(worker posthaste.WorkerID) time.Duration {
@@ -52,7 +52,7 @@ func heartbeatTellsTheFirstEnd(s *suite) {
 	s.until("its lease has begun to run out", func() bool { return beat(longest) < others-100*time.Millisecond })
 	renewed := time.Now()
 	beat(other)
-	in := beat(longest) // however slow the machine is, counted from the renewal
+	in := beat(longest) // on a machine of any speed, because it counts from the renewal
 	between("after its heartbeat", in, others-time.Since(renewed)-10*time.Millisecond, others)
 	between("to the other", beat(other), others, own)
 	s.must(s.engine.Unregister(s.ctx, other))
@@ -67,7 +67,7 @@ func lostWorker(s *suite) {
 	lost, other := s.register(short), s.register(time.Minute)
 	d := s.claimed(lost, 3)
 	s.settle(done, d[0])
-	s.until("a heartbeat says that somebody is overdue", func() bool {
+	s.until("a heartbeat reports an overdue worker", func() bool {
 		reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: other})
 		s.must(err)
 		return reply.Rescue
@@ -118,10 +118,10 @@ func heartbeatKeepsAlive(s *suite) {
 		if time.Since(before) < lease {
 			s.Fatalf("%d deliveries of a living worker were rescued", n)
 		}
-		// The machine stood still for longer than the lease: from the start. What
-		// was lost twice is handed out alone.
+		// The machine stalled for longer than the lease: start again. A message that was lost
+		// twice is handed out alone.
 		w = s.register(lease)
-		s.until("what was lost comes again", func() bool {
+		s.until("the lost messages are redelivered", func() bool {
 			d = s.claimOrAlone(w, 1)
 			return len(d) > 0
 		})
@@ -175,7 +175,7 @@ func unregistered(s *suite) {
 	s.settle(done, d[0])
 	s.must(s.engine.Unregister(s.ctx, w))
 	var again []posthaste.RawDelivery
-	s.until("what it held is rescued", func() bool {
+	s.until("its deliveries are rescued", func() bool {
 		_, err := s.engine.Rescue(s.ctx)
 		s.must(err)
 		again = s.claim(other, 10)
@@ -207,8 +207,8 @@ func lateSettle(s *suite) {
 	s.none(other)
 }
 
-// poison: a message that kills its workers ends in the dead letters, handed
-// out alone, and what was handed out beside it does not.
+// poison: a message that crashes its workers becomes a dead letter and is handed out alone.
+// The messages that were handed out with it do not become dead letters.
 func poison(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAttempts: 2})
 	ids := s.send(6)
@@ -228,7 +228,7 @@ func poison(s *suite) {
 				innocent[d.MessageID] = true
 			}
 		}
-		if killed { // the process is gone: nothing of this claim is ever settled
+		if killed { // the process is gone: this claim is never settled
 			deaths++
 			s.rescue(len(deliveries))
 		} else {
@@ -262,9 +262,9 @@ func leaseEnds(s *suite) {
 	s.settle(done, d[0])
 	again := s.receive(2, time.Minute)
 	if len(again) != 0 && time.Since(before) < short {
-		s.Fatalf("received %d that somebody holds", len(again))
+		s.Fatalf("received %d that another consumer holds", len(again))
 	}
-	// Receivers alone are complete: they rescue themselves.
+	// Receivers need no workers: they rescue expired leases themselves.
 	s.until("the other comes again", func() bool {
 		if len(again) == 0 {
 			again = s.receive(2, time.Minute)
@@ -275,7 +275,7 @@ func leaseEnds(s *suite) {
 		s.Errorf("after %s came %+v", time.Since(before), again)
 	}
 	if s.trySettle(done, d[1])[0].Settled {
-		s.Error("settled after its lease had ended and it was handed out anew")
+		s.Error("settled after its lease had ended and it was handed out again")
 	}
 	s.settle(done, again...)
 }
@@ -349,9 +349,9 @@ func rescuersThatRace(s *suite) {
 		})
 	}
 	w := s.register(time.Minute)
-	// On a slow machine a receive finds that the first lease has ended and rescues
-	// it itself: then some are lost twice, which are handed out alone, and only the
-	// attempts tell how many were lost.
+	// On a slow machine, a receive may find that the first lease has ended and rescue it. Then
+	// some messages are lost twice and are handed out alone, and only the attempts show how
+	// many were lost.
 	var again []posthaste.RawDelivery
 	s.until("all come again", func() bool {
 		again = append(again, s.claimOrAlone(w, n)...)

@@ -26,8 +26,8 @@ var limiting = []test{
 	{name: "CreatedAgainWithLimits", run: createdAgainWithLimits, needsLimits: true},
 }
 
-// createdAgainWithLimits: a service that makes its queues when it starts can start again,
-// whatever other queues there are, and beside limits that an operator set.
+// createdAgainWithLimits: a service that creates its queues at startup can restart, whatever
+// other queues exist, even if an operator has added limits.
 func createdAgainWithLimits(s *suite) {
 	s.must(s.engine.QueueCreate(s.ctx, s.queue+"-other", quick()))
 	limits := map[string]posthaste.QueueLimits{
@@ -58,10 +58,10 @@ func createdAgainWithLimits(s *suite) {
 	}
 }
 
-// keysOf claims for a subscription what it is to be handed out now, and returns the keys.
+// keysOf claims the available messages of a subscription and returns their keys.
 func (s *suite) keysOf(w posthaste.WorkerID, subscription string) (keys []string) {
 	s.Helper()
-	for range 4 { // one may hand out less than it could
+	for range 4 { // one claim may return fewer than are available
 		request := s.request(w, 10)
 		request.Subscription = subscription
 		reply, err := s.engine.Claim(s.ctx, request)
@@ -73,7 +73,7 @@ func (s *suite) keysOf(w posthaste.WorkerID, subscription string) (keys []string
 	return keys
 }
 
-// limited makes the suite's queue with limits.
+// limited creates the suite's queue with limits.
 func (s *suite) limited(l posthaste.QueueLimits) {
 	s.Helper()
 	o := quick()
@@ -104,12 +104,12 @@ func (s *suite) atLimit(w posthaste.WorkerID) posthaste.ClaimReply {
 	return reply
 }
 
-// unburnt checks that waiting for a limit counted no attempt.
+// unburnt checks that waiting for a limit did not count an attempt.
 func (s *suite) unburnt(deliveries []posthaste.RawDelivery) {
 	s.Helper()
 	for _, d := range deliveries {
 		if d.Attempt != 1 || len(d.Story) != 0 {
-			s.Errorf("message %d comes with attempt %d and story %v", d.MessageID, d.Attempt, d.Story)
+			s.Errorf("message %d comes with attempt %d and attempts %v", d.MessageID, d.Attempt, d.Story)
 		}
 	}
 }
@@ -131,8 +131,8 @@ func concurrency(s *suite) {
 	got := s.claimed(other, 1)
 	s.atLimit(one)
 	s.unburnt(got)
-	// The place of a worker that is gone comes back with its rescue, and so does that of
-	// one that no longer beats.
+	// The place of a lost worker is freed by its rescue, whether it unregistered or missed its
+	// heartbeats.
 	s.must(s.engine.Unregister(s.ctx, lost))
 	s.rescue(1)
 	s.claimed(s.register(short), 1)
@@ -210,8 +210,8 @@ func keyRateLimit(s *suite) {
 	s.none(w)
 }
 
-// keyRateLimitInOrder: an ordered queue keeps to the rate of its keys, whether a claim
-// could have several of one or the one before is settled.
+// keyRateLimitInOrder: an ordered queue respects the rate limit per key, whether a claim could
+// hand out several messages of a key or the previous one must be settled first.
 func keyRateLimitInOrder(s *suite) {
 	s.ordered(func(o *posthaste.QueueOptions) {
 		o.Limits.KeyRateLimit = posthaste.Rate{Limit: 1, Per: time.Hour, Burst: 1}
@@ -228,7 +228,8 @@ func keyRateLimitInOrder(s *suite) {
 	s.nothing("while the rate of the keys lets nothing through")
 }
 
-// limitsOfEachSubscription: each counts for itself, as a whole and by key.
+// limitsOfEachSubscription: the limits apply to each subscription separately, in total and per
+// key.
 func limitsOfEachSubscription(s *suite) {
 	for name, c := range map[string]struct {
 		limits posthaste.QueueLimits
@@ -252,12 +253,12 @@ func limitsOfEachSubscription(s *suite) {
 	}
 }
 
-// lowRates: a rate of few in a long time hands out one at once, not what it allows in
-// that time, unless it is given a burst.
+// lowRates: a rate of a few messages in a long time hands out one at a time, and not all that
+// it allows in that time, unless a burst is set.
 func lowRates(s *suite) {
 	for i, c := range []struct {
 		rate  posthaste.Rate
-		burst int           // that it has
+		burst int           // its effective burst
 		next  time.Duration // until the next one
 	}{
 		{posthaste.Rate{Limit: 1, Per: time.Minute}, 1, time.Minute},
@@ -279,7 +280,7 @@ func lowRates(s *suite) {
 			s.Fatalf("%s hands out %d at once, want %d", c.rate, len(got), c.burst)
 		}
 		if c.next == time.Second {
-			continue // a busy machine may come later than that
+			continue // a busy machine may be later than that
 		}
 		if reply := s.atLimit(w); reply.NextDue > c.next || reply.NextDue < c.next/2 {
 			s.Errorf("%s tells the next one for %s from now, want %s", c.rate, reply.NextDue, c.next)

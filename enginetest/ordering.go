@@ -21,7 +21,7 @@ var ordering = []test{
 	{name: "KeyConcurrencyStartsInOrder", run: keyConcurrencyInOrder, needsLimits: true},
 }
 
-// ordered makes the suite's queue an ordered one.
+// ordered creates the suite's queue as an ordered one.
 func (s *suite) ordered(change func(*posthaste.QueueOptions)) {
 	s.Helper()
 	o := quick()
@@ -32,7 +32,8 @@ func (s *suite) ordered(change func(*posthaste.QueueOptions)) {
 	s.create(o)
 }
 
-// received receives until one of each of the keys has come, and no other.
+// received receives until it has one message of each of the keys, and fails if it gets
+// another.
 func (s *suite) received(keys ...string) (all map[string]posthaste.RawDelivery) {
 	s.Helper()
 	all = map[string]posthaste.RawDelivery{}
@@ -48,7 +49,7 @@ func (s *suite) received(keys ...string) (all map[string]posthaste.RawDelivery) 
 	return all
 }
 
-// next receives one message, which must be this one at this attempt.
+// next receives one message and checks its id and attempt.
 func (s *suite) next(id posthaste.MessageID, attempt int) posthaste.RawDelivery {
 	s.Helper()
 	var got []posthaste.RawDelivery
@@ -63,18 +64,17 @@ func (s *suite) next(id posthaste.MessageID, attempt int) posthaste.RawDelivery 
 	return got[0]
 }
 
-// nothing checks that nothing can be received.
+// nothing checks that no message can be received.
 func (s *suite) nothing(why string) {
 	s.Helper()
-	for range 3 { // what one call finds for others comes with the next
+	for range 3 { // a call may find messages that only the next call returns
 		if got := s.receive(10, time.Minute); len(got) > 0 {
 			s.Fatalf("%s: message %d of key %s came, attempt %d", why, got[0].MessageID, got[0].Key, got[0].Attempt)
 		}
 	}
 }
 
-// orderedKeys: of each key one message at a time, in order; different keys at the
-// same time.
+// orderedKeys: one message of each key at a time, in order; different keys run concurrently.
 func orderedKeys(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a", "b", "a", "c", "b")
@@ -92,8 +92,8 @@ func orderedKeys(s *suite) {
 	s.nothing("at the end")
 }
 
-// orderedRetries: a failed message comes again before the next of its key, and
-// other keys do not wait for it.
+// orderedRetries: a failed message is retried before the next one of its key, and other keys
+// do not wait for it.
 func orderedRetries(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a", "b", "b")
@@ -113,8 +113,7 @@ func orderedRetries(s *suite) {
 	s.wantState(ids[1], posthaste.StateReady)
 }
 
-// orderedReleases: what is handed back comes again first, and its attempt does not
-// count.
+// orderedReleases: released messages are redelivered first, and their attempts do not count.
 func orderedReleases(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a")
@@ -126,11 +125,10 @@ func orderedReleases(s *suite) {
 	s.settle(done, s.next(ids[0], 1))
 	s.settle(later, s.next(ids[1], 1))
 	s.sendKeys("a")
-	s.nothing("behind what is wanted later")
+	s.nothing("behind a message released for later")
 }
 
-// orderedLosses: what a lost holder had comes again first, from leases and from
-// workers.
+// orderedLosses: messages of lost workers and expired leases are redelivered first.
 func orderedLosses(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a")
@@ -169,8 +167,8 @@ func orderedDeadLetsGo(s *suite) {
 	s.nothing("at the end")
 }
 
-// orderedDeadStops: a dead message holds its key until it is replayed, and then
-// runs first, or discarded.
+// orderedDeadStops: a dead letter blocks its key until it is replayed, and then runs first, or
+// until it is discarded.
 func orderedDeadStops(s *suite) {
 	s.ordered(func(o *posthaste.QueueOptions) { o.StopOnDead = true })
 	ids := s.sendKeys("a", "a", "a", "b")
@@ -219,9 +217,9 @@ func orderedPausedKey(s *suite) {
 	s.settle(done, s.next(more[0], 1))
 }
 
-// orderedWorkers: a worker may be handed several of a key, in order, to run one
-// after the other; while it has some, nobody else gets any of that key; and what it
-// did not finish comes again, in order, before what was sent later.
+// orderedWorkers: a worker may get several messages of a key, in order, to run one after the
+// other. While it holds them, no other worker gets messages of that key. Messages that it did
+// not finish are redelivered, in order, before later ones.
 func orderedWorkers(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a", "a", "b", "b")
@@ -291,11 +289,11 @@ func orderedRefusals(s *suite) {
 	} {
 		s.wantCode(name, s.engine.QueueCreate(s.ctx, "bad", o), posthaste.Invalid)
 	}
-	s.nothing("of what was refused")
+	s.nothing("of a rejected queue")
 }
 
-// keyConcurrencyInOrder: where a few of a key run at a time they are started in
-// their order, and one that waits for its retry holds up none.
+// keyConcurrencyInOrder: if a key allows several running messages, they start in order, and
+// one that waits for its retry does not block the others.
 func keyConcurrencyInOrder(s *suite) {
 	s.limited(posthaste.QueueLimits{KeyConcurrency: 2})
 	ids := s.sendKeys("a", "a", "a", "a", "b")

@@ -21,7 +21,7 @@ func (s *suite) scheduleOf(name string) posthaste.ScheduleInfo {
 	infos, err := s.engine.Schedules(s.ctx, name)
 	s.must(err)
 	if len(infos) != 1 || infos[0].Name != name {
-		s.Fatalf("schedule %q is told as %+v", name, infos)
+		s.Fatalf("schedule %q is reported as %+v", name, infos)
 	}
 	return infos[0]
 }
@@ -31,7 +31,7 @@ func (s *suite) every(spec string) posthaste.Schedule {
 		Headers: map[string]string{"h": "v"}, Reference: "r", Terms: []string{"t"}}}
 }
 
-// schedules are put, listed, changed, paused, resumed and dropped.
+// schedules are created, listed, changed, paused, resumed and deleted.
 func schedules(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	put := s.every("every 2 hours")
@@ -46,7 +46,7 @@ func schedules(s *suite) {
 	m := is.Message
 	if m.Queue != s.queue || m.Key != "k" || m.Kind != "kind" || m.Headers["h"] != "v" || m.Reference != "r" || len(m.Terms) != 1 || m.Terms[0] != "t" ||
 		is.Spec != put.Spec || is.TimeZone != "UTC" || is.CatchUp != posthaste.CatchUpEach || is.CreatedAt.IsZero() || !is.PausedAt.IsZero() {
-		s.Errorf("it is told as %+v", is)
+		s.Errorf("it is reported as %+v", is)
 	}
 	if !is.NextAt.Equal(next) || len(is.Upcoming) != 5 || !is.Upcoming[0].Equal(next) || is.Upcoming[1].Sub(next) != 2*time.Hour {
 		s.Errorf("next tick %s, told as %s and %s", next, is.NextAt, is.Upcoming)
@@ -72,7 +72,7 @@ func schedules(s *suite) {
 	again, err := s.engine.SchedulePut(s.ctx, put)
 	s.must(err)
 	if is := s.scheduleOf("s"); is.PausedAt.IsZero() || !is.NextAt.IsZero() || len(is.Upcoming) != 0 || is.Message.Key != "other" || !again.Equal(next) {
-		s.Errorf("put again while paused it is told as %+v", is)
+		s.Errorf("put again while paused it is reported as %+v", is)
 	}
 	if in := beat(); in != 0 {
 		s.Errorf("paused, a heartbeat says that it ticks in %s", in)
@@ -110,7 +110,7 @@ func scheduleCron(s *suite) {
 	s.must(err)
 	is := s.scheduleOf("s")
 	for _, t := range append(is.Upcoming, next) {
-		// In the night of a change at 02:00 it is another hour, which is on a Sunday.
+		// In the night of a time change at 02:00, which is a Sunday, the hour is different.
 		if local := t.In(zone); local.Format("15:04:05") != "02:30:00" || local.Weekday() == time.Saturday || local.Weekday() == time.Sunday {
 			s.Errorf("it ticks at %s", local)
 		}
@@ -119,7 +119,7 @@ func scheduleCron(s *suite) {
 	_, err = s.engine.SchedulePut(s.ctx, put)
 	s.wantCode("a line that never fires", err, posthaste.Invalid)
 	if s.scheduleOf("s").Spec != is.Spec {
-		s.Error("what was refused was stored")
+		s.Error("a rejected schedule was stored")
 	}
 }
 
@@ -152,11 +152,11 @@ func scheduleBadInput(s *suite) {
 		s.wantCode(what, err, c.code)
 	}
 	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 {
-		s.Errorf("what was refused was stored: %+v, %v", infos, err)
+		s.Errorf("a rejected schedule was stored: %+v, %v", infos, err)
 	}
 }
 
-// ticks: of several that tick at once, each tick's message is sent by one.
+// ticks: if several processes tick at once, one of them sends the message of each tick.
 func ticks(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	put := s.every("every 1 second")
@@ -198,6 +198,6 @@ func ticks(s *suite) {
 		}
 	}
 	if last := first.Add(time.Duration(sent-1) * time.Second); is.Sent != int64(sent) || is.Missed != 0 || !is.LastTick.Equal(last) || is.LastMessage == 0 || is.LastSentAt.Before(last) {
-		s.Errorf("after %d ticks it is told as %+v", sent, is)
+		s.Errorf("after %d ticks it is reported as %+v", sent, is)
 	}
 }

@@ -42,7 +42,7 @@ func sendClaimSettle(s *suite) {
 	}
 	for _, d := range got {
 		if d.Attempt != 1 || d.Queue != s.queue || d.Subscription != posthaste.DefaultSubscription || d.Story != nil || d.Alone || d.Timeout != 30*time.Second || d.CreatedAt.IsZero() {
-			s.Errorf("first delivery is told as %+v", d)
+			s.Errorf("first delivery is reported as %+v", d)
 		}
 	}
 	s.wantState(ids[0], posthaste.StateRunning)
@@ -121,13 +121,12 @@ func arrivesAsSent(s *suite) {
 		info, err := s.engine.Message(s.ctx, ids[i])
 		s.must(err)
 		if !samePayload(contentType, info.Payload, body) || !slices.Equal(info.Terms, m.Terms) || info.ContentType != contentType || info.Reference != m.Reference {
-			s.Errorf("message %d is told as %+v", i, info)
+			s.Errorf("message %d is reported as %+v", i, info)
 		}
 	}
 }
 
-// samePayload compares JSON as JSON (numbers by their value) and the rest byte
-// for byte.
+// samePayload compares JSON by value, numbers included, and other content byte by byte.
 func samePayload(contentType string, a, b []byte) bool {
 	if contentType != posthaste.ContentTypeJSON {
 		return bytes.Equal(a, b)
@@ -138,7 +137,7 @@ func samePayload(contentType string, a, b []byte) bool {
 		into *any
 	}{{a, &x}, {b, &y}} {
 		decoder := json.NewDecoder(bytes.NewReader(p.text))
-		decoder.UseNumber() // 64-bit integers must not be rounded
+		decoder.UseNumber() // keeps 64-bit integers exact
 		if decoder.Decode(p.into) != nil {
 			return false
 		}
@@ -146,7 +145,7 @@ func samePayload(contentType string, a, b []byte) bool {
 	return reflect.DeepEqual(plain(x), plain(y))
 }
 
-// plain replaces numbers by what equal numbers have in common.
+// plain converts equal numbers to the same form.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -209,12 +208,12 @@ func delayed(s *suite) {
 			s.Fatalf("next due in %s while at least one waits", reply.NextDue)
 		}
 		for _, d := range reply.Deliveries {
-			// A store may note both times one after the other.
+			// A store may record the two times one after the other.
 			if since, told := time.Since(before), d.DueAt.Sub(d.CreatedAt); d.MessageID == ids[0] && (since < delay || told < delay-10*time.Millisecond || told > delay+10*time.Second) {
 				s.Errorf("the delayed message came after %s, told to be due at %s, sent at %s", since, d.DueAt, d.CreatedAt)
 			}
 			if d.MessageID != ids[0] && !d.DueAt.IsZero() {
-				s.Errorf("message %d, which was not held back, is told to be due at %s", d.MessageID, d.DueAt)
+				s.Errorf("message %d, which was not held back, is reported as due at %s", d.MessageID, d.DueAt)
 			}
 		}
 		got = append(got, reply.Deliveries...)
@@ -237,7 +236,7 @@ func badMessages(s *suite) {
 		codes       []posthaste.Code
 	}{
 		{"no queue", "queue", posthaste.Message{}, []posthaste.Code{posthaste.Invalid, posthaste.NotFound}},
-		{"unknown queue", "queue", posthaste.Message{Queue: "nobody"}, []posthaste.Code{posthaste.NotFound}},
+		{"unknown queue", "queue", posthaste.Message{Queue: "unknown"}, []posthaste.Code{posthaste.NotFound}},
 		{"long key", "key", posthaste.Message{Queue: s.queue, Key: long}, tooLong},
 		{"long kind", "kind", posthaste.Message{Queue: s.queue, Kind: long}, tooLong},
 		{"long reference", "reference", posthaste.Message{Queue: s.queue, Reference: long}, tooLong},
@@ -248,10 +247,10 @@ func badMessages(s *suite) {
 		{"no JSON", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a":`)}, []posthaste.Code{posthaste.Invalid}},
 		{"JSON with NUL", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`"\u0000"`)}, []posthaste.Code{posthaste.Invalid}},
 		{"JSON with invalid UTF-8", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage("\"\xff\"")}, []posthaste.Code{posthaste.Invalid}},
-		{"JSON with parameters that is none", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "Application/JSON; charset=utf-8"}, invalid},
-		{"JSON of another type that is none", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "application/problem+json"}, invalid},
+		{"invalid JSON whose type has parameters", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "Application/JSON; charset=utf-8"}, invalid},
+		{"invalid JSON of another JSON type", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "application/problem+json"}, invalid},
 		{"half a surrogate pair", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`["\\", "\ud800"]`)}, invalid},
-		{"a number for nobody", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`[1, -1e400]`)}, invalid},
+		{"a number that is too large", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`[1, -1e400]`)}, invalid},
 		{"a number of many digits", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(strings.Repeat("9", 310))}, invalid},
 		{"a number of no size", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a": 1e-400}`)}, invalid},
 		{"a number made so", "payload", posthaste.Message{Queue: s.queue, Payload: json.Number("1e309")}, invalid},
@@ -275,7 +274,7 @@ func badMessages(s *suite) {
 func unknownQueue(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	w := s.register(time.Minute)
-	s.queue = "nobody"
+	s.queue = "unknown"
 	_, err := s.engine.Claim(s.ctx, s.request(w, 1))
 	s.wantCode("claim", err, posthaste.NotFound)
 	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Second})
@@ -283,6 +282,6 @@ func unknownQueue(s *suite) {
 	s.wantCode("drop", s.engine.QueueDrop(s.ctx, s.queue), posthaste.NotFound)
 	s.queue = "suite"
 	_, err = s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: w, Number: 100, Max: 1,
-		QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "nobody"}})
+		QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "unknown"}})
 	s.wantCode("claim of an unknown subscription", err, posthaste.NotFound)
 }

@@ -101,14 +101,14 @@ func retryAfter(s *suite) {
 		s.Errorf("became %s, due in %s", r.Outcome, left)
 	}
 	if at := s.state(ids[0]); at.State != posthaste.StateRetrying || time.Until(at.DueAt) < 23*time.Hour {
-		s.Errorf("is told as %+v", at)
+		s.Errorf("is reported as %+v", at)
 	}
 	s.none(w)
 
 	s.send(1)
 	with.RetryAfter = 200 * time.Millisecond
 	d := s.claimed(w, 1)
-	before := time.Now() // it is due so long after a moment that comes yet
+	before := time.Now() // it is due this long after a time that has not come yet
 	s.settle(with, d...)
 	d = s.claimed(w, 1)
 	if after := time.Since(before); d[0].Attempt != 2 || after < with.RetryAfter {
@@ -133,8 +133,8 @@ func releasedIsNoAttempt(s *suite) {
 	s.wantState(ids[0], posthaste.StateDone)
 }
 
-// What is released for later comes then, under the same attempt and without a
-// failure, and meanwhile is scheduled.
+// A message released with a delay is redelivered then, under the same attempt and without a
+// failure, and is scheduled until then.
 func releasedForLater(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAttempts: 1})
 	ids := s.send(2)
@@ -151,7 +151,7 @@ func releasedForLater(s *suite) {
 	s.settle(with, d[1])
 	d = s.claimed(w, 1)
 	if after := time.Since(before); d[0].MessageID != ids[1] || d[0].Attempt != 1 || len(d[0].Story) != 0 || after < with.RetryAfter {
-		s.Errorf("message %d, attempt %d came after %s with the story %+v, want the first attempt after %s", d[0].MessageID, d[0].Attempt, after, d[0].Story, with.RetryAfter)
+		s.Errorf("message %d, attempt %d came after %s with the attempts %+v, want the first attempt after %s", d[0].MessageID, d[0].Attempt, after, d[0].Story, with.RetryAfter)
 	}
 	s.settle(done, d...)
 	s.wantState(ids[1], posthaste.StateDone)
@@ -176,11 +176,11 @@ func settledOnce(s *suite) {
 			s.Errorf("settled as %s; a second settle changed %+v to %+v", first.Outcome, before, after)
 		}
 		if first.Outcome == posthaste.Retried || first.Outcome == posthaste.Released {
-			s.settle(done, s.claimed(w, 1)...) // exactly one came of it
+			s.settle(done, s.claimed(w, 1)...) // only one of them had an effect
 		}
 		s.none(w)
 	}
-	// The same delivery twice in one call: the first wins.
+	// The same delivery twice in one call: the first settlement wins.
 	s.send(1)
 	d := s.claimed(w, 1)[0]
 	results := s.trySettle(done, d, d)
@@ -189,8 +189,8 @@ func settledOnce(s *suite) {
 	}
 }
 
-// settledTwice: of one delivery settled in two ways in one call the first wins, and what
-// else was claimed with it is still rescued.
+// settledTwice: if one call settles a delivery in two ways, the first one wins, and the other
+// deliveries of its claim are still rescued.
 func settledTwice(s *suite) {
 	s.create(quick())
 	other := s.register(time.Minute)
@@ -241,7 +241,7 @@ func unknownDeliveries(s *suite) {
 	s.wantCode("unknown message", err, posthaste.NotFound)
 }
 
-// badSettlements: one bad settlement must not hold up the rest of its call.
+// badSettlements: an invalid settlement must not affect the others of its call.
 func badSettlements(s *suite) {
 	s.create(quick())
 	w := s.register(time.Minute)
@@ -257,7 +257,7 @@ func badSettlements(s *suite) {
 		{Delivery: d[6].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`"\ud800"`)},
 	})
 	s.must(err)
-	for what, i := range map[string]int{"a receipt that is no JSON": 1, "a term that is too long": 4, "a number for nobody": 5, "half a surrogate pair": 6} {
+	for what, i := range map[string]int{"a receipt that is no JSON": 1, "a term that is too long": 4, "a number that is too large": 5, "half a surrogate pair": 6} {
 		if r := results[i]; r.Settled || r.Err == nil {
 			s.Errorf("%s: %+v, want an error", what, r)
 		}
@@ -274,8 +274,8 @@ func badSettlements(s *suite) {
 	s.wantState(d[1].MessageID, posthaste.StateDone)
 }
 
-// errorTexts holds that the text of a failure is kept in the same way on every engine, and
-// that no failure is refused because of its text.
+// errorTexts checks that every engine stores the text of a failure in the same form, and that
+// no failure is rejected because of its text.
 func errorTexts(s *suite) {
 	s.create(quick())
 	texts := map[string]string{
@@ -310,28 +310,28 @@ func story(s *suite) {
 	s.settle(with, first)
 	second := s.claimed(w, 1)[0]
 	if len(second.Story) != 1 || second.Story[0].Error != failed.Error || second.Story[0].Attempt != 1 || second.Story[0].Outcome != posthaste.Retried {
-		s.Errorf("the second attempt is told the story %+v", second.Story)
+		s.Errorf("the second attempt gets the attempts %+v", second.Story)
 	}
 	s.settle(failed, second)
 	third := s.claimed(w, 1)[0]
 	if len(third.Story) != 2 {
-		s.Errorf("the third attempt is told the story %+v", third.Story)
+		s.Errorf("the third attempt gets the attempts %+v", third.Story)
 	}
 	s.wantState(third.MessageID, posthaste.StateRunning)
 	s.settle(done, third)
 
 	at := s.state(first.MessageID)
 	if at.State != posthaste.StateDone || len(at.Attempts) != 3 {
-		s.Fatalf("is told as %+v, want done after three attempts", at)
+		s.Fatalf("is reported as %+v, want done after three attempts", at)
 	}
 	for i, a := range at.Attempts {
 		want := []posthaste.Outcome{posthaste.Retried, posthaste.Retried, posthaste.Done}[i]
 		if a.Attempt != i+1 || a.Outcome != want || a.Worker != "tester" || a.ClaimedAt.IsZero() || a.EndedAt.Before(a.ClaimedAt) || (a.Error == "") != (i == 2) {
-			s.Errorf("attempt %d is told as %+v", i+1, a)
+			s.Errorf("attempt %d is reported as %+v", i+1, a)
 		}
 	}
 	if a := at.Attempts[0]; !samePayload(posthaste.ContentTypeJSON, a.Receipt, with.Receipt) || a.DurationMS < 1.4 || a.DurationMS > 1.6 {
-		s.Errorf("the first attempt is told as %+v", a)
+		s.Errorf("the first attempt is reported as %+v", a)
 	}
 	for name, f := range map[string]posthaste.MessageFilter{"reference": {Reference: "order 7"}, "term": {Term: "ada"}, "queue": {Queue: s.queue}, "state": {Queue: s.queue, State: posthaste.StateDone}} {
 		if found, _, err := s.engine.Messages(s.ctx, f); err != nil || len(found) != 1 || found[0].ID != first.MessageID {
@@ -340,8 +340,8 @@ func story(s *suite) {
 	}
 }
 
-// foundTerms: a message that was sent without terms is found by those that came
-// with its settlement, however that ended; one that was sent with some keeps them.
+// foundTerms: a message sent without terms is found by the terms of its settlement, whatever
+// its outcome. A message sent with terms keeps them.
 func foundTerms(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAttempts: 5, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
 	ids, err := s.engine.Send(s.ctx,
@@ -360,7 +360,7 @@ func foundTerms(s *suite) {
 		with.Terms = []string{"ada", "bob"}
 		s.settle(with, d)
 	}
-	s.settle(done, s.claimed(w, 1)...) // the retry, with nothing to add
+	s.settle(done, s.claimed(w, 1)...) // the retry, without new terms
 	find := func(f posthaste.MessageFilter) (found []posthaste.MessageID) {
 		s.Helper()
 		rows, _, err := s.engine.Messages(s.ctx, f)
@@ -386,7 +386,7 @@ func foundTerms(s *suite) {
 		s.Errorf("by reference and term %v are found, want %v", got, newest[2:])
 	}
 	if got := find(posthaste.MessageFilter{Reference: "order 7", Term: "eve"}); got != nil {
-		s.Errorf("by reference and somebody else's term %v are found", got)
+		s.Errorf("by reference and the term of another message %v are found", got)
 	}
 	if got := find(posthaste.MessageFilter{Term: "eve"}); !slices.Equal(got, ids[3:]) {
 		s.Errorf("by the term it was sent with %v are found, want %v", got, ids[3:])
@@ -424,7 +424,7 @@ func claimRepeated(s *suite) {
 	}
 	rest := s.claimed(w, 2)
 	s.none(w)
-	// When each was due is told again, too.
+	// A repeated claim also returns the due times.
 	_, err = s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Millisecond})
 	s.must(err)
 	s.until("the delayed message is due", func() bool {
@@ -514,7 +514,7 @@ func badClaims(s *suite) {
 	s.wantCode("a worker without a lease", err, posthaste.Invalid)
 }
 
-// each hands every message to whoever comes, and returns how often each came.
+// each passes every message to one of the takers, and returns how often each message came.
 func (s *suite) each(n, takers int, take func(taker int) []posthaste.RawDelivery) {
 	s.Helper()
 	var mu sync.Mutex
@@ -551,7 +551,7 @@ func (s *suite) each(n, takers int, take func(taker int) []posthaste.RawDelivery
 	}
 }
 
-// sendBeside sends n messages from several goroutines while others take them.
+// sendBeside sends n messages from several goroutines while other goroutines receive them.
 func (s *suite) sendBeside(n, senders int) (wait func()) {
 	var all sync.WaitGroup
 	for range senders {

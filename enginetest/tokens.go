@@ -15,7 +15,7 @@ var tokens = []test{
 	{name: "DeliveryQueues", run: deliveryQueues},
 }
 
-// inForce is the tokens in force by name.
+// inForce returns the valid tokens by name.
 func (s *suite) inForce(used ...string) (map[string]posthaste.Token, bool) {
 	s.Helper()
 	tokens, ever, err := s.engine.TokensInForce(s.ctx, used...)
@@ -55,7 +55,7 @@ func tokenLife(s *suite) {
 		!list[1].ExpiresAt.IsZero() || list[1].Expired || !list[1].LastUsedAt.IsZero() || !slices.Equal(list[1].Queues, want.Queues) {
 		s.Fatalf("listed: %+v", list)
 	}
-	s.inForce("shop", "nobody")
+	s.inForce("shop", "unknown")
 	if list, err = s.engine.Tokens(s.ctx); err != nil || list[1].LastUsedAt.IsZero() || !list[0].LastUsedAt.IsZero() {
 		s.Errorf("after one was used: %+v, %v", list, err)
 	}
@@ -81,12 +81,12 @@ func tokensRefused(s *suite) {
 	send := []posthaste.Scope{posthaste.ScopeSend}
 	for what, bad := range map[string]posthaste.Token{
 		"no name": {Scopes: send}, "a name with a space": {Name: "a b", Scopes: send}, "no scope": {Name: "t"},
-		"an unknown scope":     {Name: "t", Scopes: []posthaste.Scope{"root"}},
-		"admin for one queue":  {Name: "t", Scopes: []posthaste.Scope{posthaste.ScopeAdmin}, Queues: []string{"q"}},
-		"a queue that is none": {Name: "t", Scopes: send, Queues: []string{"No Good"}},
-		"an end that has come": {Name: "t", Scopes: send, ExpiresAt: time.Now().Add(-time.Hour)},
-		"two ends":             {Name: "t", Scopes: send, ExpiresAt: time.Now().Add(time.Hour), ExpiresIn: time.Hour},
-		"a negative end":       {Name: "t", Scopes: send, ExpiresIn: -time.Hour},
+		"an unknown scope":      {Name: "t", Scopes: []posthaste.Scope{"root"}},
+		"admin for one queue":   {Name: "t", Scopes: []posthaste.Scope{posthaste.ScopeAdmin}, Queues: []string{"q"}},
+		"an invalid queue name": {Name: "t", Scopes: send, Queues: []string{"No Good"}},
+		"an end that has come":  {Name: "t", Scopes: send, ExpiresAt: time.Now().Add(-time.Hour)},
+		"two ends":              {Name: "t", Scopes: send, ExpiresAt: time.Now().Add(time.Hour), ExpiresIn: time.Hour},
+		"a negative end":        {Name: "t", Scopes: send, ExpiresIn: -time.Hour},
 	} {
 		_, err := s.engine.TokenAdd(s.ctx, "ada", bad)
 		s.wantCode(what, err, posthaste.Invalid)

@@ -23,9 +23,9 @@ func (s *suite) doorbell() posthaste.Doorbell {
 	return bell
 }
 
-// aroundFallingAsleep: a message sent just before, while or after a worker
-// falls asleep is found soon: no wake-up gets lost. Soon is far below any
-// fallback look, and far above what a busy machine needs.
+// aroundFallingAsleep: a message sent just before, while or after a worker falls asleep is
+// found soon, because no wake-up is lost. The allowed time is far below any fallback poll and
+// far above the delays of a busy machine.
 func aroundFallingAsleep(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	bell := s.doorbell()
@@ -90,7 +90,7 @@ func sleepEndsWhenDue(s *suite) {
 	}
 }
 
-// wakeAndEnd: what ends a sleep besides a message.
+// wakeAndEnd: events other than a message that end a sleep.
 func wakeAndEnd(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	bell := s.doorbell()

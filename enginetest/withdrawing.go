@@ -27,7 +27,7 @@ var withdrawing = []test{
 	{name: "Vitals", run: vitals},
 }
 
-// receiveAll receives all there is for a subscription, as message ids, ascending.
+// receiveAll receives all messages of a subscription and returns their ids, ascending.
 func (s *suite) receiveAll(subscription string) (ids []posthaste.MessageID) {
 	s.Helper()
 	for {
@@ -98,7 +98,7 @@ func reschedule(s *suite) {
 	}
 	s.want("before its time", s.receiveAll(""), ids[1:])
 	if move(ids[1], time.Now()) {
-		s.Error("what is handed out was moved")
+		s.Error("a handed out message was moved")
 	}
 	before := time.Now()
 	if !move(ids[0], before.Add(-time.Second)) {
@@ -107,17 +107,17 @@ func reschedule(s *suite) {
 	moved := s.receive(1, time.Minute)
 	s.want("at its time", messageIDs(moved), ids[:1])
 	if late := moved[0].DueAt.Sub(before); late < -time.Second || late > time.Minute {
-		s.Errorf("what was moved to the present is told to be due at %s", moved[0].DueAt)
+		s.Errorf("a message moved to the present is due at %s", moved[0].DueAt)
 	}
 	_, err := s.engine.Reschedule(s.ctx, "ada", 1<<40, time.Now())
 	s.wantCode("an unknown id", err, posthaste.NotFound)
 }
 
-// farTimes: a time that no program can show is refused, for it would break every list
-// that holds it; one that has passed means now.
+// farTimes: a time that programs cannot show is rejected, because it would break every list
+// that contains it. A time in the past means now.
 func farTimes(s *suite) {
 	s.create(quick())
-	// One that has passed long ago must not fail the others.
+	// A time long ago must not make the other messages fail.
 	past := make([]posthaste.Message, 100)
 	for i := range past {
 		past[i] = posthaste.Message{Queue: s.queue, Payload: i, SendAt: time.Date(1900+i, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -151,7 +151,7 @@ func farTimes(s *suite) {
 			s.Errorf("message %d is due at %s: %v", id, info.Subscriptions[0].DueAt, err)
 		}
 	}
-	// What a handler asks for is recorded, however far away.
+	// A handler's delay is recorded, however long it is.
 	more := s.send(1)
 	s.settle(posthaste.Settlement{Outcome: posthaste.Retried, Error: "no", RetryAfter: math.MaxInt64}, s.receive(1, time.Minute)...)
 	s.wantState(more[0], posthaste.StateRetrying)
@@ -163,12 +163,12 @@ func farTimes(s *suite) {
 	queues, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	if age := queues[0].Subscriptions[0].OldestAge; age > time.Hour {
-		s.Errorf("what was moved to 1999 waits for %s", age)
+		s.Errorf("a message moved to 1999 waits for %s", age)
 	}
 }
 
-// unusualIDs: whatever number is given for an id, it is unknown, and changes nothing.
-// Engines use some of them for themselves.
+// unusualIDs: any number that is not an id is unknown and changes nothing. Engines use some
+// numbers internally.
 func unusualIDs(s *suite) {
 	s.ordered(nil)
 	sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Key: "a"}, posthaste.Message{Queue: s.queue, Payload: 2, Key: "a"})
@@ -224,7 +224,7 @@ func purge(s *suite) {
 	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.Done}})
 	s.must(err)
 	if !results[0].Settled {
-		s.Error("what was handed out before cannot be settled")
+		s.Error("a message handed out before cannot be settled")
 	}
 	_, err = s.engine.QueuePurge(s.ctx, "ada", "nowhere")
 	s.wantCode("an unknown queue", err, posthaste.NotFound)
@@ -260,7 +260,7 @@ func subscriptions(s *suite) {
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	if len(infos) != 1 || len(infos[0].Subscriptions) != 2 {
-		s.Errorf("the queue is told as %+v", infos)
+		s.Errorf("the queue is reported as %+v", infos)
 	}
 }
 
@@ -290,7 +290,7 @@ func filter(s *suite) {
 		f := info.Filter
 		filtered := slices.Equal(slices.Sorted(slices.Values(f.Kinds)), []string{"made", "paid"}) && maps.EqualFunc(f.Headers, map[string][]string{"region": {"eu"}}, slices.Equal)
 		if info.MaxLag != 0 || filtered != (info.Name == "some") || !filtered && len(f.Kinds)+len(f.Headers) > 0 {
-			s.Errorf("subscription %s is told with %+v and %s", info.Name, f, info.MaxLag)
+			s.Errorf("subscription %s is reported with %+v and %s", info.Name, f, info.MaxLag)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func subscribeRefusals(s *suite) {
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	if len(infos[0].Subscriptions) != 2 {
-		s.Errorf("what was refused is there: %+v", infos[0].Subscriptions)
+		s.Errorf("a rejected subscription exists: %+v", infos[0].Subscriptions)
 	}
 }
 
@@ -329,7 +329,7 @@ func maxLag(s *suite) {
 	s.must(err)
 	for _, info := range infos[0].Subscriptions {
 		if want := map[string]time.Duration{"short": short.MaxLag}[info.Name]; info.MaxLag != want {
-			s.Errorf("subscription %s is told with a bound of %s, want %s", info.Name, info.MaxLag, want)
+			s.Errorf("subscription %s is reported with a bound of %s, want %s", info.Name, info.MaxLag, want)
 		}
 	}
 }

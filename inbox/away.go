@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// awayFor is about how long a message rests whose inbox cannot be used.
+	// awayFor is the approximate delay of a message while the inbox is unavailable.
 	awayFor = 5 * time.Second
-	// awayTold is how often the log says why.
+	// awayTold is the interval at which the log repeats the reason.
 	awayTold = 30 * time.Second
 )
 
-// readOnly is what a standby answers, and a primary that has become one.
+// readOnly is the SQLSTATE of a standby, or of a primary that was demoted.
 const readOnly = "25006"
 
-// away lets messages wait for a store that cannot be used.
-type away struct{ told atomic.Int64 } // when the log was told last, in Unix nanoseconds
+// away snoozes messages while the store is unavailable.
+type away struct{ told atomic.Int64 } // time of the last log line, in Unix nanoseconds
 
-// rest is err as an answer by which a message comes again later under the same attempt:
-// nothing was handled, and that is no fault of the message. Such an answer is on no
-// record, so the log says why.
+// rest turns err into an error by which the message is redelivered later under the same
+// attempt: it was not handled, and that is not the message's fault. The attempt's record does
+// not show such an error, so rest logs the reason.
 func (a *away) rest(err error) error {
 	now := time.Now().UnixNano()
 	if told := a.told.Load(); now-told >= int64(awayTold) && a.told.CompareAndSwap(told, now) {
-		slog.Warn("the inbox cannot be used: messages wait for it, and nothing is handled", "error", err)
+		slog.Warn("the inbox is unavailable: messages are redelivered later", "error", err)
 	}
 	after := awayFor/2 + rand.N(awayFor)
 	return posthaste.RetryAfter(fmt.Errorf("%w (%w)", err, posthaste.Snooze(after)), after)
 }
 
-// redisAway reports whether Redis was not reached, or cannot serve anybody now.
+// redisAway reports whether Redis could not be reached or cannot serve any client now.
 func redisAway(err error) bool {
 	var said redis.Error
 	if !errors.As(err, &said) {
@@ -49,8 +49,8 @@ func redisAway(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err) || strings.HasPrefix(said.Error(), "MISCONF")
 }
 
-// postgresAway reports whether PostgreSQL was not reached, or serves nobody now: what it
-// answers to a statement or a login has a SQLSTATE, whichever driver has heard it.
+// postgresAway reports whether PostgreSQL could not be reached or serves no client now. Any
+// response to a statement or a login has a SQLSTATE, with every driver.
 func postgresAway(err error) bool {
 	var said interface{ SQLState() string }
 	if !errors.As(err, &said) {

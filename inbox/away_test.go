@@ -19,8 +19,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// While the inbox's store is away nothing is handled and nothing acknowledged: each message
-// comes again until the store is back, and makes no attempt before it is handled.
+// While the inbox's store is down, no message is handled or acknowledged. Each message is
+// redelivered until the store is back, and no attempt is counted before it is handled.
 func TestNP4_NothingIsAcknowledgedWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
@@ -55,9 +55,9 @@ func TestNP4_NothingIsAcknowledgedWithoutTheStore(t *testing.T) {
 	})
 }
 
-// comesAgain has a worker whose handler is behind an inbox try ten messages, which may be
-// attempted once, until one has come a second time, lets the store come back, and looks
-// that each is handled once.
+// comesAgain runs a worker whose handler is behind an inbox, with ten messages of at most one
+// attempt. When one was redelivered, it brings the store back, and checks that each message is
+// handled once.
 func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, back func()) {
 	t.Helper()
 	const n = 10
@@ -123,16 +123,16 @@ func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, ba
 	}
 }
 
-// answer is an error that a server has told with its code.
+// answer is an error with the SQLSTATE of a server.
 type answer struct{ state string }
 
 // Error implements error.
 func (a answer) Error() string { return "SQLSTATE " + a.state }
 
-// SQLState is that of drivers.
+// SQLState has the signature that drivers use.
 func (a answer) SQLState() string { return a.state }
 
-// lostTx is a transaction whose connection is lost at once.
+// lostTx is a transaction whose connection is lost immediately.
 type lostTx struct{ pgx.Tx }
 
 // QueryRow implements [Tx].
@@ -146,13 +146,13 @@ type lostRow struct{}
 // Scan implements [Row].
 func (lostRow) Scan(...any) error { return errors.New("unexpected EOF") }
 
-// full is an answer of Redis.
+// full is a Redis error.
 type full struct{ error }
 
 func (full) RedisError() {}
 
-// A store that cannot be reached or serves nobody costs no attempt; one that refuses does,
-// and so does a handler that has run.
+// A store that is unreachable or serves no client costs no attempt. A rejected statement costs
+// an attempt, and so does a handler that ran.
 func TestOnlyAStoreThatIsAwayCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
@@ -177,7 +177,7 @@ func TestOnlyAStoreThatIsAwayCostsNoAttempt(t *testing.T) {
 	} else if _, snoozed := posthaste.SnoozeDelay(said); snoozed {
 		t.Errorf("a handler that has run made no attempt: %v", said)
 	}
-	if !redisAway(fmt.Errorf("the inbox cannot be asked: %w", full{errors.New("MISCONF Redis is configured to save RDB snapshots")})) {
+	if !redisAway(fmt.Errorf("the inbox cannot be read: %w", full{errors.New("MISCONF Redis is configured to save RDB snapshots")})) {
 		t.Error("a Redis that cannot write costs an attempt")
 	}
 	locked, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--requirepass", "right")

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Forget lets the inbox on PostgreSQL forget what is older than its window, until ctx
-// ends: at once and then every minute it calls posthaste_inbox.rotate, which nearly
-// always has nothing to do. Where nobody calls that, the inbox grows for ever. Let it
-// run in a goroutine of each program that remembers; any number may. db is a pool, or
-// a connection that nothing else uses, of pgx. What fails is logged to log (nil:
-// slog's default) and tried again a minute later.
+// Forget removes ids that are older than the window from the inbox on PostgreSQL, until ctx
+// ends. It calls posthaste_inbox.rotate immediately and then every minute; most calls have
+// nothing to do. If no process calls it, the inbox grows without limit. Run it in a goroutine
+// of each program that remembers; any number may run. db is a pool of pgx, or a connection
+// that nothing else uses. Errors are logged to log (nil: slog's default) and the call is
+// repeated a minute later.
 func Forget[R Row](ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) R
 }, log *slog.Logger) {
@@ -29,7 +29,7 @@ func forget[R Row](ctx context.Context, db interface {
 	for ctx.Err() == nil {
 		var rotated bool
 		if err := db.QueryRow(ctx, "select posthaste_inbox.rotate()").Scan(&rotated); err != nil && ctx.Err() == nil {
-			log.Error("the inbox does not forget what is old, and grows", "error", err)
+			log.Error("the inbox could not remove old ids and grows", "error", err)
 		}
 		select {
 		case <-next.C:

@@ -21,7 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// database is one with an inbox and a table of effects, and its URL.
+// database returns a database with an inbox and a table of effects, and its URL.
 func database(t *testing.T) (*pgxpool.Pool, string) {
 	t.Helper()
 	url := testpg.Empty(t)
@@ -51,7 +51,7 @@ func one[T any](t *testing.T, pool *pgxpool.Pool, query string, args ...any) (va
 	return value
 }
 
-// store runs deliveries through an inbox, and counts their effects.
+// store runs deliveries through an inbox and counts their effects.
 type store struct {
 	handle  posthaste.Handler
 	effects func() (all, distinct int)
@@ -68,7 +68,7 @@ func delivery(n int) posthaste.RawDelivery {
 	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n)}
 }
 
-// again handles a delivery until it is done.
+// again handles a delivery repeatedly until it succeeds.
 func again(t *testing.T, h posthaste.Handler, d posthaste.RawDelivery) {
 	for {
 		err := h(t.Context(), d)
@@ -84,8 +84,8 @@ func again(t *testing.T, h posthaste.Handler, d posthaste.RawDelivery) {
 	}
 }
 
-// TestNP2: redelivered messages have one effect, also where two consumers have the
-// same id in the same instant.
+// TestNP2: redelivered messages have one effect, even if two consumers handle the same id at
+// the same time.
 func testOnce(t *testing.T, s store) {
 	n := testrun.Size(300, 10_000)
 	var all []int
@@ -135,7 +135,7 @@ func TestNP2_OnceOnPostgres(t *testing.T) {
 	testOnce(t, onPostgres(t))
 }
 
-// What fails is not remembered, whatever the failure.
+// A failed message is not remembered, whatever the failure.
 func TestFailureIsForgotten(t *testing.T) {
 	t.Parallel()
 	pool, url := database(t)
@@ -170,7 +170,7 @@ func TestFailureIsForgotten(t *testing.T) {
 		t.Errorf("%d connections are still in use", n)
 	}
 
-	// Another consumer handles it too; database/sql speaks to the same inbox.
+	// Another consumer handles it too. database/sql uses the same inbox.
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
@@ -231,8 +231,8 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestNP4: the inbox forgets after its window and not before, its space stays the same
-// over several windows, and while its store is down nothing is handled.
+// TestNP4: the inbox forgets after its window and not earlier, its size stays constant over
+// several windows, and while its store is down no message is handled.
 func TestNP4_ForgetsOnPostgres(t *testing.T) {
 	t.Parallel()
 	pool, _ := database(t)
@@ -243,7 +243,7 @@ func TestNP4_ForgetsOnPostgres(t *testing.T) {
 		}
 	}
 	exec("select posthaste_inbox.set_window('1 hour')")
-	// later lets time pass for the inbox.
+	// later moves the inbox's clock.
 	later := func(by string) {
 		t.Helper()
 		exec("update posthaste_inbox.settings set rotated_at = rotated_at - '" + by + "'::interval")
@@ -266,7 +266,7 @@ func TestNP4_ForgetsOnPostgres(t *testing.T) {
 			settled = size()
 		}
 		most = max(most, size())
-		// Of the last window everything is there.
+		// All ids of the last window are still there.
 		for back := range min(2, window+1) {
 			if one[bool](t, pool, "select posthaste_inbox.remember('c', $1)", fmt.Sprintf("17-%d", window-back)) {
 				t.Fatalf("an id was forgotten within the window")
@@ -283,7 +283,7 @@ func TestNP4_ForgetsOnPostgres(t *testing.T) {
 		t.Error("an id of several windows ago is still known")
 	}
 
-	// And by itself.
+	// Forget does the same in the background.
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { forget(ctx, pool, nil, 10*time.Millisecond); close(ended) }()
@@ -304,8 +304,8 @@ func TestNP4_ForgetsOnPostgres(t *testing.T) {
 	}
 }
 
-// While thirds are turned over as fast as can be nothing is handled twice, and without
-// the lock of rotation something is.
+// No message is handled twice while partitions rotate as fast as possible. Without the
+// rotation lock, one is.
 func TestOnceWhileRotating(t *testing.T) {
 	for name, broken := range map[string]string{
 		"shipped": "", "without the lock": "perform pg_advisory_xact_lock_shared(5784909358553004082);", "without the other thirds": "s.third = any",
@@ -322,9 +322,8 @@ func TestOnceWhileRotating(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// A window so long that nothing may be forgotten, and a clock that runs:
-			// rotation does not truncate what is younger than the window, so it is told
-			// to turn over two times at most.
+			// The window is very long and the clock runs. Rotation never truncates ids younger
+			// than the window, so it runs at most twice.
 			twice := func() int {
 				return one[int](t, pool, "select count(*) - count(distinct id) from effects")
 			}

@@ -12,37 +12,36 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// RedisConfig says how an inbox on Redis works. Zero values mean the defaults.
+// RedisConfig configures an inbox on Redis. Zero values mean the defaults.
 type RedisConfig struct {
-	// Consumer tells the readers of the same message apart. Required.
+	// Consumer distinguishes several consumers of the same message. Required.
 	Consumer string
-	// Window is how long a message is remembered once it was handled (default 3 days).
+	// Window is how long a handled message is remembered (default 3 days).
 	Window time.Duration
-	// Reservation is how long a message stays reserved for a consumer that gives no
-	// sign of life (default 30 s). While a handler runs it is renewed.
+	// Reservation is how long a message stays reserved for a consumer that does not renew it
+	// (default 30 s). It is renewed while the handler runs.
 	Reservation time.Duration
-	// Prefix begins the names of the keys (default "posthaste:inbox:").
+	// Prefix is the prefix of all keys (default "posthaste:inbox:").
 	Prefix string
 }
 
-// Redis is an inbox on Redis 6.2 or newer, which keeps what its persistence keeps: run
-// it with appendonly, and with maxmemory-policy noeviction, or ids are forgotten early.
-// Its memory is what the window's messages need, some 100 bytes each. It is safe for
-// concurrent use, and by any number of processes.
+// Redis is an inbox on Redis 6.2 or newer. It is as durable as the server's persistence: use
+// appendonly, and maxmemory-policy noeviction, because eviction forgets ids early. It needs
+// about 100 bytes of memory for each message of the window. It is safe for concurrent use by
+// any number of processes.
 type Redis struct {
 	client redis.UniversalClient
 	config RedisConfig
 	away   away
 }
 
-// NewRedis returns an inbox on a client, which the caller closes. For a cluster, make the
-// client by ClusterClient of package redis of this module: when a master stops answering and
-// another server takes its place, that client turns to the new master, usually within a
-// second of the takeover. With other clients, calls wait for the client's timeouts. Errors
-// are *posthaste.Error with the field.
+// NewRedis returns an inbox on a client, which the caller closes. For a cluster, create the
+// client with ClusterClient of this module's package redis: when a master fails, that client
+// uses the new master, usually within a second of the failover. With other clients, calls wait
+// for the client's timeouts. Errors are *posthaste.Error with the field.
 func NewRedis(client redis.UniversalClient, c RedisConfig) (*Redis, error) {
 	if c.Consumer == "" {
-		return nil, posthaste.Invalidf("consumer", "an inbox needs a consumer: a name for who handles the messages")
+		return nil, posthaste.Invalidf("consumer", "Consumer is required: it names the consumer that handles the messages")
 	}
 	if c.Window == 0 {
 		c.Window = 72 * time.Hour
@@ -51,7 +50,7 @@ func NewRedis(client redis.UniversalClient, c RedisConfig) (*Redis, error) {
 		c.Reservation = 30 * time.Second
 	}
 	if c.Reservation < 100*time.Millisecond || c.Window < c.Reservation {
-		return nil, posthaste.Invalidf("reservation", "a reservation must be at least 100ms and at most the window, and is %s of %s", c.Reservation, c.Window)
+		return nil, posthaste.Invalidf("reservation", "Reservation must be at least 100ms and at most the window (%[2]s), not %[1]s", c.Reservation, c.Window)
 	}
 	if c.Prefix == "" {
 		c.Prefix = "posthaste:inbox:"
@@ -59,28 +58,28 @@ func NewRedis(client redis.UniversalClient, c RedisConfig) (*Redis, error) {
 	return &Redis{client: client, config: c}, nil
 }
 
-// done is the value of what was handled; what is reserved has its owner's token.
+// done is the value of a handled message. A reserved message has its owner's token.
 const done = "done"
 
 var (
-	// reserve answers 0 where the id is the caller's now, -1 where it was handled
-	// before, and else for how many milliseconds it is reserved for somebody else.
+	// reserve returns 0 if the caller now has the reservation, -1 if the message was handled
+	// before, and otherwise the number of milliseconds for which another consumer has it.
 	reserve = redis.NewScript(`
 local held = redis.call('get', KEYS[1])
-if not held or held == ARGV[1] then -- the second: asked again after a lost reply
+if not held or held == ARGV[1] then -- own token: repeated after a lost reply
   redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
   return 0
 elseif held == 'done' then
   return -1
 end
 return math.max(1, redis.call('pttl', KEYS[1]))`)
-	// renew lengthens a reservation that is still the caller's.
+	// renew extends a reservation that the caller still has.
 	renew = redis.NewScript(`
 if redis.call('get', KEYS[1]) == ARGV[1] then
   return redis.call('pexpire', KEYS[1], ARGV[2])
 end
 return 0`)
-	// release ends a reservation that is still the caller's.
+	// release ends a reservation that the caller still has.
 	release = redis.NewScript(`
 if redis.call('get', KEYS[1]) == ARGV[1] then
   return redis.call('del', KEYS[1])
@@ -88,33 +87,33 @@ end
 return 0`)
 )
 
-// ErrReserved says that somebody else handles the message now. [posthaste.RetryDelay]
-// of it tells when the reservation ends, if it is not renewed. A handler that returns it
-// snoozes: the message comes again then, without an attempt, for it is no failure that
-// another one works.
+// ErrReserved says that another consumer is handling the message now. [posthaste.RetryDelay]
+// of it returns the time until the reservation ends, unless it is renewed. A handler that
+// returns it snoozes: the message is redelivered after that time without counting an attempt,
+// because it did not fail.
 var ErrReserved = errors.New("another consumer handles this message now")
 
-// errLost ends the context of a handler whose reservation could not be kept.
-var errLost = errors.New("the reservation in the inbox could not be renewed: somebody else may handle the message now")
+// errLost ends the context of a handler whose reservation could not be renewed.
+var errLost = errors.New("the reservation in the inbox could not be renewed: another consumer may handle the message now")
 
-// Do runs f unless the message was handled before, and says whether it ran. While it
-// runs nobody else runs it. If f fails the message is free again. An error of Do means
-// that the message must come again: nothing is known of it, or f failed, or [ErrReserved],
-// or f has run and that could not be noted, so that it runs again when the reservation
-// has expired. A handler that returns what Do returns with Redis away before f runs
-// snoozes, as with [ErrReserved], and the log (slog's default) says so twice a minute. The
-// context of f ends when the reservation can no longer be kept, such as with Redis away
-// for most of its time.
+// Do runs f unless the message was handled before, and reports whether it ran. No other
+// consumer runs it at the same time. If f fails, the reservation is released. After an error
+// the message must be redelivered: the state is unknown, f failed, another consumer has the
+// message ([ErrReserved]), or f succeeded and that could not be recorded, so that f runs again
+// when the reservation expires. If a handler returns the error of Do when Redis was
+// unavailable before f ran, the message is snoozed as with [ErrReserved], and the log (slog's
+// default) reports it twice a minute. The context of f is canceled when the reservation can no
+// longer be renewed, for example because Redis was down for most of its time.
 func (r *Redis) Do(ctx context.Context, id string, f func(ctx context.Context) error) (ran bool, err error) {
 	if id == "" {
-		return false, posthaste.Permanent(posthaste.Invalidf("id", "a message without an id cannot be handled once"))
+		return false, posthaste.Permanent(posthaste.Invalidf("id", "the message has no id, so it cannot be deduplicated"))
 	}
 	key, token := r.config.Prefix+r.config.Consumer+":"+id, rand.Text()
 	held, err := reserve.Run(ctx, r.client, []string{key}, token, r.config.Reservation.Milliseconds()).Int64()
 	switch {
 	case err != nil:
-		// The answer may be what was lost: the reservation then expires by itself.
-		err = fmt.Errorf("the inbox cannot be asked, so nothing is handled: %w", err)
+		// The reservation may exist if only the reply was lost. Then it expires.
+		err = fmt.Errorf("the inbox cannot be reached, and the message was not handled: %w", err)
 		if redisAway(err) {
 			err = r.away.rest(err)
 		}
@@ -147,14 +146,15 @@ func (r *Redis) Do(ctx context.Context, id string, f func(ctx context.Context) e
 		return true, err
 	}
 	finished = true
-	// Whoever holds the reservation now: the effect is there.
+	// Record the message even if another consumer has the reservation now: the effect exists.
 	if err := r.client.Set(context.WithoutCancel(ctx), key, done, r.config.Window).Err(); err != nil {
-		return true, fmt.Errorf("the message was handled and the inbox could not note it; it comes again after %s: %w", r.config.Reservation, err)
+		return true, fmt.Errorf("the message was handled, but the inbox could not record it; it is redelivered after %s: %w", r.config.Reservation, err)
 	}
 	return true, nil
 }
 
-// keep renews a reservation until ctx ends, and ends it where that fails for too long.
+// keep renews a reservation until ctx ends. If renewing fails for too long, it cancels the
+// handler's context.
 func (r *Redis) keep(ctx context.Context, cancel context.CancelCauseFunc, key, token string) {
 	good := time.Now()
 	tick := time.NewTicker(r.config.Reservation / 4)
@@ -179,10 +179,10 @@ func (r *Redis) keep(ctx context.Context, cancel context.CancelCauseFunc, key, t
 	}
 }
 
-// Middleware wraps handlers so that each message is handled once, by [ID]. What another
-// consumer handles at that moment comes again when its reservation may have ended, and
-// what comes while Redis is away some seconds later, under the same attempt: however long
-// that takes, it becomes no dead letter by that.
+// Middleware wraps handlers so that each message is handled once, by [ID]. A message that
+// another consumer is handling is redelivered when that reservation may have ended. A message
+// that arrives while Redis is down is redelivered a few seconds later. Both count no attempt,
+// so the message never becomes a dead letter this way.
 func (r *Redis) Middleware(h posthaste.Handler) posthaste.Handler {
 	return func(ctx context.Context, d posthaste.RawDelivery) error {
 		_, err := r.Do(ctx, ID(d), func(ctx context.Context) error { return h(ctx, d) })

@@ -22,7 +22,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// server is the Redis of the tests that do not hurt it.
+// server is the Redis of all tests that do not stop it.
 var server *devbroker.Redis
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func client(t *testing.T, address string) *redis.Client {
 func onRedis(t *testing.T, c *redis.Client, config RedisConfig) *Redis {
 	t.Helper()
 	if config.Consumer == "" {
-		// Of this run of the test alone, for the server remembers those before it.
+		// The consumer is unique to this run, because the server remembers earlier runs.
 		config.Consumer = filepath.Base(filepath.Dir(t.TempDir()))
 	}
 	r, err := NewRedis(c, config)
@@ -83,7 +83,8 @@ func TestNP2_OnceOnRedis(t *testing.T) {
 	testOnce(t, store{r.Middleware(c.handle), c.effects})
 }
 
-// Two never run at the same time, and one that takes longer than its reservation keeps it.
+// Two consumers never run at the same time, and a handler that takes longer than its
+// reservation keeps it.
 func TestReservation(t *testing.T) {
 	t.Parallel()
 	c := client(t, server.Address())
@@ -112,7 +113,8 @@ func TestReservation(t *testing.T) {
 			if !delayed {
 				t.Fatalf("%v, %v", ran, err)
 			}
-			// The machine stood still for so long that nobody could renew: from the start.
+			// The machine stalled for so long that the reservation could not be renewed: start
+			// again.
 			held = false
 		}
 		end <- errors.New("no")
@@ -120,7 +122,7 @@ func TestReservation(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What failed is free at once, and what panicked too.
+	// A failed message is released immediately, and so is one whose handler panicked.
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = r.Do(t.Context(), id, func(context.Context) error { panic("worse") })
@@ -130,21 +132,22 @@ func TestReservation(t *testing.T) {
 			t.Errorf("call %d: %v, %v", i, ran, err)
 		}
 	}
-	// A reservation that somebody took away ends the context.
+	// Losing the reservation cancels the context.
 	_, err := r.Do(t.Context(), "b", func(ctx context.Context) error {
-		c.Set(ctx, r.config.Prefix+r.config.Consumer+":b", "somebody else", time.Minute)
+		c.Set(ctx, r.config.Prefix+r.config.Consumer+":b", "another consumer", time.Minute)
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
 	if !errors.Is(err, errLost) {
 		t.Errorf("got %v", err)
 	}
-	if got := c.Get(t.Context(), r.config.Prefix+r.config.Consumer+":b").Val(); got != "somebody else" {
+	if got := c.Get(t.Context(), r.config.Prefix+r.config.Consumer+":b").Val(); got != "another consumer" {
 		t.Errorf("the other's reservation is %q", got)
 	}
 }
 
-// What another consumer handles costs a worker no attempt, however few the queue has.
+// A message that another consumer handles costs a worker no attempt, even if the queue allows
+// only one.
 func TestReservedIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	c := client(t, server.Address())
@@ -187,7 +190,7 @@ func TestReservedIsNoAttempt(t *testing.T) {
 	}
 }
 
-// A consumer that dies leaves its reservation to expire; then the message runs again.
+// If a consumer crashes, its reservation expires and the message runs again.
 func TestConsumerDies(t *testing.T) {
 	t.Parallel()
 	c := client(t, server.Address())
@@ -209,8 +212,8 @@ func TestConsumerDies(t *testing.T) {
 	}
 }
 
-// TestNP4 on Redis: forgotten after the window, flat memory, and nothing handled while
-// Redis is away.
+// TestNP4 on Redis: ids are forgotten after the window, memory stays constant, and no message
+// is handled while Redis is down.
 func TestNP4_ForgetsOnRedis(t *testing.T) {
 	t.Parallel()
 	own, err := devbroker.StartRedis(t.Context(), t.TempDir())
@@ -230,8 +233,8 @@ func TestNP4_ForgetsOnRedis(t *testing.T) {
 			}
 		}
 		most := memory(t, c)
-		// The server removes what has expired by and by. Few ids take less memory than the
-		// connections that come and go beside them.
+		// The server removes expired keys gradually. A small number of ids needs less memory
+		// than the test's other connections.
 		forgotten := func() bool {
 			return c.DBSize(t.Context()).Val() == 0 && (!testrun.Full() || memory(t, c) < most-(most-before)/2)
 		}
@@ -247,7 +250,7 @@ func TestNP4_ForgetsOnRedis(t *testing.T) {
 	}
 }
 
-// memory is how many bytes the server uses.
+// memory returns the server's used memory in bytes.
 func memory(t *testing.T, c *redis.Client) (used int64) {
 	t.Helper()
 	info, err := c.Info(t.Context(), "memory").Result()
@@ -261,8 +264,7 @@ func memory(t *testing.T, c *redis.Client) (used int64) {
 	return used
 }
 
-// An answer that is lost leaves nothing handled twice at the same time, and nothing
-// unhandled.
+// A lost reply never causes a message to be handled twice at the same time, or not at all.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	proxy, err := faultproxy.New(server.Address(), nil)
@@ -295,7 +297,7 @@ func TestLostReplies(t *testing.T) {
 				failures++
 				time.Sleep(10 * time.Millisecond)
 			}
-			if ran && err != nil && !strings.Contains(err.Error(), "comes again") {
+			if ran && err != nil && !strings.Contains(err.Error(), "redelivered") {
 				t.Error(err)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// The program to be tested: it ships orders, and asks for an invoice for each.
+// The program under test ships orders and requests an invoice for each.
 
 type order struct{ Number, Amount int }
 
@@ -28,12 +28,12 @@ func shipping(engine posthaste.Engine) *worker.Worker {
 	return w
 }
 
-// Its test.
+// The test of the program.
 
 func TestShipping(t *testing.T) {
 	engine := posthastetest.Memory()
 	for _, queue := range []string{"orders", "invoices"} {
-		// What fails is tried again at once.
+		// Retry failures immediately.
 		options := posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}
 		if err := engine.QueueCreate(t.Context(), queue, options); err != nil {
 			t.Fatal(err)

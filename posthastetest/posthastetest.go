@@ -1,7 +1,7 @@
-// Package posthastetest helps to test programs that send and handle messages:
-// what was sent, and running a worker until everything is handled. It works on
-// every engine: one in memory for tests without a database, and a database of
-// its own for each test that needs transactions.
+// Package posthastetest helps to test programs that send and handle messages: it returns the
+// sent messages, and runs a worker until all are handled. It works on every engine: one in
+// memory for tests without a database, and a new database for each test that needs
+// transactions.
 package posthastetest
 
 import (
@@ -18,23 +18,22 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// patience is how long a worker may go on without anything changing before
-// Drain gives up, and how long a step at the database may take.
+// patience is how long Drain waits without any change before it gives up, and how long a step
+// at the database may take.
 const patience = 30 * time.Second
 
-// page is how many messages are listed at once.
+// page is the number of messages per page of a listing.
 const page = 1000
 
-// Memory makes an engine that lives in this process, keeps every message that
-// was sent, and behaves as the one on PostgreSQL does but for transactions. What it
-// does not have it refuses: ordered queues, limits, further subscriptions. It works in
-// a bubble of testing/synctest, together with a client and a worker that are made there.
+// Memory returns an engine that lives in this process and keeps every message. It behaves like
+// the engine on PostgreSQL, except that it has no transactions, ordered queues, limits or
+// additional subscriptions; it returns an error for those. It works in a synctest bubble,
+// together with a client and a worker that are created there.
 func Memory() posthaste.Engine { return memory.Open() }
 
-// Database makes a database with the schema, on the server that serverURL leads
-// to, and returns its URL. The user must be allowed to make databases. It is
-// dropped with the test. Open it with postgres.Open, and close what is open on
-// it within the test.
+// Database creates a database with the schema on the server of serverURL, and returns its URL.
+// The user needs the privilege to create databases. The database is dropped with the test.
+// Open it with postgres.Open, and close all connections to it within the test.
 func Database(t testing.TB, serverURL string) (databaseURL string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -53,8 +52,8 @@ func Database(t testing.TB, serverURL string) (databaseURL string) {
 	return databaseURL
 }
 
-// Sent returns every message of a queue, oldest first and with its payload,
-// whatever became of it: what was sent within transactions that have committed.
+// Sent returns every message of a queue in any state, oldest first and with its payload.
+// Messages sent in a transaction are included after its commit.
 func Sent(t testing.TB, engine posthaste.Engine, queue string) []posthaste.MessageInfo {
 	t.Helper()
 	found := list(t, engine, queue)
@@ -69,8 +68,8 @@ func Sent(t testing.TB, engine posthaste.Engine, queue string) []posthaste.Messa
 	return found
 }
 
-// Payloads returns the payloads of every message of a queue, oldest first,
-// decoded by their content types as [posthaste.Decode] does.
+// Payloads returns the payloads of every message of a queue, oldest first, decoded by content
+// type as in [posthaste.Decode].
 func Payloads[T any](t testing.TB, engine posthaste.Engine, queue string, codecs ...posthaste.Codec) []T {
 	t.Helper()
 	sent := Sent(t, engine, queue)
@@ -105,13 +104,13 @@ func list(t testing.TB, engine posthaste.Engine, queue string) (all []posthaste.
 	}
 }
 
-// Drain runs a worker, which must not have run before, until every message of
-// its queues has ended: done, dead or cancelled, what handlers sent meanwhile
-// and attempts that follow after a failure included. Only messages that are
-// scheduled for later (also by snoozing) stay. Then it stops the worker.
+// Drain runs a worker, which must not have run before, until every message of its queues has
+// ended: done, dead or canceled. This includes messages that handlers send meanwhile, and
+// retries. Only messages that are scheduled for later (also by snoozing) remain. Then it stops
+// the worker.
 //
-// The test fails if the worker cannot run, or if nothing changes for 30 s: give
-// a queue whose handler is to fail a short backoff.
+// The test fails if the worker cannot run, or if nothing changes for 30 s: give a queue whose
+// handler fails a short backoff.
 func Drain(t testing.TB, engine posthaste.Engine, w *worker.Worker) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -127,7 +126,7 @@ func Drain(t testing.TB, engine posthaste.Engine, w *worker.Worker) {
 	}
 }
 
-// wait waits until nothing is left, and reports whether the worker still runs.
+// wait waits until no messages are left, and reports whether the worker still runs.
 func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan error) (runs bool) {
 	t.Helper()
 	last, changed := "", time.Now()
@@ -139,7 +138,7 @@ func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan 
 		if what != last {
 			last, changed = what, time.Now()
 		} else if time.Since(changed) > patience {
-			t.Errorf("for %s nothing changed, and these messages have not ended:\n%s", patience, what)
+			t.Errorf("nothing changed for %s, and these messages have not ended:\n%s", patience, what)
 			return true
 		}
 		select {
@@ -151,9 +150,9 @@ func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan 
 	}
 }
 
-// left tells which messages have not ended. They are examined one after the
-// other, so that a message sent by one that ended meanwhile may be missed:
-// nothing is left only if none is newer than those that were examined.
+// left describes the messages that have not ended. They are examined one after the other, so a
+// message that was sent by one that ended meanwhile may be missed. So none are left only if
+// none is newer than the examined ones.
 func left(t testing.TB, engine posthaste.Engine, reads []posthaste.QueueRef) (what string, none bool) {
 	t.Helper()
 	var lines []string

@@ -46,8 +46,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// drained checks that Drain handles the messages that wait, those that follow from them
-// and those that fail, but none that is for later.
+// drained checks that Drain handles waiting messages, those that their handlers send and those
+// that fail, but none that is scheduled for later.
 func drained(t *testing.T, engine posthaste.Engine) {
 	ctx := t.Context()
 	quick := posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}
@@ -131,7 +131,7 @@ func sentTold(t *testing.T, engine posthaste.Engine) {
 	}
 }
 
-// listener is a test that fails without failing this one.
+// listener is a test whose failure does not fail this one.
 type listener struct {
 	testing.TB
 	said chan string
@@ -147,7 +147,7 @@ func (l *listener) Fatalf(format string, args ...any) {
 	panic(l)
 }
 
-// fails runs f and returns with what it failed the test that it was given.
+// fails runs f and returns the message with which it failed its test.
 func fails(t *testing.T, f func(t testing.TB)) string {
 	t.Helper()
 	l := &listener{TB: t, said: make(chan string, 10)}
@@ -211,7 +211,7 @@ func TestWhatCannotRunIsTold(t *testing.T) {
 	}
 }
 
-// The helpers work on a database, which is dropped with the test that it was made for.
+// The helpers work on a database, which is dropped with the test that created it.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	server := testpg.Superuser(t)

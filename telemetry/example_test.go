@@ -9,9 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/telemetry"
 )
 
-// deaths is a hook of one's own: it counts dead letters, and could as well page
-// somebody. It is called on the way of messages, so it must be quick, and by
-// several goroutines.
+// deaths is a custom hook that counts dead letters. It is called on the path of messages, so
+// it must be fast, and by several goroutines.
 type deaths struct{ n atomic.Int64 }
 
 func (d *deaths) Event(_ context.Context, e posthaste.Event) {
@@ -21,13 +20,12 @@ func (d *deaths) Event(_ context.Context, e posthaste.Event) {
 	}
 }
 
-// Metrics and a hook of one's own, side by side: worker.Config.Telemetry gets
-// what Multi returns.
+// Use metrics and a custom hook together: set worker.Config.Telemetry to the result of Multi.
 func Example() {
 	var dead deaths
 	all := telemetry.Multi(telemetry.NewPrometheus(), &dead)
 
-	// What a worker tells, for example:
+	// An event that a worker reports:
 	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.Done, Count: 7})
 	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.Dead,
 		Count: 1, Message: 42, Attempt: 3, Err: fmt.Errorf("no such card")})

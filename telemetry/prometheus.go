@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Prometheus counts events. It is a [posthaste.Telemetry] for the runtime and
-// a [prometheus.Collector] for a registry. Safe for concurrent use.
+// Prometheus counts events. It is a [posthaste.Telemetry] for the runtime and a
+// [prometheus.Collector] for a registry. Safe for concurrent use.
 //
-// The metrics are those of this process; counts of the whole store (depth,
-// oldest age) come from posthaste.Engine's Queues.
+// The metrics are those of this process. Counts of the whole store (depth, oldest age) are
+// returned by Queues of posthaste.Engine.
 type Prometheus struct {
 	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
 	rescued, lost, clock, ticked, missed        prometheus.Counter
@@ -23,7 +23,7 @@ type Prometheus struct {
 	brokers                                     brokers
 }
 
-// NewPrometheus returns a collector to be registered by the caller.
+// NewPrometheus returns a collector, which the caller registers.
 func NewPrometheus() *Prometheus {
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -33,47 +33,46 @@ func NewPrometheus() *Prometheus {
 	}
 	p := &Prometheus{
 		claimed:    vec("posthaste_deliveries_claimed_total", "Deliveries that were handed out to this process.", "queue", "subscription"),
-		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by what became of them: done, retried, dead, released; at most once: failed, lost (not started when the process stopped).", "queue", "subscription", "outcome"),
-		duplicates: vec("posthaste_possible_duplicates_total", "Outcomes that the store refused because the delivery was no longer this process's: the message may have been handled twice.", "queue", "subscription"),
+		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by outcome: done, retried, dead, released; at most once: failed, lost (not started when the process stopped).", "queue", "subscription", "outcome"),
+		duplicates: vec("posthaste_possible_duplicates_total", "Outcomes that the store rejected because this process no longer held the delivery: the message may have been handled twice.", "queue", "subscription"),
 		woken:      vec("posthaste_wakeups_total", "Sleeps of fetchers that the doorbell ended.", "queue", "subscription"),
-		errors:     vec("posthaste_task_errors_total", "Failures of background tasks, each of which is tried again.", "task"),
-		rescued:    counter("posthaste_deliveries_rescued_total", "Deliveries of lost holders that this process had handed out anew."),
-		lost:       counter("posthaste_worker_lost_total", "How often this process was declared lost and registered anew."),
-		clock:      counter("posthaste_clock_set_back_total", "How often a round of upkeep of this process found the clock of the store set back."),
+		errors:     vec("posthaste_task_errors_total", "Failures of background tasks, which are retried.", "task"),
+		rescued:    counter("posthaste_deliveries_rescued_total", "Deliveries of lost workers and expired leases that this process made available again."),
+		lost:       counter("posthaste_worker_lost_total", "Number of times this process was declared lost and registered again."),
+		clock:      counter("posthaste_clock_set_back_total", "Number of times a round of upkeep of this process found that the store's clock was set back."),
 		ticked:     counter("posthaste_ticks_sent_total", "Messages of schedules that this process sent."),
-		missed:     counter("posthaste_ticks_missed_total", "Ticks of schedules that this process found to be over and that got no message of their own."),
+		missed:     counter("posthaste_ticks_missed_total", "Missed ticks of schedules that this process found, for which no message was sent."),
 		durations: durations{
-			desc:   prometheus.NewDesc("posthaste_handler_duration_seconds", "How long handlers ran, in seconds, by what became of their deliveries.", []string{"queue", "subscription", "outcome"}, nil),
+			desc:   prometheus.NewDesc("posthaste_handler_duration_seconds", "Duration of handlers in seconds, by outcome of their deliveries.", []string{"queue", "subscription", "outcome"}, nil),
 			series: map[[3]string]*histogram{},
 		},
 		steps: durations{
-			desc:   prometheus.NewDesc("posthaste_batch_duration_seconds", "How long the steps of calls with several messages took, in seconds: claim, handle, settle, total.", []string{"queue", "subscription", "step"}, nil),
+			desc:   prometheus.NewDesc("posthaste_batch_duration_seconds", "Duration of the steps of calls with several messages in seconds: claim, handle, settle, total.", []string{"queue", "subscription", "step"}, nil),
 			series: map[[3]string]*histogram{},
 		},
 		batches: vec("posthaste_batch_messages_total", "Messages of calls with several messages, as of sinks and relays. The calls are counted by posthaste_batch_duration_seconds.", "queue", "subscription"),
 	}
 	p.takes = durations{
-		desc:   prometheus.NewDesc("posthaste_source_duration_seconds", "How long the steps of taking messages from a broker took, in seconds: read (which waits for them), send, acknowledge, total.", []string{"queue", "broker", "step"}, nil),
+		desc:   prometheus.NewDesc("posthaste_source_duration_seconds", "Duration of the steps of reading messages from a broker in seconds: read (includes waiting for them), send, acknowledge, total.", []string{"queue", "broker", "step"}, nil),
 		series: map[[3]string]*histogram{},
 	}
 	p.brokers = brokers{
-		desc: prometheus.NewDesc("posthaste_broker_up", "Whether the broker that a queue is relayed to or filled from could be used (1) or not (0) when it was tried last.", []string{"queue", "broker"}, nil),
+		desc: prometheus.NewDesc("posthaste_broker_up", "Whether the broker that a queue is relayed to or filled from was available (1) or not (0) at the last attempt.", []string{"queue", "broker"}, nil),
 		away: map[[2]string][]func() bool{},
 	}
-	p.taken = vec("posthaste_source_messages_total", "Messages that sources took from a broker, by what became of them: sent into the queue, known because the queue had them by their ids already, or refused and put aside.", "queue", "broker", "result")
+	p.taken = vec("posthaste_source_messages_total", "Messages that sources read from a broker, by outcome: sent into the queue, known (the queue already had their ids), or refused and set aside.", "queue", "broker", "result")
 	for _, task := range tasks {
 		p.errors.WithLabelValues(task)
 	}
 	return p
 }
 
-// tasks are the background tasks of a worker that may fail; one more, claim,
-// names its queue too.
+// tasks are the background tasks of a worker that may fail. Another one, claim, is reported
+// with its queue.
 var tasks = []string{"heartbeat", "maintain", "reconcile", "rescue", "settle", "start", "tick"}
 
-// Expect shows the counters of what a worker reads from the start, at zero:
-// what was not there before cannot be seen to grow. Call it with the worker's
-// Reads.
+// Expect creates the counters of a worker's queues with value zero, because the first increase
+// of a counter that did not exist before cannot be seen. Call it with the worker's Reads.
 func (p *Prometheus) Expect(reads ...posthaste.QueueRef) {
 	for _, ref := range reads {
 		for _, vec := range []*prometheus.CounterVec{p.claimed, p.duplicates, p.woken, p.batches} {
@@ -86,18 +85,18 @@ func (p *Prometheus) Expect(reads ...posthaste.QueueRef) {
 	}
 }
 
-// ExpectSource shows the counters of a source from the start, at zero, as [Prometheus.Expect]
-// does for a worker. broker is its Address.
+// ExpectSource creates the counters of a source with value zero, as [Prometheus.Expect] does
+// for a worker. broker is the source's Address.
 func (p *Prometheus) ExpectSource(queue, broker string) {
 	for _, result := range []string{"sent", "known", "refused"} {
 		p.taken.WithLabelValues(queue, broker, result)
 	}
 }
 
-// Broker shows from now on whether a broker can be used to which a queue is relayed, or
-// from which it is filled, as posthaste_broker_up: away is asked at every scrape, such as
-// the Away of a sink or a source. Of several with the same queue and address, one that is
-// away is enough for 0. address has no secrets.
+// Broker adds the gauge posthaste_broker_up for a broker to which a queue is relayed, or from
+// which it is filled. Each scrape calls away, for example the Away method of a sink or a
+// source. If several are added for the same queue and address, the gauge is 0 if one of them
+// is away. address must not contain secrets.
 func (p *Prometheus) Broker(queue, address string, away func() bool) {
 	p.brokers.mu.Lock()
 	defer p.brokers.mu.Unlock()
@@ -113,7 +112,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		p.claimed.WithLabelValues(e.Queue, e.Subscription).Add(count)
 	case posthaste.EventSettled:
 		p.settled.WithLabelValues(e.Queue, e.Subscription, string(e.Outcome)).Add(count)
-		if e.Outcome != posthaste.Released && e.Outcome != posthaste.Lost || e.Duration > 0 { // else no handler ran
+		if e.Outcome != posthaste.Released && e.Outcome != posthaste.Lost || e.Duration > 0 { // otherwise no handler ran
 			p.durations.observe([3]string{e.Queue, e.Subscription, string(e.Outcome)}, e.Duration.Seconds(), uint64(count))
 		}
 	case posthaste.EventBatch:
@@ -164,7 +163,7 @@ func (p *Prometheus) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// brokers shows which brokers can be used.
+// brokers holds the functions that report whether brokers are available.
 type brokers struct {
 	desc *prometheus.Desc
 	mu   sync.Mutex
@@ -187,11 +186,11 @@ func (b *brokers) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// bounds are the histogram's buckets in seconds.
+// bounds are the upper bounds of the histogram's buckets in seconds.
 var bounds = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 
-// durations is a histogram that takes a group of like observations at the cost
-// of one, as events tell them; the library's own takes them one by one.
+// durations is a histogram that records several equal observations at the cost of one, as
+// events report them. The library's own histogram records them one by one.
 type durations struct {
 	desc   *prometheus.Desc
 	mu     sync.Mutex
@@ -201,7 +200,7 @@ type durations struct {
 type histogram struct {
 	count   uint64
 	sum     float64
-	buckets []uint64 // not cumulated
+	buckets []uint64 // not cumulative
 }
 
 func (d *durations) observe(labels [3]string, seconds float64, n uint64) {

@@ -7,10 +7,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Slog writes every event as a log line: what went as planned at debug level,
-// retries, losses, possible duplicates and trouble as warnings, dead letters as
-// errors. Package worker logs what people should know by itself; this is for
-// those who want all of it, or their own destination for it.
+// Slog writes every event as a log line: normal progress at debug level; retries, losses,
+// possible duplicates and failures as warnings; dead letters as errors. Package worker already
+// logs the important events by itself. Use Slog to log all of them, or to log them elsewhere.
 func Slog(log *slog.Logger) posthaste.Telemetry {
 	if log == nil {
 		log = slog.Default()

@@ -1,5 +1,4 @@
-// Package telemetry adapts the domain's events ([posthaste.Telemetry]) to
-// Prometheus and log/slog.
+// Package telemetry exports events ([posthaste.Telemetry]) to Prometheus and log/slog.
 package telemetry
 
 import (
@@ -8,8 +7,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Multi tells every event to each of several telemetries, in order. Nil ones
-// are left out.
+// Multi sends every event to each of several telemetries, in order. It skips nil ones.
 func Multi(all ...posthaste.Telemetry) posthaste.Telemetry {
 	var kept multi
 	for _, t := range all {

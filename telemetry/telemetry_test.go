@@ -69,7 +69,7 @@ func TestPrometheus(t *testing.T) {
 					name += " " + l.GetValue()
 				}
 			}
-			if value := valueOf(m); value != "0" { // what is shown before it happens
+			if value := valueOf(m); value != "0" { // a counter that was created before its first event
 				got[name] = value
 			}
 		}
@@ -100,8 +100,8 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// What came from a broker is counted once, by what became of it; of several connections
-// to a broker one that is away is told.
+// A message from a broker is counted once, by outcome. If one of several connections to a
+// broker is away, the gauge shows it.
 func TestPrometheusOfBrokers(t *testing.T) {
 	t.Parallel()
 	p := telemetry.NewPrometheus()
@@ -139,7 +139,7 @@ func TestPrometheusOfBrokers(t *testing.T) {
 	shows(map[string]float64{"sent": 5, "known": 3, "refused": 2, "up q": 0, "up r": 1})
 }
 
-// Every background task of a worker is shown before it fails.
+// Every background task of a worker has a counter before its first failure.
 func TestPrometheusKnowsTheTasks(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../worker/*.go")

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	senders       = 32 // of single and transactional
+	senders       = 32 // of the scenarios single and transactional
 	batch         = 1000
 	latencyRate   = 50
 	warming       = 1500 * time.Millisecond
@@ -28,13 +28,13 @@ type cell struct {
 
 	database   string
 	url        string
-	send, work *process // nil where there is none
-	sent       int64    // since the processes began
+	send, work *process // nil if the product has none
+	sent       int64    // since the processes started
 	samples    []int64
 	result     Cell
 }
 
-// measure measures a cell. What goes wrong is part of the result.
+// measure measures a cell. Errors are part of the result.
 func (b *bench) measure(ctx context.Context, p peer, scenario, row string, round int) Cell {
 	c := &cell{bench: b, peer: p, scenario: scenario, row: row}
 	c.result = Cell{Scenario: scenario, Product: p.about().name, Version: p.about().version, Row: row, Round: round}
@@ -145,7 +145,7 @@ func (c *cell) traffic(ctx context.Context) error {
 	return nil
 }
 
-// warm lets connections, statements and tables get ready.
+// warm lets connections, statements and tables warm up.
 func (c *cell) warm(ctx context.Context) error {
 	analyzed := make(chan error, 1)
 	go func() {
@@ -174,7 +174,8 @@ func (c *cell) run(ctx context.Context, during time.Duration) (int64, error) {
 	return *r.Sent, nil
 }
 
-// handled is how many messages were; of a product without a worker, all that were sent.
+// handled returns the number of handled messages. For a product without a worker it is the
+// number of sent messages.
 func (c *cell) handled() int64 {
 	if c.work == nil {
 		return c.sent
@@ -182,11 +183,11 @@ func (c *cell) handled() int64 {
 	return c.work.handled.Load()
 }
 
-// drain waits until all is handled that was sent, or not for longer than it may take.
+// drain waits until all sent messages are handled, or until patience is over.
 func (c *cell) drain(ctx context.Context, patience time.Duration) error {
 	for until := time.Now().Add(patience); c.handled() < c.sent && time.Now().Before(until); {
 		time.Sleep(10 * time.Millisecond)
-		if c.scenario == latency { // whose worker tells nothing by itself
+		if c.scenario == latency { // its worker does not report by itself
 			if _, err := c.report(ctx); err != nil {
 				return err
 			}
@@ -195,7 +196,7 @@ func (c *cell) drain(ctx context.Context, patience time.Duration) error {
 	return ctx.Err()
 }
 
-// report is the worker's CPU time in µs. It takes the samples.
+// report returns the worker's CPU time in µs and takes the samples.
 func (c *cell) report(ctx context.Context) (float64, error) {
 	if c.work == nil {
 		return 0, nil
@@ -217,7 +218,7 @@ func (c *cell) remark() {
 	}
 }
 
-// idle measures a worker that has nothing to do.
+// idle measures a worker without messages.
 func (c *cell) idle(ctx context.Context) error {
 	if err := pause(ctx, settling); err != nil {
 		return err
@@ -265,7 +266,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// percentile of sorted samples by nearest rank, in ms.
+// percentile returns a percentile of sorted samples by nearest rank, in ms.
 func percentile(sorted []int64, q float64) *float64 {
 	if len(sorted) == 0 {
 		return nil

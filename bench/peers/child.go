@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleEnv tells a process of this program that it sends or works. What to do comes on
-// its standard input.
+// roleEnv makes a process of this program a sender or a worker. Its orders come on standard
+// input.
 const roleEnv = "POSTHASTE_PEERS_CHILD"
 
-// telling is how often a worker tells how much it has handled.
+// telling is the interval at which a worker reports its number of handled messages.
 const telling = 20 * time.Millisecond
 
-// serve is the life of such a process.
+// serve runs such a process.
 func serve(in io.Reader, out io.Writer) int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -62,7 +62,7 @@ type child struct {
 func (c *child) tell(r report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.encoder.Encode(r) // a parent that is gone ends this process
+	_ = c.encoder.Encode(r) // if the parent is gone, this process ends
 }
 
 func (c *child) run(ctx context.Context) error {
@@ -137,7 +137,7 @@ func (c *child) work(ctx context.Context, product goPeer) error {
 	ticker := time.NewTicker(telling)
 	defer ticker.Stop()
 	if t.timed || c.order.Scenario == idle {
-		ticker.Stop() // nobody waits for the count
+		ticker.Stop() // no count is reported
 	}
 	told := int64(0)
 	for {
@@ -162,7 +162,7 @@ func (c *child) work(ctx context.Context, product goPeer) error {
 	}
 }
 
-// ownCPU is the CPU time of this process in µs.
+// ownCPU returns the CPU time of this process in µs.
 func ownCPU() *float64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
@@ -170,7 +170,8 @@ func ownCPU() *float64 {
 	return &used
 }
 
-// monotonic is the same clock in all processes of the machine, also in Node's.
+// monotonic returns the time of a clock that all processes of the machine share, Node's
+// included.
 func monotonic() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 )
 
-// inGo is embedded by products that send and work in this program.
+// inGo is embedded by products that run in this program.
 type inGo struct{}
 
 func (inGo) prepare(context.Context, *tools) error { return nil }

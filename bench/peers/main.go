@@ -1,5 +1,5 @@
-// Peers runs Posthaste and other queues in PostgreSQL side by side, on the same server in
-// the same run. README.md says what is compared and how.
+// Peers compares Posthaste with other queues in PostgreSQL, on the same server in the same
+// run. README.md describes the comparison.
 package main
 
 import (
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// parse reads the command line.
+// parse parses the command line.
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	products := flags.String("products", strings.Join(names(), ","), "comma-separated `names` of what to compare")
@@ -95,7 +95,7 @@ type bench struct {
 	server *server
 }
 
-// plan is one cell to measure.
+// plan is a cell to measure.
 type plan struct {
 	peer          peer
 	scenario, row string
@@ -143,7 +143,7 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// plans are the cells of a round. Products that cannot be had are told in missing.
+// plans returns the cells of a round. Products that are not available are recorded in missing.
 func (o options) plans(ctx context.Context, t *tools, missing map[string]string) (plans []plan) {
 	var here []peer
 	for _, name := range o.products {

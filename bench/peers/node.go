@@ -9,14 +9,15 @@ import (
 	"path/filepath"
 )
 
-// runners are our scripts, which are copied beside the packages that they import.
+// runners are our scripts, which are copied into the directory of the packages that they
+// import.
 //
 //go:embed node/package.json node/*.mjs
 var runners embed.FS
 
-// nodePeer is a product for Node.js, whose interfaces a script of ours calls.
+// nodePeer is a product for Node.js. A script of ours calls it.
 type nodePeer struct {
-	name string // of the npm package, and of the script
+	name string // name of the npm package and of the script
 	tool *nodeTool
 }
 
@@ -32,7 +33,7 @@ func (p nodePeer) about() about {
 
 func (nodePeer) rows(scenario string) []string { return usual(scenario) }
 
-// pinned is the version of an npm package in our package.json.
+// pinned returns the version of an npm package in our package.json.
 func pinned(name string) string {
 	var p struct {
 		Dependencies map[string]string `json:"dependencies"`
@@ -52,7 +53,7 @@ func (p nodePeer) command(ctx context.Context) *exec.Cmd {
 	return cmd
 }
 
-// install lets the script make the schema, since the packages do that themselves.
+// install runs the script to create the schema, because the packages do that themselves.
 func (p nodePeer) install(ctx context.Context, o order) error {
 	o.Role = roleInstall
 	process, err := start(ctx, p, o)
@@ -62,7 +63,7 @@ func (p nodePeer) install(ctx context.Context, o order) error {
 	return process.end()
 }
 
-// nodeTool is Node.js with the packages. All products share it.
+// nodeTool is Node.js with the packages, which all products share.
 type nodeTool struct {
 	dir, program string
 	err          error
@@ -77,7 +78,8 @@ func (n *nodeTool) prepare(ctx context.Context, t *tools) error {
 	if n.dir, n.err = t.npmInstall(ctx); n.err != nil {
 		return n.err
 	}
-	// The packages want a newer Node.js than many systems have, so it is one of them.
+	// The packages need a newer Node.js than many systems have, so it is installed as a
+	// package, too.
 	n.program = filepath.Join(n.dir, "node_modules", "node", "bin", "node")
 	if _, err := exec.CommandContext(ctx, n.program, "--version").Output(); err != nil { //nolint:gosec // what npm installed
 		n.err = fmt.Errorf("the Node.js that npm installed does not run: %w", err)

@@ -24,10 +24,10 @@ const (
 
 var scenarios = []string{flow, single, transactional, latency, idle}
 
-// Rows of products that are measured in more than one setting.
+// Rows of products that are measured in several settings.
 const (
 	only        = ""
-	byDefault   = "default" // what the product does unless told otherwise
+	byDefault   = "default" // the default settings of the product
 	best        = "best"    // the fastest setting that it documents
 	own         = "own"     // Posthaste: each sender commits its own message
 	client      = "client"  // Posthaste: senders share commits
@@ -35,41 +35,41 @@ const (
 	twoInserts  = "2 inserts"
 )
 
-// peer is one product. Its methods run in the process that measures.
+// peer is a product. Its methods run in the measuring process.
 type peer interface {
 	about() about
-	// rows names the settings in which a scenario is measured, none if it is not.
+	// rows names the settings in which a scenario is measured. It is empty if the scenario is
+	// not measured.
 	rows(scenario string) []string
-	// prepare fetches what go.mod does not bring. Its error says why the product has
+	// prepare fetches dependencies that are not in go.mod. Its error says why the product has
 	// no figures.
 	prepare(ctx context.Context, t *tools) error
-	// install makes the schema and the queue in a fresh database.
+	// install creates the schema and the queue in a new database.
 	install(ctx context.Context, o order) error
-	// command is the program that sends or works.
+	// command is the program that sends or handles messages.
 	command(ctx context.Context) *exec.Cmd
 }
 
 // about describes a product.
 type about struct {
 	name, version string
-	// producers is how many send batches at the same time, and limit how many messages
-	// may wait before they pause.
+	// producers is the number of concurrent senders of batches, and limit the number of
+	// waiting messages at which they pause.
 	producers, limit int
-	// noWorker says that nothing handles what is sent.
+	// noWorker says that the messages are not handled.
 	noWorker bool
 }
 
-// goPeer is a product with an interface for Go. These methods run in processes of
-// their own.
+// goPeer is a product with a Go interface. These methods run in separate processes.
 type goPeer interface {
 	peer
 	sender(ctx context.Context, o order) (sender, error)
-	// work handles messages until ctx ends. It calls ready once it is about to wait
-	// for the first one.
+	// work handles messages until ctx ends. It calls ready just before it waits for the first
+	// one.
 	work(ctx context.Context, o order, t *tally, ready func()) error
 }
 
-// sender sends by the interfaces of one product. Safe for concurrent use.
+// sender sends with the interfaces of one product. Safe for concurrent use.
 type sender interface {
 	// batch commits messages with the product's bulk interface.
 	batch(ctx context.Context, bodies []body) error
@@ -80,14 +80,14 @@ type sender interface {
 	close()
 }
 
-// fields are what a message holds.
+// fields are the content of a message.
 type fields struct {
 	Text string `json:"text"`
-	// Sent is when, in ns on the clock of [monotonic]; 0 where it does not matter.
+	// Sent is the time of sending in ns, on the clock of [monotonic]; 0 if it is not needed.
 	Sent int64 `json:"sent,omitempty"`
 }
 
-// body is a message, for products that encode it and for those that are given JSON.
+// body is a message, for products that encode it themselves and for those that take JSON.
 type body struct {
 	fields
 	json json.RawMessage
@@ -95,11 +95,11 @@ type body struct {
 
 func newBody(text string, sent int64) body {
 	b := body{fields: fields{text, sent}}
-	b.json, _ = json.Marshal(b.fields) // a string and a number always can be
+	b.json, _ = json.Marshal(b.fields) // a string and a number can always be encoded
 	return b
 }
 
-// jsons are the messages' bytes as strings, for parameters of type text[] and jsonb[].
+// jsons returns the messages in JSON as strings, for parameters of type text[] and jsonb[].
 func jsons(bodies []body) []string {
 	all := make([]string, len(bodies))
 	for i := range bodies {
@@ -111,7 +111,7 @@ func jsons(bodies []body) []string {
 // payloadBytes is the size of a message in JSON.
 const payloadBytes = 200
 
-// text fills a message up to payloadBytes.
+// text returns the text that fills a message up to payloadBytes.
 func text(others int) string { return strings.Repeat("x", payloadBytes-others) }
 
 var payload = newBody(text(len(`{"text":""}`)), 0)
@@ -135,8 +135,7 @@ func peerNamed(name string) (peer, error) {
 	return nil, fmt.Errorf("unknown product %q; expected one of %s", name, strings.Join(names(), ", "))
 }
 
-// usual are the rows of products without rows of their own in flow, single and
-// transactional.
+// usual returns the rows of products without their own rows in flow, single and transactional.
 func usual(scenario string) []string {
 	if scenario == latency || scenario == idle {
 		return []string{byDefault, best}

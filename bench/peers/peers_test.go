@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TestMain lets the tests' program be the processes that send and work.
+// TestMain makes the test binary a sending or working process if it is told to.
 func TestMain(m *testing.M) {
 	if os.Getenv(roleEnv) != "" {
 		os.Exit(serve(os.Stdin, os.Stdout))
@@ -39,8 +39,8 @@ func (c *counting) within(context.Context, pgx.Tx, body) error { return errors.N
 
 func (c *counting) close() {}
 
-// Senders of batches pause at the limit until messages are handled, and count all that
-// they have sent.
+// Senders of batches pause at the limit until messages are handled, and count all messages
+// that they sent.
 func TestFlowPausesAtTheLimit(t *testing.T) {
 	t.Parallel()
 	s := &counting{}
@@ -72,7 +72,7 @@ func TestFailedSendsEndTheRun(t *testing.T) {
 	}
 }
 
-// A message has the size that all are measured with, also where it says when it was sent.
+// All messages have the same size, whether they contain the time of sending or not.
 func TestMessagesHaveOneSize(t *testing.T) {
 	t.Parallel()
 	c := &cell{peer: posthasteMQ{}, scenario: latency, bench: &bench{}}
@@ -117,7 +117,7 @@ func TestTablesTellRatiosAndRemarks(t *testing.T) {
 			t.Errorf("the tables lack %q:\n%s", want, text.String())
 		}
 	}
-	// The last table's row of Posthaste, the first one's of pgmq.
+	// Posthaste's row in the last table, and pgmq's in the first.
 	if got := strings.Join(rows["pgmq"], " "); !strings.HasPrefix(got, "pgmq 1 50 50 0.25 40.0 4.00 1.0 3.73 40") {
 		t.Errorf("pgmq: %s", got)
 	}
@@ -159,7 +159,7 @@ func TestOptionsThatAreWrong(t *testing.T) {
 	}
 }
 
-// A product that cannot be had says so, and the others are measured.
+// An unavailable product is reported, and the others are measured.
 func TestProductsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	o, err := parse([]string{"--products", "pgque,posthaste", "--scenarios", "single"})
@@ -173,7 +173,7 @@ func TestProductsThatAreMissing(t *testing.T) {
 	}
 }
 
-// The versions in package.json are exact, so that everyone measures the same.
+// The versions in package.json are exact, so that all runs measure the same software.
 func TestPackagesAreExact(t *testing.T) {
 	t.Parallel()
 	b, err := runners.ReadFile("node/package.json")
@@ -191,7 +191,7 @@ func TestPackagesAreExact(t *testing.T) {
 	}
 }
 
-// A process answers what it is told, and says what it cannot do.
+// A process answers its orders and reports errors.
 func TestProcessesSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -210,7 +210,7 @@ func TestProcessesSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The products that come as Go modules run, with all messages handled.
+// The products that are Go modules run, and all messages are handled.
 func TestGoProductsRun(t *testing.T) {
 	t.Parallel()
 	o, err := parse(strings.Fields("--products posthaste,plain,river,watermill-sql --scenarios flow,single,transactional --duration 1s --fill 0"))
@@ -247,7 +247,7 @@ func TestOthersAreWhatIsLeft(t *testing.T) {
 	}
 	before := usage{server: 1, client: 2, self: 3, machine: 100, elapsed: 50, serverKnown: true}
 	after := usage{server: 3, client: 5, self: 4, machine: 111, elapsed: 60, serverKnown: true}
-	if got := after.since(before).others(2); got == nil || *got != 25 { // 11 of 20, less 2, 3 and 1
+	if got := after.since(before).others(2); got == nil || *got != 25 { // 11 of 20, minus 2, 3 and 1
 		t.Errorf("%v %%, want 25", got)
 	}
 	after.serverKnown = false
@@ -256,7 +256,7 @@ func TestOthersAreWhatIsLeft(t *testing.T) {
 	}
 }
 
-// The last few messages, which wait for a poll, do not count in the rate.
+// The last few messages, which wait for a poll, do not affect the rate.
 func TestRateIsThatOfNearlyAll(t *testing.T) {
 	t.Parallel()
 	const second = int64(time.Second)

@@ -16,7 +16,7 @@ const (
 	pgmqVersion = "1.13.0"
 )
 
-// pgmq is pgmq by its SQL functions.
+// pgmq is pgmq, used through its SQL functions.
 type pgmq struct {
 	inGo
 	schema string // the text of pgmqFile
@@ -34,7 +34,7 @@ func (p *pgmq) prepare(ctx context.Context, t *tools) (err error) {
 }
 
 func (p *pgmq) install(ctx context.Context, o order) error {
-	// The script is written for CREATE EXTENSION, which makes the schema.
+	// The script is written for CREATE EXTENSION, which creates the schema.
 	statements := []string{"create schema if not exists pgmq", p.schema, fmt.Sprintf("select pgmq.create('%s')", o.Queue)}
 	if o.Row == best {
 		statements = append(statements, fmt.Sprintf("select pgmq.enable_notify_insert('%s', 0)", o.Queue))
@@ -79,7 +79,7 @@ func (*pgmq) work(ctx context.Context, o order, t *tally, ready func()) error {
 	return group.Wait()
 }
 
-// pgmqListen reads when it is told that something was inserted.
+// pgmqListen reads when a notification says that messages were inserted.
 func pgmqListen(ctx context.Context, conn *pgx.Conn, queue string, quantity int, t *tally, ready func()) error {
 	if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{"pgmq.q_" + queue + ".INSERT"}.Sanitize()); err != nil {
 		return err
@@ -96,7 +96,7 @@ func pgmqListen(ctx context.Context, conn *pgx.Conn, queue string, quantity int,
 	}
 }
 
-// pgmqSome handles and deletes what one read returns.
+// pgmqSome handles and deletes the messages of one read.
 func pgmqSome(ctx context.Context, conn *pgx.Conn, read, queue string, quantity int, t *tally) (int, error) {
 	rows, err := conn.Query(ctx, read, queue, quantity)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgque is PgQue by its SQL functions. The worker is its ticker too, as its manual
-// suggests where pg_cron is missing.
+// pgque is PgQue, used through its SQL functions. The worker is also its ticker, as its manual
+// suggests if pg_cron is missing.
 type pgque struct {
 	inGo
-	schema, version string // of the clone that --pgque names
+	schema, version string // of the clone named by --pgque
 }
 
 const pgqueConsumer = "bench"
@@ -34,7 +34,7 @@ func (p *pgque) prepare(_ context.Context, t *tools) error {
 	}
 	b, err := os.ReadFile(filepath.Join(t.pgque, "sql", "pgque.sql"))
 	if err != nil {
-		return fmt.Errorf("%s is no clone of PgQue: %w", t.pgque, err)
+		return fmt.Errorf("%s is not a clone of PgQue: %w", t.pgque, err)
 	}
 	p.schema, p.version = string(b), "unknown version"
 	if m := regexp.MustCompile(`(?m)^-- Version: (\S+)`).FindSubmatch(b); m != nil {
@@ -94,7 +94,7 @@ func (*pgque) work(ctx context.Context, o order, t *tally, ready func()) error {
 
 // pgqueBatch handles and acknowledges one batch, and reports whether there was one.
 func pgqueBatch(ctx context.Context, conn *pgx.Conn, queue string, t *tally) (bool, error) {
-	// A batch is acknowledged as a whole, so it is received as a whole.
+	// A batch is acknowledged as a whole, so it must be received as a whole.
 	rows, err := conn.Query(ctx, "select batch_id, payload from pgque.receive($1, $2, $3)", queue, pgqueConsumer, math.MaxInt32)
 	if err != nil {
 		return false, err
@@ -108,7 +108,7 @@ func pgqueBatch(ctx context.Context, conn *pgx.Conn, queue string, t *tally) (bo
 	return true, err
 }
 
-// tick is PgQue's ticker and, every 30 s, its maintenance.
+// tick runs PgQue's ticker and, every 30 s, its maintenance.
 func tick(ctx context.Context, url string, period time.Duration) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

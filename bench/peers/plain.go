@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// plainTable is no queue: transactions with the row of business alone, and with a second
-// plain row in place of a message. What a send costs in a transaction is measured
-// against them.
+// plainTable is not a queue. It measures transactions with only the business row, and with a
+// second plain row instead of a message, as the reference for the cost of a transactional
+// send.
 type plainTable struct{ inGo }
 
 func (plainTable) about() about {

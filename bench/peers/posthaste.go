@@ -13,7 +13,7 @@ import (
 
 const posthasteName = "posthaste"
 
-// posthasteMQ is Posthaste as it comes. Its worker has the default settings in every
+// posthasteMQ is Posthaste with default settings. Its worker has the defaults in every
 // scenario.
 type posthasteMQ struct{ inGo }
 

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// leaving is how long a process may take to end once it was told to.
+// leaving is how long a process may take to end after it was told to stop.
 const leaving = 10 * time.Second
 
-// process is one that sends or works, seen from the one that measures.
+// process is a sending or working process, as the measuring process sees it.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -27,22 +27,22 @@ type process struct {
 
 	answers chan report
 	over    chan struct{} // its output has ended
-	err     error         // why, once over is closed
+	err     error         // the reason, after over is closed
 
 	handled atomic.Int64
 	marks   []mark                  // of handled, guarded by mu
-	follow  atomic.Pointer[process] // is told what is handled
+	follow  atomic.Pointer[process] // receives the number of handled messages
 }
 
-// mark is how much was handled at a time of [monotonic].
+// mark is the number of handled messages at a time of [monotonic].
 type mark struct{ handled, at int64 }
 
-// nearly all messages are what the rate of handling counts. The last few wait for a poll
-// or a tick, which in a short run would count for much.
+// nearlyAll is the share of the messages that counts in the rate of handling. The last few
+// wait for a poll or a tick, which would distort the rate of a short run.
 const nearlyAll = 0.99
 
-// rate of handling, from a time on when had messages were handled, until nearly all of n
-// more were.
+// rate returns the rate of handling, from the time at which had messages were handled until
+// nearly all of n more were handled.
 func rate(marks []mark, had, begun, n int64) *float64 {
 	for _, m := range marks {
 		if m.at > begun && float64(m.handled-had) >= nearlyAll*float64(n) {
@@ -98,7 +98,7 @@ func (w *process) listen(out io.Reader) {
 			w.marks = append(w.marks, mark{*r.Handled, monotonic()})
 			w.mu.Unlock()
 			if f := w.follow.Load(); f != nil {
-				_ = f.tell(line{Handled: *r.Handled}) // one that is gone says so itself
+				_ = f.tell(line{Handled: *r.Handled}) // if it has ended, it reports that itself
 			}
 		}
 		if r.Ready || r.Sent != nil || r.CPU != nil {
@@ -107,7 +107,7 @@ func (w *process) listen(out io.Reader) {
 	}
 }
 
-// rate is that of the process; see the function.
+// rate is the rate of the process; see the function.
 func (w *process) rate(had, begun, n int64) *float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +137,7 @@ func (w *process) answer(ctx context.Context, patience time.Duration) (report, e
 	}
 }
 
-// ask tells the process something and waits for its answer.
+// ask sends an order to the process and waits for its answer.
 func (w *process) ask(ctx context.Context, l line) (report, error) {
 	if err := w.tell(l); err != nil {
 		return report{}, fmt.Errorf("%s does not listen: %w", w.name, err)
@@ -145,7 +145,7 @@ func (w *process) ask(ctx context.Context, l line) (report, error) {
 	return w.answer(ctx, time.Duration(l.Run)*time.Millisecond+time.Minute)
 }
 
-// end lets the process go and waits for it.
+// end stops the process and waits for its end.
 func (w *process) end() error {
 	if w == nil {
 		return nil
@@ -154,7 +154,7 @@ func (w *process) end() error {
 	select {
 	case <-w.over:
 	case <-time.After(leaving):
-		_ = w.cmd.Process.Kill() // it has no more to say
+		_ = w.cmd.Process.Kill() // it reports nothing more
 		<-w.over
 		_ = w.cmd.Wait()
 		return nil

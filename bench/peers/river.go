@@ -12,7 +12,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverQueue is River by its client for pgx.
+// riverQueue is River, used through its client for pgx.
 type riverQueue struct{ inGo }
 
 func (riverQueue) about() about {
@@ -40,7 +40,7 @@ func (riverQueue) install(ctx context.Context, o order) error {
 	return err
 }
 
-// riverArgs are a message, which River encodes and decodes itself.
+// riverArgs is a message, which River encodes and decodes itself.
 type riverArgs struct{ fields }
 
 // Kind implements [river.JobArgs].

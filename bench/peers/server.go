@@ -17,7 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
 
-// shownSettings go into the result.
+// shownSettings are included in the result.
 var shownSettings = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size",
 	"checkpoint_timeout", "autovacuum", "jit"}
 
@@ -29,11 +29,11 @@ type server struct {
 	stop    func(context.Context) error
 	conn    *pgx.Conn // to a database in which nothing is measured
 	made    int
-	// counts says that pg_stat_statements is there.
+	// counts says that pg_stat_statements is available.
 	counts bool
 }
 
-// openServer starts the embedded PostgreSQL, or connects to the one given.
+// openServer starts the embedded PostgreSQL, or connects to the given one.
 func openServer(ctx context.Context, o options, say func(string, ...any)) (_ *server, err error) {
 	s := &server{stop: func(context.Context) error { return nil }, machine: Machine{Cores: runtime.NumCPU(), Settings: map[string]string{}}}
 	at := o.databaseURL
@@ -74,7 +74,7 @@ func (s *server) embedded(ctx context.Context, parent string) (string, error) {
 		return "", errors.Join(fmt.Errorf("%s is in memory, where commits cost nothing; name another directory with --data-dir", dir), os.Remove(dir))
 	}
 	var info unix.Sysinfo_t
-	_ = unix.Sysinfo(&info) // without it, the least
+	_ = unix.Sysinfo(&info) // without it, assume the least
 	buffers := min(max(uint64(info.Totalram)*uint64(info.Unit)/4, 128<<20), 8<<30)
 	d, err := devpg.Start(ctx, devpg.Config{DataDir: dir, Version: "18", Ephemeral: true, Settings: map[string]string{
 		"shared_buffers": fmt.Sprintf("%dMB", buffers>>20), "max_wal_size": "8GB", "min_wal_size": "8GB",
@@ -117,12 +117,12 @@ func (s *server) describe(ctx context.Context) error {
 	return nil
 }
 
-// fill uses memory and log files once, as a server that has run for a while has.
+// fill allocates memory and log files once, as on a server that has run for a while.
 func (s *server) fill(ctx context.Context, gigabytes int) error {
 	for _, statement := range []string{
 		"create table peers_filler (filler text)",
 		"alter table peers_filler alter filler set storage plain",
-		// Four rows a page.
+		// Four rows per page.
 		fmt.Sprintf("insert into peers_filler select repeat('x', 1900) from generate_series(1, %d)", gigabytes<<30/8192*4),
 		"drop table peers_filler",
 		"checkpoint",
@@ -134,7 +134,7 @@ func (s *server) fill(ctx context.Context, gigabytes int) error {
 	return nil
 }
 
-// database makes a database and returns its name and URL.
+// database creates a database and returns its name and URL.
 func (s *server) database(ctx context.Context) (name, at string, err error) {
 	s.made++
 	name = fmt.Sprintf("posthaste_peers_%d_%d", os.Getpid(), s.made)
@@ -146,7 +146,7 @@ func (s *server) database(ctx context.Context) (name, at string, err error) {
 	return name, u.String(), nil
 }
 
-// drop removes a database and writes down what it left in memory.
+// drop removes a database and flushes the pages that it left in memory.
 func (s *server) drop(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -157,7 +157,7 @@ func (s *server) drop(ctx context.Context, name string) error {
 	return err
 }
 
-// count makes pg_stat_statements count what new sessions of a database say.
+// count enables pg_stat_statements for new sessions of a database.
 func (s *server) count(ctx context.Context, name string) error {
 	if !s.counts {
 		return nil
@@ -166,7 +166,7 @@ func (s *server) count(ctx context.Context, name string) error {
 	return err
 }
 
-// counted is how many statements and transactions a database has had.
+// counted returns the number of statements and transactions of a database.
 func (s *server) counted(ctx context.Context, name string) (statements, transactions int64, err error) {
 	err = s.conn.QueryRow(ctx, "select xact_commit + xact_rollback from pg_stat_database where datname = $1", name).Scan(&transactions)
 	if err == nil && s.counts {

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sqlSender sends by SQL functions: of products that have no client for Go.
+// sqlSender sends with SQL functions, for products without a Go client.
 type sqlSender struct {
 	pool  *pgxpool.Pool
 	queue string

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// entry is a product in one setting, its cells of all rounds taken together.
+// entry holds the cells of all rounds for a product in one setting.
 type entry struct {
 	product, version, row string
 	cells                 []Cell
@@ -18,7 +18,7 @@ type entry struct {
 
 func (e *entry) name() string { return strings.TrimSpace(e.product + " " + e.row) }
 
-// mean of a figure over the rounds.
+// mean returns the mean of a figure over the rounds.
 func (e *entry) mean(of func(*Cell) *float64) *float64 {
 	values := make([]*float64, len(e.cells))
 	for i := range e.cells {
@@ -37,8 +37,8 @@ func (e *entry) remarks() string {
 	return strings.Join(all, "; ")
 }
 
-// column is a figure of a table. With over, each entry's is divided by that of the entry
-// that over names.
+// column is a figure of a table. If over is set, each entry's figure is divided by that of the
+// entry named over.
 type column struct {
 	title  string
 	format string
@@ -54,7 +54,7 @@ func ofClient(c *Cell) *float64  { return c.Client }
 func ofP50(c *Cell) *float64     { return c.P50 }
 func ofP99(c *Cell) *float64     { return c.P99 }
 
-// ofBoth is the CPU time of server and clients together.
+// ofBoth returns the CPU time of server and clients together.
 func ofBoth(c *Cell) *float64 {
 	if c.Server == nil || c.Client == nil {
 		return nil
@@ -62,7 +62,7 @@ func ofBoth(c *Cell) *float64 {
 	return known(*c.Server + *c.Client)
 }
 
-// costs are the last columns of every table with messages.
+// costs returns the last columns of every table with messages.
 func costs(reference string) []column {
 	return []column{
 		{"server µs", "%.1f", ofServer, "", false},
@@ -73,7 +73,7 @@ func costs(reference string) []column {
 	}
 }
 
-// columns of a scenario's table. × is against Posthaste.
+// columns returns the columns of a scenario's table. × is relative to Posthaste.
 func columns(scenario string) []column {
 	rates := []column{
 		{"sent/s", "%.0f", ofSent, "", false},
@@ -108,7 +108,7 @@ func columns(scenario string) []column {
 	}
 }
 
-// text is the figure of an entry.
+// text returns the figure of an entry.
 func (k column) text(e *entry, all map[string]*entry) string {
 	v := e.mean(k.of)
 	if v != nil && k.over != "" {
@@ -134,7 +134,7 @@ func (k column) against(v float64, reference *entry) *float64 {
 	return per(v, *r)
 }
 
-// entries of a scenario in the order of the first round.
+// entries returns the entries of a scenario in the order of the first round.
 func (r *Result) entries(scenario string) (all []*entry, byName map[string]*entry) {
 	byName = map[string]*entry{}
 	for _, c := range r.Cells {
@@ -153,10 +153,10 @@ func (r *Result) entries(scenario string) (all []*entry, byName map[string]*entr
 	return all, byName
 }
 
-// busy is from what share of the processors on others distort the figures, in percent.
+// busy is the CPU share of other programs, in percent, from which figures are distorted.
 const busy = 5
 
-// worst is the largest share of the processors that others used.
+// worst returns the largest CPU share of other programs.
 func worst(all []*entry) (most float64) {
 	for _, e := range all {
 		for _, c := range e.cells {
@@ -209,7 +209,7 @@ func printTables(w io.Writer, r *Result) error {
 	return nil
 }
 
-// brief is a cell in one line, as progress.
+// brief returns a cell as one line of progress.
 func (c *Cell) brief() string {
 	words := []string{c.Scenario, strings.TrimSpace(c.Product + " " + c.Row)}
 	for _, k := range columns(c.Scenario) {

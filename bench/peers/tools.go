@@ -16,16 +16,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// tools fetch what is compared. Nothing of it is part of this repository: all lies in a
-// cache directory.
+// tools fetches the products. They are not part of this repository, and are stored in a cache
+// directory.
 type tools struct {
 	cache string // a directory
-	pgque string // a clone of PgQue; empty without
+	pgque string // a clone of PgQue, or empty
 	say   func(format string, args ...any)
 }
 
-// npmInstall installs the packages of node/package.json, if they are not installed yet,
-// and puts our scripts beside them. It returns their directory.
+// npmInstall installs the packages of node/package.json if they are missing, and copies our
+// scripts into their directory, which it returns.
 func (t *tools) npmInstall(ctx context.Context) (string, error) {
 	dir := filepath.Join(t.cache, "node")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -35,7 +35,7 @@ func (t *tools) npmInstall(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The copy is written last, so that it tells of a whole installation.
+	// The copy is written last, so it proves that the installation is complete.
 	installed, err := os.ReadFile(filepath.Join(dir, "installed.json"))
 	if err != nil || string(installed) != string(wanted) {
 		t.say("npm installs graphile-worker, pg-boss and Node.js into %s", dir)
@@ -69,8 +69,8 @@ func (t *tools) copyRunners(dir string) error {
 	return nil
 }
 
-// fromWheel returns the text of a file in a Python package, which pip downloads if it
-// is not there yet.
+// fromWheel returns the text of a file in a Python package, and downloads the package with pip
+// if necessary.
 func (t *tools) fromWheel(ctx context.Context, wanted, file string) (string, error) {
 	dir := filepath.Join(t.cache, "pip", strings.ReplaceAll(wanted, "==", "-"))
 	wheels, _ := filepath.Glob(filepath.Join(dir, "*.whl"))
@@ -100,7 +100,7 @@ func (t *tools) fromWheel(ctx context.Context, wanted, file string) (string, err
 	return string(b), err
 }
 
-// command runs a package manager; what it printed is told if it fails.
+// command runs a package manager. If it fails, the error contains its output.
 func command(ctx context.Context, dir, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
@@ -115,7 +115,7 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// moduleVersion is the version of a module that this program was built with.
+// moduleVersion returns the version of a module with which this program was built.
 func moduleVersion(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
@@ -127,7 +127,7 @@ func moduleVersion(path string) string {
 	return "unknown version"
 }
 
-// execute runs statements, each of which may hold several, without parameters.
+// execute runs statements without parameters. Each string may contain several statements.
 func execute(ctx context.Context, url string, statements ...string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// tally counts what a handler is called with.
+// tally counts the handler's calls.
 type tally struct {
 	count atomic.Int64
-	timed bool // messages say when they were sent
+	timed bool // messages contain the time of sending
 
 	mu      sync.Mutex
 	samples []int64
 }
 
-// encoded counts a message that the product hands out in JSON. Decoding it is the
-// handler's work and does not count as latency.
+// encoded counts a message that the product delivers in JSON. Decoding it is part of the
+// handler's work and not of the latency.
 func (t *tally) encoded(message []byte) {
 	now := t.now()
 	if t.timed {
@@ -65,17 +65,17 @@ func (t *tally) take() []int64 {
 	return all
 }
 
-// traffic sends what a scenario sends.
+// traffic sends the messages of a scenario.
 type traffic struct {
 	order  order
 	sender sender
-	pool   *pgxpool.Pool // of the transactions; nil in other scenarios
+	pool   *pgxpool.Pool // for the transactions; nil in other scenarios
 	bodies []body
 
 	mu      sync.Mutex
-	room    sync.Cond // signalled when handled has grown
+	room    sync.Cond // signaled when handled has grown
 	handled int64
-	begun   int64 // messages whose sending has begun
+	begun   int64 // messages whose sending has started
 }
 
 func newTraffic(ctx context.Context, o order, s sender) (t *traffic, err error) {
@@ -105,7 +105,7 @@ func openPool(ctx context.Context, url string, connections int) (*pgxpool.Pool, 
 	return pgxpool.NewWithConfig(ctx, c)
 }
 
-// heard notes how many messages have been handled.
+// heard records the number of handled messages.
 func (t *traffic) heard(handled int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *traffic) heard(handled int64) {
 	}
 }
 
-// run sends for a while and returns how many messages were sent.
+// run sends for a while and returns the number of messages sent.
 func (t *traffic) run(ctx context.Context, during time.Duration) (int64, error) {
 	switch t.order.Scenario {
 	case flow:
@@ -132,7 +132,7 @@ func (t *traffic) run(ctx context.Context, during time.Duration) (int64, error) 
 	return 0, fmt.Errorf("scenario %q has no sender", t.order.Scenario)
 }
 
-// loops lets all senders call once until the time is over or a call fails.
+// loops lets all senders call once repeatedly, until the time is over or a call fails.
 func (t *traffic) loops(ctx context.Context, during time.Duration, once func(context.Context, time.Time) (int64, error)) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -140,7 +140,7 @@ func (t *traffic) loops(ctx context.Context, during time.Duration, once func(con
 	var wait sync.WaitGroup
 	until := time.Now().Add(during)
 	wake := time.AfterFunc(during, func() {
-		t.mu.Lock() // not between a sender's look at the clock and its wait
+		t.mu.Lock() // not between a sender's check of the clock and its wait
 		defer t.mu.Unlock()
 		t.room.Broadcast()
 	})
@@ -161,7 +161,7 @@ func (t *traffic) loops(ctx context.Context, during time.Duration, once func(con
 	return sent.Load(), context.Cause(ctx)
 }
 
-// sendBatch sends the next batch once there is room for it.
+// sendBatch sends the next batch when there is room for it.
 func (t *traffic) sendBatch(ctx context.Context, until time.Time) (int64, error) {
 	n := int64(len(t.bodies))
 	t.mu.Lock()
@@ -177,10 +177,10 @@ func (t *traffic) sendBatch(ctx context.Context, until time.Time) (int64, error)
 	return n, t.sender.batch(ctx, t.bodies)
 }
 
-// insertBusiness is what a transaction does besides sending.
+// insertBusiness is the transaction's own statement besides sending.
 const insertBusiness = "insert into public.peers_business (body) values ($1)"
 
-// transaction commits one row of business and one message.
+// transaction commits one business row and one message.
 func (t *traffic) transaction(ctx context.Context, _ time.Time) (int64, error) {
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, insertBusiness, t.order.Text); err != nil {
@@ -191,8 +191,8 @@ func (t *traffic) transaction(ctx context.Context, _ time.Time) (int64, error) {
 	return 1, err
 }
 
-// atRandom sends at random times, each message from its own goroutine, so that a slow
-// call delays none of the others.
+// atRandom sends at random times, each message from its own goroutine, so that a slow call
+// does not delay the others.
 func (t *traffic) atRandom(ctx context.Context, during time.Duration) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// usage is what processor time has been used, in seconds.
+// usage is used CPU time, in seconds.
 type usage struct {
 	server, client, self, machine float64
 	serverKnown                   bool
-	elapsed                       float64 // since some moment
+	elapsed                       float64 // since an arbitrary time
 }
 
-// read asks everything that uses processor time.
+// read reads the CPU time of all measured processes and of the machine.
 func (c *cell) read(ctx context.Context) (u usage, err error) {
 	working, err := c.report(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func (u usage) since(before usage) usage {
 		machine: u.machine - before.machine, elapsed: u.elapsed - before.elapsed, serverKnown: u.serverKnown && before.serverKnown}
 }
 
-// others is the share of the processors that was used by others, in percent. What the
-// hypervisor gave to other machines counts.
+// others returns the CPU share of other programs, in percent. CPU time that the hypervisor
+// gave to other machines counts.
 func (u usage) others(cores int) *float64 {
 	if !u.serverKnown {
 		return nil
@@ -55,7 +55,7 @@ func (u usage) others(cores int) *float64 {
 	return v
 }
 
-// machineBusy is how long the processors have not been idle.
+// machineBusy returns the time for which the processors were not idle.
 func machineBusy() (float64, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -20,7 +20,7 @@ func (watermill) about() about {
 
 func (watermill) rows(scenario string) []string { return usual(scenario) }
 
-// subscribe makes the tables, which only a subscriber does for both.
+// subscribe creates the tables. Only a subscriber creates both.
 func (watermill) subscribe(pool *pgxpool.Pool, o order) (*watermillsql.Subscriber, error) {
 	schema := watermillsql.DefaultPostgreSQLSchema{}
 	config := watermillsql.SubscriberConfig{ConsumerGroup: "bench", InitializeSchema: true,

@@ -15,7 +15,8 @@ type order struct {
 	Customer string `json:"customer"`
 }
 
-// The sender says how it encodes; the worker decodes what it has a codec for.
+// The sender chooses the codec; the worker decodes every content type for which it has a
+// codec.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

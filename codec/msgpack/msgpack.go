@@ -17,15 +17,15 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ContentType is what payloads bear that Codec encodes. It decodes
-// application/x-msgpack and application/vnd.msgpack, too.
+// ContentType is the content type of encoded payloads. Codec also decodes
+// application/x-msgpack and application/vnd.msgpack.
 const ContentType = "application/msgpack"
 
 // Codec encodes and decodes MessagePack.
 var Codec posthaste.Codec = messagePack{}
 
-// maxDepth is how deep what is decoded may be nested, since each level needs
-// stack; a stack overflow could not be recovered from.
+// maxDepth bounds the nesting depth of decoded values. Each level needs stack, and a program
+// cannot recover from a stack overflow.
 const maxDepth = 1000
 
 var handle = func() *codec.MsgpackHandle {
@@ -35,8 +35,8 @@ var handle = func() *codec.MsgpackHandle {
 	return h
 }()
 
-// Making an encoder or a decoder costs more than using it for a small payload. One that
-// a panic of a value's own method leaves behind is not used again.
+// Creating an encoder or decoder costs more than encoding a small payload, so they are reused.
+// After a panic in a value's own method they are discarded.
 var (
 	encoders = sync.Pool{New: func() any { return codec.NewEncoderBytes(new([]byte), handle) }}
 	decoders = sync.Pool{New: func() any { return codec.NewDecoderBytes(nil, handle) }}
@@ -67,9 +67,8 @@ func (messagePack) Decode(payload []byte, into any) error {
 	return err
 }
 
-// whole reports whether payload is one value whose parts are all there. The
-// library believes lengths to a degree: 6 bytes that claim to be a long array
-// took 64 MiB.
+// whole reports whether payload is one complete value. The library trusts lengths too much: 6
+// bytes that claim to be a long array caused it to allocate 64 MiB.
 func whole(payload []byte) error {
 	rest, values := payload, uint64(1)
 	for ; values > 0; values-- {
@@ -78,7 +77,7 @@ func whole(payload []byte) error {
 		}
 		sort := rest[0]
 		rest = rest[1:]
-		size, elements, width := uint64(0), uint64(0), 0 // width: of a length that follows
+		size, elements, width := uint64(0), uint64(0), 0 // width: size of a length that follows
 		switch {
 		case sort <= 0x7f, sort >= 0xe0, sort == 0xc0, sort == 0xc2, sort == 0xc3: // small integers, nil, booleans
 		case sort <= 0x8f: // small map
@@ -88,10 +87,10 @@ func whole(payload []byte) error {
 		case sort <= 0xbf: // short text
 			size = uint64(sort & 0x1f)
 		case sort == 0xc1:
-			return errors.New("the payload holds a byte that MessagePack never uses (c1)")
+			return errors.New("the payload contains the byte c1, which MessagePack never uses")
 		case sort <= 0xc6: // bytes
 			width = 1 << (sort - 0xc4)
-		case sort <= 0xc9: // extension, with a byte for its type
+		case sort <= 0xc9: // extension, with a type byte
 			width, size = 1<<(sort-0xc7), 1
 		case sort <= 0xcb: // floating point numbers
 			size = 4 << (sort - 0xca)

@@ -24,7 +24,7 @@ type order struct {
 	At    time.Time
 }
 
-// What is sent with the codec arrives as it was.
+// A value sent with the codec arrives unchanged.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	price := 1.5
@@ -55,8 +55,8 @@ type refuses struct{}
 func (refuses) MarshalBinary() ([]byte, error) { return nil, errors.New("no") }
 func (refuses) UnmarshalBinary([]byte) error   { return nil }
 
-// Encoders and decoders are reused: an error, a panic or another goroutine must not
-// change what the next payload becomes.
+// Encoders and decoders are reused: an error, a panic or another goroutine must not affect the
+// next payload.
 func TestReuse(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
@@ -93,7 +93,7 @@ type panics struct{}
 func (panics) MarshalBinary() ([]byte, error) { panic("no") }
 func (panics) UnmarshalBinary([]byte) error   { return nil }
 
-// Every sort of value is walked over as long as it is.
+// whole returns the correct length for every kind of value.
 func TestEverySortIsWhole(t *testing.T) {
 	t.Parallel()
 	long, longer := strings.Repeat("x", 300), strings.Repeat("x", 70_000)
@@ -140,7 +140,8 @@ func numbered(n int) map[int]int {
 	return m
 }
 
-// hostile are payloads that claim more than they have, or more than a stack.
+// hostile returns payloads that claim more data than they have, or that are nested too deeply
+// for the stack.
 func hostile() map[string][]byte {
 	return map[string][]byte{
 		"empty":      {},
@@ -162,7 +163,7 @@ func targets() []any {
 	return []any{new(any), new(order), new([]int64), new(map[string]any), new(string), new([]byte), new(int), new(*order)}
 }
 
-// Whatever a payload claims, decoding it is refused and costs little memory.
+// Decoding a hostile payload fails and uses little memory.
 func TestHostilePayloads(t *testing.T) { // not parallel: it measures memory
 	for name, payload := range hostile() {
 		for _, into := range targets() {
@@ -180,7 +181,7 @@ func TestHostilePayloads(t *testing.T) { // not parallel: it measures memory
 	}
 }
 
-// What has no codec, or not this one, says so.
+// Decoding without the codec fails with an error that says so.
 func TestWithoutTheCodec(t *testing.T) {
 	t.Parallel()
 	d := posthaste.RawDelivery{Payload: []byte{0x80}, ContentType: ContentType}
@@ -193,8 +194,8 @@ func TestWithoutTheCodec(t *testing.T) {
 	}
 }
 
-// Whatever comes is decoded or refused; what was decoded encodes to something
-// that decodes to the same.
+// Any input is decoded or rejected. A decoded value encodes to data that decodes to the same
+// value.
 func FuzzDecode(f *testing.F) {
 	for _, payload := range hostile() {
 		if len(payload) < 1<<16 {
@@ -214,13 +215,13 @@ func FuzzDecode(f *testing.F) {
 		if Codec.Decode(payload, &first) != nil {
 			return
 		}
-		first.Extra = nil // may hold what has no equal form
+		first.Extra = nil // may hold values that are not comparable
 		again, err := Codec.Encode(first)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := Codec.Decode(again, &second); err != nil {
-			t.Fatalf("%x decodes, and what it encodes to does not: %v", payload, err)
+			t.Fatalf("%x decodes, but its encoding does not: %v", payload, err)
 		}
 		if first.ID != second.ID || first.Item != second.Item || !bytes.Equal(first.Raw, second.Raw) || len(first.Notes) != len(second.Notes) {
 			t.Errorf("%x: %+v became %+v", payload, first, second)

@@ -1,12 +1,11 @@
-// Package protobuf is the codec for payloads that are protocol buffers.
+// Package protobuf is the codec for payloads in Protocol Buffers.
 //
 //	client.Send(ctx, posthaste.Message{Queue: "orders", Payload: order, Codec: protobuf.Codec})
 //	worker.New(engine, worker.Config{Codecs: []posthaste.Codec{protobuf.Codec}})
 //
-// Handlers take pointers: worker.Handle(w, "orders", func(ctx
-// context.Context, d posthaste.Delivery[*pb.Order]) error { … }). The binary
-// form does not tell its message type; use a queue, or [posthaste.Message].Kind,
-// for each.
+// Handlers take pointers: worker.Handle(w, "orders", func(ctx context.Context, d
+// posthaste.Delivery[*pb.Order]) error { … }). The binary form does not contain its message
+// type: give each type its own queue or [posthaste.Message].Kind.
 package protobuf
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ContentType is what payloads bear that Codec encodes. It decodes
-// application/x-protobuf and application/vnd.google.protobuf, too.
+// ContentType is the content type of encoded payloads. Codec also decodes
+// application/x-protobuf and application/vnd.google.protobuf.
 const ContentType = "application/protobuf"
 
 // Codec encodes and decodes generated messages.
@@ -34,7 +33,7 @@ func (protoBuf) ContentTypes() []string {
 func (protoBuf) Encode(value any) ([]byte, error) {
 	m, ok := value.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%T is no generated message", value)
+		return nil, fmt.Errorf("%T is not a generated message", value)
 	}
 	return proto.Marshal(m)
 }
@@ -43,7 +42,7 @@ func (protoBuf) Decode(payload []byte, into any) error {
 	if m, ok := into.(proto.Message); ok {
 		return proto.Unmarshal(payload, m)
 	}
-	// A handler's payload is a pointer to a message, and into points to that.
+	// A handler's payload is a pointer to a message, and into points to that pointer.
 	at := reflect.ValueOf(into)
 	if at.Kind() == reflect.Pointer && at.Type().Elem().Kind() == reflect.Pointer {
 		made := reflect.New(at.Type().Elem().Elem())
@@ -52,5 +51,5 @@ func (protoBuf) Decode(payload []byte, into any) error {
 			return proto.Unmarshal(payload, m)
 		}
 	}
-	return fmt.Errorf("%T is no pointer to a generated message", into)
+	return fmt.Errorf("%T is not a pointer to a generated message", into)
 }

@@ -20,7 +20,7 @@ func sample(t interface{ Fatal(...any) }) *structpb.Struct {
 	return s
 }
 
-// What is sent with the codec arrives as it was.
+// A value sent with the codec arrives unchanged.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := sample(t)
@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 func TestWhatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	m := posthaste.Message{Queue: "q", Payload: 7, Codec: Codec}
-	if _, _, err := m.Body(); posthaste.CodeOf(err) != posthaste.Invalid || !strings.Contains(err.Error(), "no generated message") {
+	if _, _, err := m.Body(); posthaste.CodeOf(err) != posthaste.Invalid || !strings.Contains(err.Error(), "not a generated message") {
 		t.Errorf("an integer was encoded: %v", err)
 	}
 	for _, into := range []any{new(int), new(*int), new(any), 7, nil} {
@@ -72,7 +72,7 @@ func TestWhatIsNoMessage(t *testing.T) {
 	}
 }
 
-// nest is a list in a list, and so on.
+// nest returns a list in a list, and so on.
 func nest(depth int) []byte {
 	v := []byte{}
 	for range depth {
@@ -90,8 +90,8 @@ func varint(n int) (b []byte) {
 	return append(b, byte(n))
 }
 
-// Whatever comes is decoded or refused; what was decoded encodes to something
-// that decodes to the same.
+// Any input is decoded or rejected. A decoded value encodes to data that decodes to the same
+// value.
 func FuzzDecode(f *testing.F) {
 	seed, err := Codec.Encode(sample(f))
 	if err != nil {
@@ -110,7 +110,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := Codec.Decode(again, &second); err != nil {
-			t.Fatalf("%x decodes, and what it encodes to does not: %v", payload, err)
+			t.Fatalf("%x decodes, but its encoding does not: %v", payload, err)
 		}
 		third, err := Codec.Encode(second)
 		if err != nil || len(third) != len(again) {

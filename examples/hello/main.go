@@ -1,4 +1,4 @@
-// Command hello sends a message inside a transaction, and handles it.
+// Command hello sends a message inside a transaction and handles it.
 package main
 
 import (
@@ -28,17 +28,17 @@ func main() {
 	engine := postgres.New(pool)
 	check(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
 
-	// The message leaves if the transaction commits, and never if it rolls back.
+	// The message is sent if the transaction commits, and never if it rolls back.
 	check(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		message := posthaste.Message{Queue: "orders", Payload: order{7, "Ada"}}
-		_, err := postgres.In(tx).Send(ctx, message) // beside your own statements
+		_, err := postgres.In(tx).Send(ctx, message) // next to your own statements
 		return err
 	}))
 
 	w := worker.New(engine, worker.Config{})
 	worker.Handle(w, "orders", func(_ context.Context, d posthaste.Delivery[order]) error {
 		fmt.Printf("order %d of %s, attempt %d\n", d.Payload.Number, d.Payload.Customer, d.Attempt)
-		stop() // one is enough here; a service would run on
+		stop() // one message is enough here; a service would keep running
 		return nil
 	})
 	check(w.Run(ctx))

@@ -1,8 +1,8 @@
-// Command pipeline sends notifications when they are due, by way of RabbitMQ:
+// Command pipeline sends notifications through RabbitMQ when they are due:
 //
-//	notifications ─ due ─▶ chunks of ten ─▶ RabbitMQ ─▶ sending ─▶ handlers, each behind an inbox ─▶ the log of what was sent
+//	notifications ─ due ─▶ chunks of ten ─▶ RabbitMQ ─▶ sending ─▶ handlers, each behind an inbox ─▶ the log of sent notifications
 //
-// Everything but the handler is configuration. README.md beside it says more.
+// Everything except the handler is configuration. See README.md in this directory.
 package main
 
 import (
@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	notifications = "notifications" // what shall be sent, each with its time
-	sending       = "sending"       // what has come through the broker
+	notifications = "notifications" // notifications to send, each with its time
+	sending       = "sending"       // notifications that came through the broker
 )
 
 type notification struct {
@@ -42,7 +42,7 @@ type notification struct {
 	Text string `json:"text"`
 }
 
-// chunks is how notifications travel; both ends know it.
+// chunks configures the chunks in which notifications are transferred. Both ends use it.
 var chunks = relay.Chunks{Size: 10, Codec: msgpack.Codec}
 
 func main() {
@@ -53,7 +53,7 @@ func main() {
 	engine, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	defer engine.Close()
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL")) // the application's
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL")) // the application's database
 	check(err)
 	defer pool.Close()
 	broker := os.Getenv("AMQP_URL")
@@ -70,14 +70,14 @@ func main() {
 	}
 }
 
-// prepare makes the inbox, both queues and the broker's.
+// prepare creates the inbox, both queues and the broker's queue.
 func prepare(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string) error {
 	if _, err := pool.Exec(ctx, inbox.Schema()); err != nil {
 		return err
 	}
 	for queue, o := range map[string]posthaste.QueueOptions{
 		notifications: {},
-		// Ten attempts each, and what was sent can be looked up for 90 days.
+		// Ten attempts for each message. Settled messages can be found for 90 days.
 		sending: {MaxAttempts: 10, Retention: 90 * 24 * time.Hour, RetainPayload: true},
 	} {
 		if err := engine.QueueCreate(ctx, queue, o); err != nil && posthaste.CodeOf(err) != posthaste.Conflict {
@@ -97,7 +97,7 @@ func prepare(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 	return err
 }
 
-// plan is what the application does, in its own transaction as a rule.
+// plan is the application's part. An application usually does this in its own transaction.
 func plan(ctx context.Context, engine posthaste.Engine, at time.Time) error {
 	var due []posthaste.Message
 	for i := range 25 {
@@ -108,7 +108,7 @@ func plan(ctx context.Context, engine posthaste.Engine, at time.Time) error {
 	return err
 }
 
-// publish takes what is due to the broker, ten to a message, confirmed.
+// publish relays due notifications to the broker, ten in one message, with confirms.
 func publish(ctx context.Context, engine posthaste.Engine, broker string) error {
 	to, err := rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(broker), RoutingKey: notifications})
 	if err != nil {
@@ -120,8 +120,8 @@ func publish(ctx context.Context, engine posthaste.Engine, broker string) error 
 	return w.Run(ctx)
 }
 
-// consume takes chunks apart and handles each notification by itself, once: its id and
-// what the handler does in tx are committed together. Run as many as you like.
+// consume splits the chunks and handles each notification once: its id and the changes that
+// the handler makes in tx commit together. Run any number of consumers.
 func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string, sent func()) error {
 	from, err := rabbitmq.NewSource(engine, rabbitmq.SourceConfig{URL: rabbitmq.URL(broker), FromQueue: notifications,
 		Config: source.Config{Queue: sending, Unpack: chunks.Unpack}})
@@ -134,12 +134,12 @@ func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 		if err := json.Unmarshal(d.Payload, &n); err != nil {
 			return posthaste.Permanent(err)
 		}
-		fmt.Printf("%s: %s\n", n.To, n.Text) // your provider's API; an error is a retry
+		fmt.Printf("%s: %s\n", n.To, n.Text) // call your provider's API here; an error causes a retry
 		if sent != nil {
 			sent()
 		}
 		return nil
-	}), worker.Concurrency(int(pool.Config().MaxConns))) // each has a transaction
+	}), worker.Concurrency(int(pool.Config().MaxConns))) // each handler has its own transaction
 	var beside sync.WaitGroup
 	var failed error
 	beside.Go(func() { failed = from.Run(ctx) })
@@ -149,7 +149,7 @@ func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 	return errors.Join(err, failed)
 }
 
-// demo does all of it in one process, until 25 notifications are sent.
+// demo runs all parts in one process until 25 notifications are sent.
 func demo(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -16,9 +16,9 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// By every way into a transaction an acknowledgement commits with the effects or not at
-// all; and where the message is somebody else's by now it is refused, and takes the
-// effects with it.
+// By every way into a transaction, an acknowledgement commits with the effects or not at all.
+// If another worker has the message by then, the acknowledgement fails and the effects roll
+// back.
 func TestDS4_AckInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	type effects interface {
@@ -101,10 +101,10 @@ func TestDS4_AckInTheCallersTransaction(t *testing.T) {
 			late := receive(10 * time.Millisecond)
 			mine := receive(time.Hour) // when that lease has ended
 			if late == mine {
-				t.Fatal("it was not handed out anew")
+				t.Fatal("it was not handed out again")
 			}
 			if err := work(late, true); posthaste.CodeOf(err) != posthaste.Conflict {
-				t.Errorf("acknowledging what is somebody else's: %v; want a conflict", err)
+				t.Errorf("acknowledging another worker's delivery: %v; want a conflict", err)
 			}
 			stands(posthaste.StateRunning, 0)
 			s.must(work(mine, false))

@@ -14,13 +14,13 @@ import (
 	"github.com/posthaste-mq/posthaste/server"
 )
 
-// api is a served HTTP API.
+// api is an HTTP API that is being served.
 type api struct {
 	*stage
 	base string
 }
 
-// answer is what it said.
+// answer is its response.
 type answer struct {
 	status int
 	header http.Header

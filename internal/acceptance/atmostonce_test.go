@@ -14,9 +14,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// An ordered queue cannot hand out at most once, for it would never learn when a
-// message has ended and the next of its key may start: refused everywhere, and
-// nothing is made.
+// An ordered queue cannot be at-most-once, because it would never learn when a message has
+// ended and the next of its key may start. Every interface rejects it, and creates nothing.
 func TestDS6_OrderedIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -37,8 +36,8 @@ func TestDS6_OrderedIsRefused(t *testing.T) {
 	}
 }
 
-// At most once: workers are killed with some in flight. Executed and lost ones
-// are all, no more are lost than were in flight, and none runs twice.
+// At most once: workers are killed with messages in flight. Executed and lost messages add up
+// to all, at most those in flight are lost, and none runs twice.
 func TestDS6_AtMostOnce(t *testing.T) {
 	t.Parallel()
 	for _, fair := range []bool{false, true} {
@@ -56,14 +55,14 @@ func atMostOnce(t *testing.T, fair bool) {
 		s.keyed.Store(q, true)
 	}
 	const concurrency = 4
-	// A worker prefetches what its handlers do in 250 ms, which is 20 messages here,
-	// and up to 32 before it knows how fast they are.
+	// A worker prefetches the work of 250 ms for its handlers, which is 20 messages here, and
+	// up to 32 before it knows their speed.
 	const mostInFlight = concurrency + 60
 	total := testrun.Size(600, 6000)
 	ids := s.send(q, total)
 	var killed []string
 	for range 3 {
-		// Work for so long that they are not done with all before the kill.
+		// Handlers take so long that messages remain at the time of the kill.
 		c := s.spawn(task{Role: "worker", Queue: q, Concurrency: concurrency, Lease: time.Second, Work: 50 * time.Millisecond})
 		s.until("it is in the middle of its work", func() bool { return s.lines(c.name) >= 40 })
 		c.kill()
@@ -79,7 +78,7 @@ func atMostOnce(t *testing.T, fair bool) {
 	}
 	s.settled(q)
 	handedTo := s.handedTo(ids)
-	// The store is asked only now, because a claim may be committed after its worker's death.
+	// Ask the store only now, because a claim may be committed after its worker's death.
 	inFlight := 0
 	for _, name := range killed {
 		started, handled := s.did(name, history.Started), s.did(name, history.Handled)
@@ -92,7 +91,7 @@ func atMostOnce(t *testing.T, fair bool) {
 		}
 		inFlight += lost
 	}
-	// Rescue finds nothing, however often it looks.
+	// Rescue finds nothing, even if called repeatedly.
 	for range 3 {
 		if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
 			t.Errorf("%d were rescued, %v", lost, err)
@@ -106,13 +105,13 @@ func atMostOnce(t *testing.T, fair bool) {
 	slices.Sort(executed)
 	executed = slices.Compact(executed)
 	s.must(history.Merge(history.Once(events), history.NoOther(ids, events), history.Attempts(events, 1)))
-	// By the receivers' records alone: what nobody executed is lost.
+	// Only by the receivers' records: a message that was not executed is lost.
 	if lost := total - len(executed); lost > len(killed)*mostInFlight {
 		t.Errorf("%d were lost, at most %d may be in flight at %d kills", lost, len(killed)*mostInFlight, len(killed))
 	}
 	for _, id := range []posthaste.MessageID{ids[0], ids[total-1]} {
 		if state := s.state(id).State; state != posthaste.StateHandedOut {
-			t.Errorf("message %d is %s, want %s: nobody knows more", id, state, posthaste.StateHandedOut)
+			t.Errorf("message %d is %s, want %s: the store cannot know more", id, state, posthaste.StateHandedOut)
 		}
 	}
 }
@@ -128,7 +127,7 @@ func (s *stage) did(process string, kind history.Kind) (n int) {
 	return n
 }
 
-// handedTo tells how many of messages that are handed out at most once a worker was
+// handedTo returns a function that counts how many of the at-most-once messages a worker was
 // handed, by its name.
 func (s *stage) handedTo(ids []posthaste.MessageID) func(name string) int {
 	s.Helper()

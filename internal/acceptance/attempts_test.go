@@ -20,7 +20,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// impatient are options of a queue whose retries come at once.
+// impatient returns options of a queue with immediate retries.
 func impatient(attempts int) posthaste.QueueOptions { return kind{}.impatient(attempts).QueueOptions }
 
 func (k kind) impatient(attempts int) kind {
@@ -47,8 +47,8 @@ func (s *stage) letters(queue string) []posthaste.DeadLetter {
 	return letters
 }
 
-// max_attempts = n means n tries: a handler that always fails runs n times,
-// then the message is dead, listed, replayable, removable.
+// max_attempts = n means n attempts: with a handler that always fails, a message runs n times,
+// and then is a dead letter that can be listed, replayed and discarded.
 func TestDS5_MaxAttempts(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -102,7 +102,7 @@ func TestDS5_MaxAttempts(t *testing.T) {
 	})
 }
 
-// A permanent error runs once.
+// A message with a permanent error runs once.
 func TestDS5_PermanentErrorRunsOnce(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -124,8 +124,8 @@ func TestDS5_PermanentErrorRunsOnce(t *testing.T) {
 	})
 }
 
-// Attempts are counted per message: of one batch each fails as often as it
-// likes, and those that never fail run once.
+// Attempts are counted per message: each message of a batch fails a different number of times,
+// and those that never fail run once.
 func TestDS5_AttemptsPerMessageOfABatch(t *testing.T) {
 	t.Parallel()
 	const attempts = 4
@@ -183,7 +183,7 @@ func TestDS5_AttemptsPerMessageOfABatch(t *testing.T) {
 	})
 }
 
-// recordingSink is a sink that answers each message by itself.
+// recordingSink is a sink that answers each message separately.
 type recordingSink struct {
 	r       *history.Recorder
 	deliver func(posthaste.RawDelivery) posthaste.SinkResult
@@ -205,8 +205,8 @@ func (k *recordingSink) Deliver(_ context.Context, batch []posthaste.RawDelivery
 
 func (k *recordingSink) Close() error { return nil }
 
-// A settled attempt cannot be settled again or differently; the caller is
-// told; nothing changes.
+// A settled attempt cannot be settled again or differently. The caller gets an error, and
+// nothing changes.
 func TestDS7_SettledIsSettled(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -264,7 +264,7 @@ func TestDS7_SettledIsSettled(t *testing.T) {
 	})
 }
 
-// refusedBySQL checks that a delivery which was settled cannot be by SQL.
+// refusedBySQL checks that a settled delivery cannot be settled by SQL.
 func (s *stage) refusedBySQL(delivery int64) {
 	s.Helper()
 	conn := s.conn()
@@ -281,21 +281,21 @@ func (s *stage) refusedBySQL(delivery int64) {
 	}
 }
 
-// For any id: when it was made, each attempt with worker, times, error and
-// receipt, and the final state; told alike by Go, SQL and HTTP.
+// For any id: the time of creation, each attempt with worker, times, error and receipt, and
+// the final state, with the same values in Go, SQL and HTTP.
 func TestTR3_WholeStory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	api := s.serve(s.engine)
 	q := s.queue(s.keeping(impatient(20)))
 	s.failing()
-	before := time.Now().Truncate(time.Microsecond) // the store runs on this machine, by the same clock
+	before := time.Now().Truncate(time.Microsecond) // the store runs on this machine and uses the same clock
 	ids, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: map[string]int{"n": 1}, Key: "k", Kind: "order", Reference: "A-1",
 		Terms: []string{"ada"}, Headers: map[string]string{"h": "v"}})
 	s.must(err)
 	id := ids[0]
-	// 1: received and lost with its lease; 2 and 3: failed by a sink, with a
-	// receipt and without; 4: done with a receipt.
+	// 1: received and lost with its lease; 2 and 3: failed by a sink, with a receipt and
+	// without; 4: done with a receipt.
 	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: q}, Max: 1, Lease: 10 * time.Millisecond})
 	got := reply.Deliveries
 	s.must(err)
@@ -322,7 +322,7 @@ func TestTR3_WholeStory(t *testing.T) {
 	s.must(err)
 	if m.ID != id || m.Queue != q || m.Key != "k" || m.Kind != "order" || m.Reference != "A-1" || m.Headers["h"] != "v" ||
 		!slices.Equal(m.Terms, []string{"ada"}) || string(m.Payload) != `{"n":1}` || m.CreatedAt.Before(before) || m.CreatedAt.After(after) {
-		t.Errorf("the message is told as %+v", m)
+		t.Errorf("the message is reported as %+v", m)
 	}
 	want := []posthaste.Attempt{
 		{Attempt: 1, Outcome: posthaste.Lost},
@@ -339,14 +339,14 @@ func TestTR3_WholeStory(t *testing.T) {
 		w := want[i]
 		if a.Attempt != w.Attempt || a.Outcome != w.Outcome || a.Worker != w.Worker || !equalJSON(a.Receipt, w.Receipt) ||
 			(w.Error != "" && a.Error != w.Error) || (a.Outcome == posthaste.Lost && a.Error == "") {
-			t.Errorf("attempt %d is told as %+v", i+1, a)
+			t.Errorf("attempt %d is reported as %+v", i+1, a)
 		}
 		if a.ClaimedAt.Before(last) || a.EndedAt.Before(a.ClaimedAt) || a.EndedAt.After(after) || (a.Worker != "" && a.DurationMS <= 0) {
 			t.Errorf("attempt %d has times that cannot be: %+v", i+1, a)
 		}
 		last = a.EndedAt
 	}
-	// SQL and HTTP tell the same.
+	// SQL and HTTP return the same.
 	var viaSQL, viaHTTP []posthaste.Attempt
 	if !s.redis() {
 		s.must(json.Unmarshal([]byte(one[string](s, s.conn(), "select attempts::text from posthaste.message($1)", int64(id))), &viaSQL))

@@ -14,7 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// bare makes a stage without the schema, and so without an engine.
+// bare returns a stage without the schema and without an engine.
 func bare(t *testing.T) *stage {
 	t.Helper()
 	s := newStage(t)
@@ -29,7 +29,7 @@ func (s *stage) migrate() {
 	s.must(postgres.Migrate(s.ctx, s.conn(), postgres.MigrateOptions{}))
 }
 
-// objects lists what there is of Posthaste in the database.
+// objects counts the objects of Posthaste in the database.
 const objects = `select count(*) from (
 	select 1 from pg_namespace where nspname = 'posthaste'
 	union all select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'posthaste'
@@ -37,8 +37,8 @@ const objects = `select count(*) from (
 	union all select 1 from pg_type y join pg_namespace n on n.oid = y.typnamespace where n.nspname = 'posthaste'
 	union all select 1 from pg_default_acl d join pg_namespace n on n.oid = d.defaclnamespace where n.nspname = 'posthaste') o`
 
-// Migrating twice, and from two processes at once, is no error; the result can
-// be used. Down removes every object.
+// Migrating twice, and from two processes concurrently, succeeds, and the result works. Down
+// removes every object.
 func TestHA5_MigrateTwiceAndAtOnce(t *testing.T) {
 	t.Parallel()
 	s := bare(t)
@@ -76,11 +76,10 @@ func TestHA5_MigrateTwiceAndAtOnce(t *testing.T) {
 	if n := one[int](s, conn, "select count(*) from pg_catalog.pg_class") + one[int](s, conn, "select count(*) from pg_catalog.pg_proc"); n != all {
 		t.Errorf("%d tables and functions were left elsewhere", n-all)
 	}
-	s.migrate() // and it can come back
+	s.migrate() // and it can be installed again
 }
 
-// Roles belong to the whole server: they go with the last database that uses
-// them.
+// Roles belong to the whole server: they are dropped with the last database that uses them.
 func TestHA5_RolesGoWhenUnused(t *testing.T) {
 	t.Parallel()
 	server := testpg.Server(t)
@@ -107,7 +106,7 @@ func TestHA5_RolesGoWhenUnused(t *testing.T) {
 	}
 }
 
-// Readiness turns 503 within 5 s of losing the database, and back.
+// Readiness becomes 503 within 5 s after the database is lost, and recovers.
 func TestHA5_Readiness(t *testing.T) {
 	testrun.Nightly(t, "on each change package server shows the 5 s, and internal/cli readiness of the whole program")
 	t.Parallel()

@@ -19,10 +19,10 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// A dump that was taken under load and restored elsewhere hands out nothing until
-// it is rebased, and then everything that was not settled, once: in a server whose
-// transaction ids are lower, and in one whose ids are higher. What protects it is
-// seen to be needed: without, messages are lost, or come twice.
+// A dump that was taken under load and restored elsewhere hands out nothing until it is
+// rebased, and then every unsettled message once: in a server with lower transaction ids, and
+// in one with higher ids. The test also shows that the protections are needed: without them
+// messages are lost or come twice.
 func TestBK1_ADumpIsRefusedAndRebased(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "TestBK1_ADumpRestoredInPlaceIsRefused runs on each change")
@@ -30,7 +30,7 @@ func TestBK1_ADumpIsRefusedAndRebased(t *testing.T) {
 	from := newBooks(t, source)
 	from.burn(60000)
 	dump := from.dumpUnderLoad(source, 100)
-	// The newest, whichever the source is.
+	// The newest version, whatever the source's is.
 	target := testdb.Server(t, func(c *devpg.Config) { c.Version = "18" })
 	makeRoles(openBooks(t, target.URL()))
 	restored := func(t *testing.T, name string) *books {
@@ -44,14 +44,14 @@ func TestBK1_ADumpIsRefusedAndRebased(t *testing.T) {
 		for i, c := range []struct{ name, file, old, new string }{
 			{name: "whole"},
 			{"as if its ids were the same", "rebase.sql", "if rebase.same_ids then", "if rebase.same_ids or true then v_same := true;"},
-			{"without what was sent here", "rebase.sql", "perform posthaste.rebase_sent_here();", "null;"},
-			{"without what is in flight", "rebase_collect.sql", "where k.places > 0 and", "where false and"},
+			{"without messages sent here", "rebase.sql", "perform posthaste.rebase_sent_here();", "null;"},
+			{"without messages in flight", "rebase_collect.sql", "where k.places > 0 and", "where false and"},
 			{"without what waits", "rebase_collect.sql", "where x.needs is not null", "where x.needs is not null and e.due_at is not null"},
 			{"to those who had it, too", "rebase_append.sql", "where not w.parks and w.for_subscription is null", "where false"},
-			{"what was read ahead, too", "rebase_collect.sql", "where z.pos = e.pos and", "where z.outcome <> 'parked' and z.pos = e.pos and"},
+			{"messages read ahead, too", "rebase_collect.sql", "where z.pos = e.pos and", "where z.outcome <> 'parked' and z.pos = e.pos and"},
 			{"with how far was read ahead", "rebase_cursors.sql", "delete from posthaste.ahead;", ""},
 			{"without words that were found", "rebase_append.sql", "e.headers, e.terms, e.trace,", "e.headers, null, e.trace,"},
-			{"without what is settled of open claims", "rebase_collect.sql", "from posthaste.history_aside a join", "from (select * from posthaste.history_aside where false) a join"},
+			{"without settled messages of open claims", "rebase_collect.sql", "from posthaste.history_aside a join", "from (select * from posthaste.history_aside where false) a join"},
 			{"without keys to look at", "rebase_keys.sql", "), v_now)\n", "), v_now + interval '1 day')\n"},
 		} {
 			t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestBK1_ADumpIsRefusedAndRebased(t *testing.T) {
 	})
 }
 
-// Restored in place, into the very database it was made of, it is a copy all the
-// same: positions that were given out since are given out again.
+// A dump that is restored into its original database is also a copy: positions that were
+// allocated since are allocated again.
 func TestBK1_ADumpRestoredInPlaceIsRefused(t *testing.T) {
 	t.Parallel()
 	if testpg.Version(t) != "18" {
@@ -107,7 +107,7 @@ func TestBK1_ADumpRestoredInPlaceIsRefused(t *testing.T) {
 	b.refusedThenRebased(t)
 }
 
-// makeRoles makes the roles that a dump of one database does not hold.
+// makeRoles creates the roles, which a dump of one database does not contain.
 func makeRoles(b *books) {
 	b.Helper()
 	for _, role := range []string{"sender", "receiver", "admin"} {
@@ -115,7 +115,7 @@ func makeRoles(b *books) {
 	}
 }
 
-// burn uses up so many transaction ids.
+// burn consumes transaction ids.
 func (b *books) burn(n int) {
 	b.Helper()
 	b.exec(`create procedure burn(n int) language plpgsql as $$ begin for i in 1..n loop perform pg_current_xact_id(); commit; end loop; end $$`)
@@ -123,8 +123,8 @@ func (b *books) burn(n int) {
 	b.exec(`drop procedure burn`)
 }
 
-// dumpUnderLoad dumps the database while messages are sent, in flight and settled,
-// when so many were settled, and returns the dump's file.
+// dumpUnderLoad dumps the database while messages are sent, in flight and settled, after the
+// given number was settled, and returns the dump's file.
 func (b *books) dumpUnderLoad(url string, settled int) string {
 	b.Helper()
 	b.prepare()
@@ -138,7 +138,7 @@ func (b *books) dumpUnderLoad(url string, settled int) string {
 	return file
 }
 
-// next is the next transaction id.
+// next returns the next transaction id.
 func (b *books) next() int { b.Helper(); return ask[int](b, `select pg_current_xact_id()::text::int`) }
 
 // comparable checks that the ids of a copy are lower than those in its ring.
@@ -165,7 +165,7 @@ func (b *books) refusedThenRebased(t *testing.T) {
 	if task := ask[string](b, `select task from posthaste.maintain()`); task != "refused" {
 		t.Fatalf("upkeep of a copy: %s", task)
 	}
-	// What is sent before somebody rebases is kept, too.
+	// Messages sent before the rebase are kept, too.
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		if err := b.send(b.ctx, r); err != nil {
@@ -175,7 +175,7 @@ func (b *books) refusedThenRebased(t *testing.T) {
 	before := ask[int](b, `select count(*) from posthaste.entries`)
 	scheduled := ask[int](b, `select count(*) from sent where scheduled`)
 
-	// Cut off in the middle it has done nothing.
+	// A rebase that is interrupted has no effect.
 	tx, err := b.Begin(b.ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func (b *books) refusedThenRebased(t *testing.T) {
 	if wrong := b.afterRebase(); wrong != "" {
 		t.Fatal(wrong)
 	}
-	// Twice is once.
+	// A second rebase does nothing.
 	if ask[bool](b, `select rebased from posthaste.rebase()`) {
 		t.Fatal("a second rebase did something")
 	}
@@ -209,7 +209,7 @@ func (b *books) refusedThenRebased(t *testing.T) {
 	b.drained()
 }
 
-// rebased is what posthaste.rebase returns.
+// rebased is the result of posthaste.rebase.
 type rebased struct {
 	Rebased        bool
 	Waiting, Again int64

@@ -16,9 +16,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// What cannot be meant is refused in SQL, Go and over HTTP alike, by the field's
-// name and with the code that says whose turn it is, and changes nothing. The
-// command line's scripts (queue, schedule, subscription, dead) do the same.
+// Invalid input is rejected in SQL, Go and HTTP alike, with the field's name and the code that
+// says what to do, and changes nothing. The command line's scripts (queue, schedule,
+// subscription, dead) test the same.
 func TestBadInputIsRefusedEverywhere(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -31,7 +31,7 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 	}
 	exec(`select posthaste.create_queue('jobs', '{"max_attempts": 1}'), posthaste.create_queue('steps', '{"ordered": true}')`)
 	exec(`select posthaste.subscribe('jobs', 'audit', '{"filter": {"kind": "paid"}}')`)
-	// A message that was dead and is replayed by now.
+	// A dead letter that was replayed.
 	var replayed int64
 	s.must(conn.QueryRow(s.ctx, `select posthaste.send('jobs', '1')`).Scan(&replayed))
 	exec(`select posthaste.fail(delivery_id, 'no', '{"permanent": true}') from posthaste.receive('jobs', 1, '1 hour')`)
@@ -103,13 +103,13 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 		{what: "a zone that there is not", field: "time_zone", code: posthaste.Invalid,
 			sql: `select posthaste.schedule_put('new', 'jobs', '@daily', '1', '{"time_zone": "Europe/Nowhere"}')`,
 			do:  schedule(posthaste.Schedule{Spec: "@daily", TimeZone: "Europe/Nowhere"}), method: "PUT", path: "/v1/schedules/new", body: `{"queue": "jobs", "spec": "@daily", "time_zone": "Europe/Nowhere", "payload": 1}`},
-		{what: "a filter that is none", field: "filter", code: posthaste.Invalid,
+		{what: "an invalid filter", field: "filter", code: posthaste.Invalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"filter": {"headers": {}}}')`,
 			do:  subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Headers: map[string][]string{"region": {}}}}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {}}`},
 		{what: "a filter by a kind that is empty", field: "filter", code: posthaste.Invalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"filter": {"kind": ""}}')`,
 			do:  subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{""}}}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {"kind": ""}}`},
-		{what: "the oldest, and what is scheduled", field: "scheduled", code: posthaste.Invalid,
+		{what: "the oldest, and scheduled messages", field: "scheduled", code: posthaste.Invalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"from": "oldest", "scheduled": true}')`,
 			do:  subscribe("new", posthaste.SubscriptionOptions{From: posthaste.FromOldest, Scheduled: true}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"from": "oldest", "scheduled": true}`},
 		{what: "another filter than it has", field: "subscription", code: posthaste.Conflict,
@@ -118,19 +118,19 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 		{what: "a queue that there is not", field: "queue", code: posthaste.NotFound,
 			sql: `select posthaste.send('none', '1')`,
 			do:  send(posthaste.Message{Queue: "none", Payload: 1}), method: "POST", path: "/v1/queues/none/messages", body: `{"payload": 1}`},
-		{what: "cancelling what is not there", field: "id", code: posthaste.NotFound,
+		{what: "cancelling an unknown message", field: "id", code: posthaste.NotFound,
 			sql: `select posthaste.cancel($1)`, args: []any{none},
 			do:     func() error { _, err := s.engine.Cancel(s.ctx, "ada", none); return err },
 			method: "DELETE", path: fmt.Sprintf("/v1/messages/%d", none)},
-		{what: "moving what is not there", field: "id", code: posthaste.NotFound,
+		{what: "moving an unknown message", field: "id", code: posthaste.NotFound,
 			sql: `select posthaste.reschedule($1, now())`, args: []any{none},
 			do:     func() error { _, err := s.engine.Reschedule(s.ctx, "ada", none, time.Now()); return err },
 			method: "POST", path: fmt.Sprintf("/v1/messages/%d/reschedule", none), body: `{"send_at": "2030-01-31T12:00:00Z"}`},
-		{what: "replaying what was replayed", field: "message_ids", code: posthaste.NotFound,
+		{what: "replaying a replayed message", field: "message_ids", code: posthaste.NotFound,
 			sql: `select posthaste.replay(array[$1::bigint])`, args: []any{replayed},
 			do:     func() error { _, err := s.engine.Replay(s.ctx, "ada", posthaste.MessageID(replayed)); return err },
 			method: "POST", path: "/v1/dead-letters/replay", body: fmt.Sprintf(`{"ids": ["%d"]}`, replayed)},
-		{what: "discarding what was replayed", field: "message_ids", code: posthaste.NotFound,
+		{what: "discarding a replayed message", field: "message_ids", code: posthaste.NotFound,
 			sql: `select posthaste.discard(array[$1::bigint])`, args: []any{replayed},
 			do:     func() error { _, err := s.engine.Discard(s.ctx, "ada", posthaste.MessageID(replayed)); return err },
 			method: "POST", path: "/v1/dead-letters/discard", body: fmt.Sprintf(`{"ids": ["%d"]}`, replayed)},

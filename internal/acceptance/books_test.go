@@ -20,11 +20,10 @@ import (
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
-// books is a ledger beside which two tables tell what must be: sent is written in
-// the transactions that send, effects in those that acknowledge. Wherever a copy
-// of the database comes from, both are of one moment. So after everything is
-// drained each message has exactly one effect for each subscription, or the copy
-// has lost it; a second one is refused by the key.
+// books is a ledger with two tables that record the expected state: sent is written in the
+// transactions that send, effects in those that acknowledge. In any copy of the database both
+// are from the same moment. So after draining, each message has exactly one effect for each
+// subscription, or the copy has lost it. The key rejects a second effect.
 type books struct {
 	*testing.T
 	*pgxpool.Pool
@@ -50,7 +49,7 @@ func openBooks(t *testing.T, url string) *books {
 	return &books{T: t, Pool: pool, ctx: ctx}
 }
 
-// newBooks makes them, and queues of every kind.
+// newBooks creates them, and queues of every kind.
 func newBooks(t *testing.T, url string) *books {
 	t.Helper()
 	b := openBooks(t, url)
@@ -92,7 +91,7 @@ func ask[T any](b *books, sql string, args ...any) T {
 	panic("unreachable")
 }
 
-// sqlState is the SQLSTATE of an error, "" if it has none.
+// sqlState returns the SQLSTATE of an error, or "".
 func sqlState(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -139,7 +138,7 @@ func sendSome(ctx context.Context, tx pgx.Tx, r *rand.Rand) error {
 	return nil
 }
 
-// delivery is one message as posthaste.receive hands it out.
+// delivery is a message as posthaste.receive hands it out.
 type delivery struct {
 	ID, Message int64
 	Attempt     int
@@ -154,7 +153,7 @@ func (b *books) receive(ctx context.Context, queue, subscription string, most in
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[delivery])
 }
 
-// settle acknowledges with the effects, all or nothing.
+// settle acknowledges together with the effects, atomically.
 func (b *books) settle(ctx context.Context, queue, subscription string, received ...delivery) error {
 	var ids, messages []int64
 	for _, d := range received {
@@ -169,7 +168,7 @@ func (b *books) settle(ctx context.Context, queue, subscription string, received
 	})
 }
 
-// work receives, and settles in every way there is, or leaves it in flight.
+// work receives messages, and settles them in every possible way or leaves them in flight.
 func (b *books) work(ctx context.Context, r *rand.Rand) error {
 	at := readers[r.IntN(7)]
 	received, err := b.receive(ctx, at[0], at[1], 4, 3*time.Second)
@@ -177,7 +176,7 @@ func (b *books) work(ctx context.Context, r *rand.Rand) error {
 		switch dice := r.IntN(20); {
 		case dice == 0:
 			_, err = b.Exec(ctx, `select posthaste.fail($1, 'no', '{"retry_after": "200ms"}')`, d.ID)
-		case dice == 1 && at[0] != "ordered": // whose later ones would not wait for a replay
+		case dice == 1 && at[0] != "ordered": // later messages of a key would not wait for a replay
 			_, err = b.Exec(ctx, `select posthaste.fail($1, 'never', '{"permanent": true}')`, d.ID)
 		case dice == 2:
 			_, err = b.Exec(ctx, `select posthaste.release(array[$1::bigint])`, d.ID)
@@ -195,8 +194,8 @@ func (b *books) work(ctx context.Context, r *rand.Rand) error {
 	return err
 }
 
-// busy keeps senders and workers at it until stop is called, which waits for them.
-// What fails ends them, and is returned by stop.
+// busy runs senders and workers until stop is called, which waits for them. An error ends
+// them, and stop returns it.
 func (b *books) busy() (stop func() error) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var group sync.WaitGroup
@@ -228,8 +227,8 @@ func (b *books) busy() (stop func() error) {
 	}
 }
 
-// still waits until nothing runs in the database any more: a server goes on with what
-// somebody asked for who has gone.
+// still waits until nothing runs in the database any more, because a server continues to run
+// statements of clients that have disconnected.
 func (b *books) still() {
 	b.Helper()
 	b.until("nothing runs any more", func() bool {
@@ -249,21 +248,21 @@ func (b *books) until(what string, f func() bool) {
 	}
 }
 
-// readers are the subscriptions of the books' queues; those after the first seven are
-// left as prepare made them.
+// readers are the subscriptions of the books' queues. Those after the first seven are as
+// prepare left them.
 var readers = [][2]string{{"plain", "default"}, {"plain", "audit"}, {"kept", "default"}, {"urgent", "default"}, {"ordered", "default"}, {"ordered", "copy"}, {"fair", "default"},
 	{"turns", "default"}, {"turns", "odd"}, {"found", "default"}}
 
-// drain hands out all there is, dead letters and what is scheduled too, and says
-// what is wrong unless every message has its effect, once, and in its key's order.
-// Messages are lost when nothing was handed out for so long: leases of 3 s have to
-// end first, and retries to fall due.
+// drain receives all messages, including dead letters and scheduled ones. It returns "" if
+// every message had its effect once, and in its key's order, and otherwise a description of
+// the fault. A message counts as lost when nothing was handed out for idle: leases of 3 s must
+// end first, and retries must become due.
 func (b *books) drain(idle time.Duration) string {
 	b.Helper()
 	const missing = `from sent m join subscribed s on s.queue = m.queue and (s.kind is null or s.kind = m.kind)
 		where not exists (select from effects e where e.queue = m.queue and e.subscription = s.subscription and e.id = m.id)`
 	if _, err := b.Exec(b.ctx, `select posthaste.reschedule(id, now()) from sent s where scheduled and exists (select from posthaste.message(s.id) m where m.state = 'scheduled')`); sqlState(err) != "" {
-		return "what is scheduled cannot be moved: " + err.Error()
+		return "scheduled messages cannot be moved: " + err.Error()
 	} else if err != nil {
 		b.Fatal(err)
 	}
@@ -315,8 +314,8 @@ func (b *books) drain(idle time.Duration) string {
 	})
 	b.until("counters at zero", func() bool {
 		b.exec(`select posthaste.maintain()`)
-		// With a filter, depth holds also what the subscription walked past in vain
-		// since its last claim: up to 64 are not worth a claim's row.
+		// With a filter, depth includes messages that the subscription has skipped since its
+		// last claim: up to 64 of them are not worth a claim's row.
 		left = ask[string](b, `select coalesce(string_agg(q::text, ' '), '') from posthaste.queues q
 			where depth > case when filter is null then 0 else 64 end or in_flight <> 0`)
 		return left == ""
@@ -324,7 +323,7 @@ func (b *books) drain(idle time.Duration) string {
 	return ""
 }
 
-// drained fails unless everything comes out as it must.
+// drained fails the test unless drain finds no fault.
 func (b *books) drained() {
 	b.Helper()
 	if wrong := b.drain(30 * time.Second); wrong != "" {
@@ -332,8 +331,8 @@ func (b *books) drained() {
 	}
 }
 
-// broken installs a function of the ledger with conditions changed: old, new and so
-// on, or as it is shipped.
+// broken installs a function of the ledger with changed conditions, given as pairs of old and
+// new, or as it is shipped.
 func (b *books) broken(file string, changes ...string) {
 	b.Helper()
 	text, err := ledger.Function(file)

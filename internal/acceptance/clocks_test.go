@@ -20,8 +20,8 @@ import (
 // The queues of a process whose clock is off.
 const (
 	offOurs   = "ours"   // it sends there
-	offTicks  = "ticks"  // its schedule does
-	offTheirs = "theirs" // it handles what comes there
+	offTicks  = "ticks"  // its schedule sends there
+	offTheirs = "theirs" // it handles messages from there
 )
 
 const (
@@ -29,9 +29,8 @@ const (
 	offLease = 3 * time.Second
 )
 
-// offRole sends a message that is due soon and one with a dedupe key twice, puts a
-// schedule, and works, in a process whose clock is off. Its worker's name tells the time
-// that it has.
+// offRole runs in a process whose clock is off. It sends a message that is due soon and one
+// with a dedupe key twice, creates a schedule, and works. Its worker's name contains its time.
 func offRole(ctx context.Context, t task, ready func()) error {
 	engine, err := openStore(ctx, t.URL)
 	if err != nil {
@@ -60,9 +59,9 @@ func offRole(ctx context.Context, t task, ready func()) error {
 	return w.Run(ctx)
 }
 
-// A client's clock decides nothing: neither when a message is due or tried again, nor
-// how long a lease or a dedupe key lasts, nor when a schedule ticks. The process is
-// built with another clock, an hour off.
+// A client's clock determines nothing: neither when a message is due or retried, nor how long
+// a lease or a dedupe key lasts, nor when a schedule ticks. The process is built with a clock
+// that is an hour off.
 func TestDU5_ClientsClocksDecideNothing(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "compiles everything with another clock")
@@ -76,9 +75,9 @@ func TestDU5_ClientsClocksDecideNothing(t *testing.T) {
 			theirs := s.send(offTheirs, 1)[0]
 			s.spawn(task{Role: "off", Program: builtOff(t, off)})
 			s.worksRightly()
-			// What it holds for longer than its lease stays its own.
+			// Messages that it holds for longer than its lease stay its own.
 			var state posthaste.MessageState
-			s.until("what it works on is done", func() bool {
+			s.until("the messages that it works on are done", func() bool {
 				state = s.state(theirs)
 				return state.State == posthaste.StateDone
 			})
@@ -101,13 +100,13 @@ func TestDU5_ClientsClocksDecideNothing(t *testing.T) {
 	}
 }
 
-// worksRightly handles the messages of a process with a wrong clock, by this process's
-// clock, until its delayed message and three ticks have come.
+// worksRightly handles the messages of a process with a wrong clock, by this process's clock,
+// until its delayed message and three ticks have come.
 func (s *stage) worksRightly() {
 	s.Helper()
 	got := make(chan posthaste.RawDelivery, 100)
 	handle := func(_ context.Context, d posthaste.RawDelivery) error { got <- d; return nil }
-	// No stall of the machine ends its own lease.
+	// The lease is so long that no stall of the machine ends it.
 	w := worker.New(s.open(), worker.Config{Lease: time.Minute, Heartbeat: 900 * time.Millisecond, Logger: s.log})
 	worker.HandleRaw(w, offOurs, handle)
 	worker.HandleRaw(w, offTicks, handle)
@@ -140,7 +139,7 @@ func (s *stage) worksRightly() {
 	}
 }
 
-// builtOff builds this test's program with a clock that is off.
+// builtOff builds the test binary with a clock that is off.
 func builtOff(t *testing.T, off time.Duration) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "off")

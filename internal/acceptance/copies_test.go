@@ -17,7 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// refusals counts how often a worker was refused.
+// refusals counts how often a worker was rejected.
 type refusals struct{ atomic.Int64 }
 
 func (r *refusals) Event(_ context.Context, e posthaste.Event) {
@@ -26,9 +26,9 @@ func (r *refusals) Event(_ context.Context, e posthaste.Event) {
 	}
 }
 
-// A base backup that is started beside the original delivers nothing to a worker from
-// elsewhere, which waits until a person says that it may; the original goes on by itself
-// after a crash, and so does a standby that is promoted.
+// A base backup that is started next to the original delivers nothing to a worker from
+// elsewhere, which waits until an operator allows it. The original resumes by itself after a
+// crash, and so does a promoted standby.
 func TestPhysicalCopyDeliversNothing(t *testing.T) {
 	t.Parallel()
 	original := testpg.Server(t)
@@ -92,7 +92,7 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 	}
 	b.Reset()
 	next(handled, send(b))
-	// What was a standby, with a worker from there.
+	// The former standby, with a worker of its own.
 	next(works(open(following, "production"), worker.Config{Lease: 5 * time.Second}), send(openBooks(t, following.URL())))
 
 	copied := testpg.Unfilled(t, func(c *devpg.Config) { c.DataDir = dir })

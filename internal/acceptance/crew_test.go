@@ -19,7 +19,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// crew are processes that send and work.
+// crew is a set of processes that send and work.
 type crew struct {
 	*stage
 	queue            string
@@ -47,7 +47,7 @@ func (c *crew) worker() *child {
 	return c.spawn(task{Role: "worker", Queue: c.queue, Concurrency: 10, Lease: c.lease, Work: 5 * time.Millisecond})
 }
 
-// each waits until every process of some has done n things of a kind from now on.
+// each waits until every given process has recorded n further events of a kind.
 func (c *crew) each(of []*child, kind history.Kind, n int) {
 	c.Helper()
 	begun := history.Now()
@@ -68,9 +68,9 @@ func (c *crew) each(of []*child, kind history.Kind, n int) {
 	})
 }
 
-// end ends everybody in order once everything is settled, and returns what was
-// sent and all that happened. A process that met an error fails the test, unless
-// there was no answer in time, which is returned as slow.
+// end ends all processes gracefully after everything is settled, and returns the sent messages
+// and all events. A process that met an error fails the test, unless an answer was only late,
+// which is returned as slow.
 func (c *crew) end() (ids []posthaste.MessageID, events []history.Event, slow string) {
 	c.Helper()
 	for _, p := range c.senders {
@@ -94,11 +94,11 @@ func (c *crew) end() (ids []posthaste.MessageID, events []history.Event, slow st
 	return history.IDs(events, history.Sent), events, slow
 }
 
-// answerTime is less than any time after which an engine gives up waiting for an answer.
+// answerTime is less than any time after which an engine stops waiting for an answer.
 const answerTime = 2 * time.Second
 
-// 3 senders and 3 workers under load, one of either killed: the others see no
-// error, and consumption goes on. What the worker held runs again elsewhere.
+// Of 3 senders and 3 workers under load one is killed: the others see no error, and
+// consumption continues. The messages that the worker held run again elsewhere.
 func TestHA1_OneIsKilled(t *testing.T) {
 	t.Parallel()
 	testrun.Timed(t, answerTime, func() (fault string) { return oneIsKilled(t) })
@@ -119,7 +119,7 @@ func oneIsKilled(t *testing.T) (slow string) {
 		c.each(c.workers, history.Handled, 20)
 	}
 	ids, events, slow := c.end()
-	// The killed sender may have had answers on their way.
+	// The killed sender may have had answers in flight.
 	s.must(history.Merge(history.EveryOne(ids, events), history.Attempts(events, 0)))
 	again := history.Once(events)
 	for _, f := range again {
@@ -131,7 +131,7 @@ func oneIsKilled(t *testing.T) (slow string) {
 	return slow
 }
 
-// handledFirst is the process that handled a message first, "" if none did.
+// handledFirst returns the process that handled a message first, or "".
 func handledFirst(events []history.Event, id posthaste.MessageID) string {
 	for _, e := range events {
 		if e.ID == id && e.Kind == history.Handled {
@@ -141,8 +141,8 @@ func handledFirst(events []history.Event, id posthaste.MessageID) string {
 	return ""
 }
 
-// All workers are replaced, one after the other, new ones first: none of the
-// messages is lost, none comes twice, and senders are never refused.
+// All workers are replaced, one after the other, new ones first: no message is lost, none
+// comes twice, and no send fails.
 func TestHA2_RollingReplacement(t *testing.T) {
 	t.Parallel()
 	testrun.Timed(t, answerTime, func() (fault string) { return replacedOneByOne(t) })
@@ -162,7 +162,7 @@ func replacedOneByOne(t *testing.T) (slow string) {
 		}
 	}
 	ids, events, slow := c.end()
-	if slow != "" { // and a send may have been committed without an answer
+	if slow != "" { // a send may have been committed without an answer
 		return slow
 	}
 	s.must(history.Exactly(append(ids, backlog...), events))
@@ -170,9 +170,10 @@ func replacedOneByOne(t *testing.T) (slow string) {
 	return ""
 }
 
-// A long backlog: the worker's memory stays that of a short queue, and so does the
-// rate of its claims. (`posthaste bench backlog` measures the rate.) PostgreSQL's
-// processes stay as they are, too; a Redis holds the backlog, and no more with the time.
+// With a long backlog, the worker's memory stays that with a short queue, and so does the rate
+// of its claims. (`posthaste bench backlog` measures the rate.) The memory of PostgreSQL's
+// processes stays constant, too. A Redis holds the backlog, and its memory does not grow with
+// time.
 func TestLP8_LongBacklog(t *testing.T) {
 	testrun.Nightly(t, "it measures time and memory; TestLP8_ClaimCostsTheSameBehindABacklog in sql runs on each change")
 	s := newStage(t)
@@ -192,8 +193,8 @@ func TestLP8_LongBacklog(t *testing.T) {
 		s.must(err)
 	}
 	settled, backendsOf := s.doneIn()
-	// run handles so many messages of a queue, and returns how long they took, and the
-	// most memory that the process that did has held, and its backends of their own.
+	// run handles n messages of a queue, and returns the duration, and the maximum memory of
+	// the handling process and of its backends.
 	run := func(queue string) (took time.Duration, worker, backends int) {
 		w := s.spawn(task{Role: "counter", Queue: queue, Concurrency: 100, Lease: 10 * time.Second})
 		first := time.Time{}
@@ -236,8 +237,8 @@ func TestLP8_LongBacklog(t *testing.T) {
 	}
 }
 
-// doneIn is how the messages of a queue that are done are counted, by the settlements
-// alone, and the server's processes of a client; a Redis has none.
+// doneIn returns functions that count the done messages of a queue, by the settlements only,
+// and that return the server's processes of a client. A Redis has none.
 func (s *stage) doneIn() (count func(queue string) int, backends func(client string) []int) {
 	s.Helper()
 	if s.redis() {
@@ -255,14 +256,14 @@ func (s *stage) doneIn() (count func(queue string) int, backends func(client str
 	}
 }
 
-// store is how many bytes a Redis holds, when it has written its file anew if it was
-// about to; 0 for a PostgreSQL.
+// store returns the memory of a Redis in bytes, after a pending rewrite of its file; 0 for a
+// PostgreSQL.
 func (s *stage) store() (bytes int) {
 	s.Helper()
 	if !s.redis() {
 		return 0
 	}
-	s.until("Redis has written its file anew", func() bool {
+	s.until("Redis has rewritten its file", func() bool {
 		info, err := s.keys().InfoMap(s.ctx, "persistence", "memory").Result()
 		s.must(err)
 		bytes, err = strconv.Atoi(info["Memory"]["used_memory"])
@@ -273,8 +274,8 @@ func (s *stage) store() (bytes int) {
 	return bytes
 }
 
-// heldKB is the memory that a process holds or has held, as a field of its status
-// tells; 0 where that cannot be told.
+// heldKB returns the memory that a process uses or has used, by a field of its status; 0 if it
+// is unknown.
 func heldKB(t *testing.T, pid int, field string) int {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

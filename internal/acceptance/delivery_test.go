@@ -24,7 +24,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// 1,000 ids were returned and the sender is killed at once: all are delivered.
+// After 1,000 ids were returned the sender is killed immediately: all messages are delivered.
 func TestDS1_SenderKilled(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -50,7 +50,7 @@ func TestDS1_SenderKilled(t *testing.T) {
 		s.settled(q)
 		events := s.history()
 		s.must(history.Merge(history.EveryOne(sent, events), history.Once(events), history.Attempts(events, 1)))
-		// What was sent without an answer may have been stored, and no more than that.
+		// Messages sent without an answer may be stored, and no others.
 		if n := len(history.IDs(events, history.Handled)); n > ids+senders {
 			t.Errorf("%d messages came of %d answered calls and %d senders", n, ids, senders)
 		}
@@ -100,8 +100,8 @@ func (b sqlBusiness) end(_ context.Context, commit bool) error {
 	return b.Rollback()
 }
 
-// 1,000 business transactions send and 500 roll back: exactly the other 500
-// are delivered, by every way into a transaction.
+// Of 1,000 business transactions that send, 500 roll back: exactly the messages of the other
+// 500 are delivered, by every way into a transaction.
 func TestDS2_HalfRollBack(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -135,7 +135,7 @@ func halfRollBack(s *stage, k kind, begin func(context.Context) (business, error
 	_, err := conn.Exec(s.ctx, "create table orders (id int primary key, message_id bigint not null)")
 	s.must(err)
 	r := s.recorder()
-	s.work(q, r, worker.Config{}, nothing) // awake and asleep by turns, meanwhile
+	s.work(q, r, worker.Config{}, nothing) // alternately awake and asleep in the meantime
 
 	commits := make([]bool, transactions)
 	for i := range commits {
@@ -191,7 +191,7 @@ func halfRollBack(s *stage, k kind, begin func(context.Context) (business, error
 	s.must(history.Exactly(ids, s.history()))
 }
 
-// First in first out for one reader.
+// First in, first out for a single reader.
 func TestDS3_FirstInFirstOut(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -199,7 +199,7 @@ func TestDS3_FirstInFirstOut(t *testing.T) {
 		q := s.queueOf(k)
 		send := func(n int) []posthaste.MessageID { return s.send(q, n) }
 		many := 1
-		if k.Ordered { // of one key, with many at a time
+		if k.Ordered { // of one key, with many messages at a time
 			many = 16
 			send = func(n int) []posthaste.MessageID {
 				batch := make([]posthaste.Message, n)
@@ -228,14 +228,14 @@ func TestDS3_FirstInFirstOut(t *testing.T) {
 	})
 }
 
-// A batch of 2 out of 3 gives 2 and then 1, in order, and receiving, by SQL where
-// there is SQL, does not block on what is empty.
+// A batch of 2 out of 3 returns 2 and then 1, in order. Receiving from an empty queue does not
+// block, including by SQL.
 func TestDS3_BatchOfTwoOutOfThree(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
 		s := newStage(t)
 		if k.Ordered {
-			k.Lanes = 1 // whose keys come in the order of sending
+			k.Lanes = 1 // keys come in the order of sending
 		}
 		q := s.queueOf(k)
 		ids := s.send(q, 3)
@@ -265,8 +265,8 @@ func TestDS3_BatchOfTwoOutOfThree(t *testing.T) {
 	})
 }
 
-// A sleeping worker is woken by a message: no look of its own comes for
-// minutes, neither the heartbeat's nor that of a due time.
+// A message wakes a sleeping worker: the worker's own looks, of the heartbeat and of due
+// times, are minutes away.
 func TestDS3_WorkerIsWoken(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -282,8 +282,7 @@ func TestDS3_WorkerIsWoken(t *testing.T) {
 	})
 }
 
-// HTTP's receive from an empty queue waits until its wait is over, and is woken
-// by a message.
+// HTTP's receive from an empty queue waits as long as requested, and a message wakes it.
 func TestDS3_HTTPReceiveWaits(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {

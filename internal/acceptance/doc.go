@@ -1,11 +1,10 @@
-// Package acceptance holds what must hold for Posthaste to do its job, each
-// scenario as a test that is named by its id: on a real PostgreSQL, with the
-// client, runtime, sink and server that are shipped, and with real processes
-// where some are killed.
+// Package acceptance tests Posthaste's guarantees end to end. Each scenario is a test named by
+// its id, on a real PostgreSQL, with the shipped client, runtime, sink and server, and with
+// real processes if some are killed.
 //
-// What counts is what receivers recorded themselves (package history), never
-// what the store says of it.
+// The evidence is what receivers recorded themselves (package history), never the state of the
+// store.
 //
-// Where the full numbers of a scenario take minutes, a smaller one of the same
-// shape is run unless the environment variable POSTHASTE_TEST_FULL is 1.
+// If the full numbers of a scenario take minutes, a smaller one of the same shape runs unless
+// the environment variable POSTHASTE_TEST_FULL is 1.
 package acceptance

@@ -16,11 +16,10 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// 300,000 fresh messages wait; retries and scheduled messages that fall due
-// meanwhile start within 1 s of their time. With few numbers, on a machine that
-// has other things to do, within 5 s: behind the backlog they would be 10 s late.
-// Either may be later by as long as the machine stood still. Not parallel, for it
-// measures times.
+// With 300,000 new messages waiting, retries and scheduled messages that become due start
+// within 1 s of their time. With small numbers, on a busy machine, within 5 s: behind the
+// backlog they would be 10 s late. Both may be later by as long as the machine stalled. Not
+// parallel, because it measures times.
 func TestDS10_DueBesideBacklog(t *testing.T) {
 	testrun.Nightly(t, "it measures time; DS10_DueBesideBacklog in enginetest runs on each change")
 	for _, name := range []string{"plain", "limited"} {
@@ -43,7 +42,7 @@ func dueBesideBacklog(t *testing.T, k kind) {
 	enough := make(chan struct{})
 	w := worker.New(s.open(), worker.Config{Concurrency: 20, Logger: s.log})
 	worker.HandleRaw(w, q, func(_ context.Context, d posthaste.RawDelivery) error {
-		now := time.Now() // PostgreSQL runs on this machine, by the same clock
+		now := time.Now() // PostgreSQL runs on this machine and uses the same clock
 		mu.Lock()
 		switch {
 		case !d.DueAt.IsZero():
@@ -93,15 +92,15 @@ func dueBesideBacklog(t *testing.T, k kind) {
 	t.Logf("beside %d fresh ones: p50 %s, p99 %s, at most %s late; stalls of %s", backlog-fresh, all[len(all)/2], all[len(all)*99/100], all[len(all)-1], stood)
 }
 
-// Sent just before, while and after a worker falls asleep: none waits longer
-// than 100 ms from its commit, unless a bare NOTIFY of the same moment stalled
-// too. Not parallel, for it measures times.
+// A message sent just before, while or after a worker falls asleep waits at most 100 ms from
+// its commit, unless a bare NOTIFY at the same time was slow too. Not parallel, because it
+// measures times.
 func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 	testrun.Nightly(t, "it measures time; TestLA3SentWhileFallingAsleep in postgres runs on each change")
 	s := newStage(t)
 	messages := size(300, 10_000)
 	most := 100 * time.Millisecond
-	if !full() { // beside other tests; still less than a lost wake-up takes
+	if !full() { // next to other tests; still less than a lost wake-up takes
 		most = 180 * time.Millisecond
 	}
 	random := seeded(t)
@@ -109,7 +108,7 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 	r := s.recorder()
 	s.work(q, r, worker.Config{}, nothing)
 	probe := s.probe()
-	// The first ones' sessions are new, which is another matter.
+	// The first messages use new sessions, which are slower.
 	var ids []posthaste.MessageID
 	committed := map[posthaste.MessageID]time.Duration{}
 	for range 20 {
@@ -118,7 +117,7 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 		committed[ids[len(ids)-1]] = history.Now()
 	}
 	for n := range messages {
-		// A few ms after it was handled a worker looks again, and sleeps.
+		// A few ms after a message was handled, a worker looks again and sleeps.
 		gap := time.Duration(random.IntN(6000)) * time.Microsecond
 		switch n % 10 {
 		case 0:
@@ -130,7 +129,7 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 		sent := s.send(q, 1)
 		committed[sent[0]] = history.Now()
 		ids = append(ids, sent...)
-		if n%3 > 0 { // else the next is sent while this one is handled
+		if n%3 > 0 { // otherwise the next message is sent while this one is handled
 			s.recorded(r, history.Handled, len(ids))
 		}
 	}
@@ -148,10 +147,10 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 		if wait <= most {
 			continue
 		}
-		// A wake-up lost on a quiet machine is found by a look 200 ms later, while
-		// the probe sleeps nearly all of that time; on a busy one by a heartbeat,
-		// seconds later, and a busy machine is no excuse for that: much of the time
-		// the probe gets through.
+		// On an idle machine, a lost wake-up is found by a look 200 ms later, while the probe
+		// sleeps nearly all of that time. On a busy one it is found by a heartbeat, seconds
+		// later. A busy machine does not excuse that, because the probe gets through for much
+		// of the time.
 		trip, share := probe.worst(committed[e.ID], e.At), probe.share(committed[e.ID], e.At)
 		calm := wait - time.Duration(share*float64(wait))
 		if (trip > most/4 || share > 0.25) && calm < 5*most {
@@ -162,8 +161,8 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 		unexplained = append(unexplained, wait)
 		t.Logf("message %s waited %s from its commit, and for %s of that NOTIFYs were not delayed", e.ID, wait, calm)
 	}
-	// Beside other tests, this process may be kept from the processor while the probe
-	// happens to rest. A wake-up that is lost waits until the next look, and is not alone.
+	// Next to other tests, this process may get no CPU time while the probe rests. A lost
+	// wake-up waits until the next look, and is not a single case.
 	if len(unexplained) > size(1, 0) || len(unexplained) > 0 && slices.Max(unexplained) > time.Second {
 		t.Errorf("waited %v from their commits, and nothing else stalled", unexplained)
 	}
@@ -178,8 +177,8 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 	t.Logf("p50 %s, p99 %s, at most %s", all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 }
 
-// trips are the round trips of bare NOTIFYs. One that begins late, for the
-// machine stood still before it, counts from when it should have begun.
+// trips are the round trips of bare NOTIFYs. A round trip that starts late, because the
+// machine stalled before it, counts from when it should have started.
 type trips struct {
 	mu  sync.Mutex
 	all []trip
@@ -187,7 +186,7 @@ type trips struct {
 
 type trip struct{ from, to time.Duration }
 
-// probe sends a NOTIFY from one connection to another without end.
+// probe repeatedly sends a NOTIFY from one connection to another.
 func (s *stage) probe() *trips {
 	s.Helper()
 	listener, notifier := s.conn(), s.conn()
@@ -200,7 +199,7 @@ func (s *stage) probe() *trips {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			// On its way even if this sleep takes longer than twice its time.
+			// Count as in flight even if this sleep takes more than twice its time.
 			p.mu.Lock()
 			p.all = append(p.all, trip{history.Now() + 2*pause, 0})
 			p.mu.Unlock()
@@ -231,8 +230,8 @@ func (s *stage) probe() *trips {
 	return p
 }
 
-// share is the part of a time during which a round trip was on its way. On a
-// quiet machine it is a few hundredths.
+// share returns the part of a period during which a round trip was in flight. On an idle
+// machine it is a few percent.
 func (p *trips) share(from, to time.Duration) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +246,7 @@ func (p *trips) share(from, to time.Duration) float64 {
 	return float64(busy) / float64(max(to-from, 1))
 }
 
-// worst is the longest round trip that fell into a time.
+// worst returns the longest round trip during a period.
 func (p *trips) worst(from, to time.Duration) (longest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// Two subscriptions of a queue, two workers each: every one gets every message
-// once. A third added in the middle from the oldest gets all that are kept, those
-// that the others have settled long since included.
+// Two subscriptions of a queue have two workers each: each subscription gets every message
+// once. A third one that is added later from the oldest message gets all messages that are
+// kept, including those that the others have settled.
 func TestDS8_EachSubscriptionGetsEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {

@@ -24,13 +24,13 @@ func init() {
 	roles["effects"], roles["effects by SQL"], roles["dies"] = effectsRole, effectsBySQLRole, diesRole
 }
 
-// The table has no key: whatever happens twice is there twice.
+// The table has no key, so that duplicate effects are visible.
 const effectsTable = "create table effects (message bigint not null, process text not null)"
 
 const effect = "insert into effects (message, process) values ($1, $2)"
 
-// effectsRole handles messages by a row in a table of its own, which commits
-// together with the acknowledgement.
+// effectsRole inserts a row into its own table for each message, in the transaction that
+// acknowledges it.
 func effectsRole(ctx context.Context, t task, ready func()) error {
 	engine, record, err := tools(ctx, t)
 	if err != nil {
@@ -60,8 +60,8 @@ func effectsRole(ctx context.Context, t task, ready func()) error {
 	return w.Run(ctx)
 }
 
-// effectsBySQLRole does the same with SQL alone, as any language can. Now and
-// then it takes longer than its lease, and somebody else has the message.
+// effectsBySQLRole does the same with SQL only, as a program in any language can. Now and then
+// it takes longer than its lease, and another worker has the message.
 func effectsBySQLRole(ctx context.Context, t task, ready func()) error {
 	record, err := history.Open(t.Dir, t.Name)
 	if err != nil {
@@ -74,7 +74,7 @@ func effectsBySQLRole(ctx context.Context, t task, ready func()) error {
 	defer conn.Close(context.Background())
 	ready()
 	stopped := ctx
-	ctx = context.WithoutCancel(ctx) // what is begun is ended
+	ctx = context.WithoutCancel(ctx) // a started message is finished
 	for stopped.Err() == nil {
 		type delivery struct {
 			ID, Message int64
@@ -119,9 +119,9 @@ func effectsBySQLRole(ctx context.Context, t task, ready func()) error {
 	return nil
 }
 
-// Exactly-once effects: each message's handler inserts a row and settles in one
-// transaction, while workers are killed 20 times: each message has its row, and
-// none has two. In Go, and with strict ack from SQL.
+// Exactly-once effects: each message's handler inserts a row and settles in one transaction,
+// while workers are killed 20 times. Each message has exactly one row. In Go, and with a
+// strict ack from SQL.
 func TestDS4_ExactlyOnceEffects(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -149,14 +149,16 @@ func TestDS4_ExactlyOnceEffects(t *testing.T) {
 			}
 			workers := []*child{begin(), begin(), begin()}
 			hits := 0
-			// All through the work; and on, should none of them have hit.
+			// Kill during the whole work, and continue if none of the kills hit a message in
+			// flight.
 			for n := 0; n < kills || hits == 0 && n < 2*kills; n++ {
 				s.until("more is handled", func() bool {
 					return one[int](s, conn, "select count(*) from effects") >= messages*(n+1)/(2*kills+2)
 				})
-				// Whoever is in the midst of one: a single claim may have got all there is.
+				// Kill a worker that has a message in flight, because a single claim may have
+				// taken all messages.
 				at := n % len(workers)
-				s.until("somebody is in the midst of one, or all is done", func() bool {
+				s.until("a worker has a message in flight, or all are done", func() bool {
 					for range workers {
 						if len(s.inHand(workers[at])) > 0 {
 							return true
@@ -201,13 +203,13 @@ func TestDS4_ExactlyOnceEffects(t *testing.T) {
 				t.Errorf("%d kills hit a handler, and %d messages were tried again", hits, again)
 			}
 			if c.role == "effects by SQL" && refused == 0 {
-				t.Error("nobody was later than its lease")
+				t.Error("no worker was later than its lease")
 			}
 		})
 	}
 }
 
-// inHand is what a child has begun and not ended, by its own history.
+// inHand returns the messages that a child has started and not ended, by its own history.
 func (s *stage) inHand(c *child) map[posthaste.MessageID]bool {
 	s.Helper()
 	open := map[posthaste.MessageID]bool{}
@@ -223,8 +225,8 @@ func (s *stage) inHand(c *child) map[posthaste.MessageID]bool {
 	return open
 }
 
-// diesRole handles messages, and is killed right after the effect of one of
-// them, before anything of it is settled.
+// diesRole handles messages, and is killed directly after the effect of one of them, before it
+// is settled.
 func diesRole(ctx context.Context, t task, ready func()) error {
 	engine, record, err := tools(ctx, t)
 	if err != nil {
@@ -250,15 +252,15 @@ func diesRole(ctx context.Context, t task, ready func()) error {
 	return w.Run(ctx)
 }
 
-// A worker is killed between a handler's effect and its settle: twice happens
-// only what was in flight, and each time shows as a further attempt.
+// If a worker is killed between a handler's effect and its settlement, only messages in flight
+// are handled twice, and each repetition is a further attempt.
 func TestDU4_KilledBeforeTheSettle(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	const messages = 200
 	twice, held := 0, 0
 	rounds := size(3, 15)
-	for range rounds { // each with a queue of its own, for what is lost again and again runs alone
+	for range rounds { // each in its own queue, because a message that is lost repeatedly runs alone
 		q := s.queue(posthaste.QueueOptions{})
 		ids := s.send(q, messages)
 		w := s.spawn(task{Role: "dies", Queue: q, Concurrency: 8, Lease: 10 * time.Minute, Work: 5 * time.Millisecond, Count: 60})
@@ -272,9 +274,9 @@ func TestDU4_KilledBeforeTheSettle(t *testing.T) {
 		for _, m := range running {
 			inFlight[m.ID] = true
 		}
-		// Its lease would last for minutes: as if they were over.
+		// Its lease would last for minutes; end it now.
 		s.lose(w)
-		s.until("what it held is rescued", func() bool {
+		s.until("its messages are rescued", func() bool {
 			_, err := s.engine.Rescue(s.ctx)
 			s.must(err)
 			return s.count(q, posthaste.StateRunning) == 0
@@ -308,5 +310,5 @@ func TestDU4_KilledBeforeTheSettle(t *testing.T) {
 	}
 }
 
-// killed reports whether the dead child was ended by SIGKILL.
+// killed reports whether SIGKILL ended the dead child.
 func (c *child) killed() bool { return c.err != nil && !c.byStatus() }

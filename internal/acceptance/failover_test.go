@@ -24,7 +24,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// either is the URL of whichever of two servers takes writes.
+// either returns the URL of whichever of two servers accepts writes.
 func either(t *testing.T, one, two *devpg.Server) string {
 	t.Helper()
 	u, err := url.Parse(one.URL())
@@ -36,7 +36,7 @@ func either(t *testing.T, one, two *devpg.Server) string {
 	return u.String()
 }
 
-// follower is a standby of a server, which has received all of it so far.
+// follower returns a standby of a server that has received all of its data so far.
 func follower(b *books, of *devpg.Server) *devpg.Server {
 	b.Helper()
 	dir := testdb.Copy(b.T, of, true)
@@ -47,7 +47,7 @@ func follower(b *books, of *devpg.Server) *devpg.Server {
 	return standby
 }
 
-// cut stops a standby from receiving, when it has all that there is by now.
+// cut stops a standby from receiving, after it has all data so far.
 func cut(b *books, standby *devpg.Server) {
 	b.Helper()
 	lsn := ask[string](b, `select pg_current_wal_flush_lsn()::text`)
@@ -58,10 +58,10 @@ func cut(b *books, standby *devpg.Server) {
 	b.until("the standby is cut off", func() bool { return ask[bool](b, `select not exists (select from pg_stat_replication)`) })
 }
 
-// The primary is killed and its standby promoted, while processes that send and
-// work, whose URL names both servers, go on. With synchronous replication nothing
-// that was acknowledged is lost, without it only what the standby had not received;
-// and nothing counts as settled that was not handled.
+// The primary is killed and its standby promoted, while senders and workers, whose URL names
+// both servers, continue. With synchronous replication no acknowledged message is lost;
+// without it only those that the standby had not received. No message counts as settled that
+// was not handled.
 func TestHA7_FailoverToAStandby(t *testing.T) {
 	for _, synchronous := range []bool{true, false} {
 		t.Run(map[bool]string{true: "synchronous", false: "asynchronous"}[synchronous], func(t *testing.T) {
@@ -146,13 +146,13 @@ func failover(t *testing.T, synchronous bool) {
 			continue
 		}
 		if lost++; synchronous || e.At < cutAt || e.At > promoted {
-			t.Errorf("message %s was acknowledged by a primary that had a standby, and nobody has handled it", e.ID)
+			t.Errorf("message %s was acknowledged by a primary that had a standby, and was not handled", e.ID)
 		}
 	}
 	kept := map[posthaste.MessageID]bool{}
 	for _, id := range ask[[]int64](openBooks(t, standby.URL()), `select array_agg(pos) from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id where q.name = $1 and message_id is null`, q) {
 		if kept[posthaste.MessageID(id)] = true; !handled[posthaste.MessageID(id)] {
-			t.Errorf("message %d counts as settled, and nobody has handled it", id)
+			t.Errorf("message %d counts as settled, and was not handled", id)
 		}
 	}
 	gone := 0
@@ -175,13 +175,13 @@ func failover(t *testing.T, synchronous bool) {
 		len(history.IDs(events, history.Sent)), len(handled), again, gone, lost, first-promoted)
 }
 
-// lostIDs is a database in which somebody holds a delivery that the standby never
-// hears of. It cannot be settled after the promotion, nor what bears its id then.
+// lostIDs is a database in which a receiver holds a delivery that the standby never receives.
+// It cannot be settled after the promotion, and neither can a delivery that has its id then.
 type lostIDs struct {
 	*books
 	name    string
-	patched bool    // without what protects from that
-	sent    []int64 // ids of messages that the standby never hears of
+	patched bool    // without the protection
+	sent    []int64 // ids of messages that the standby never receives
 	held    int64
 }
 
@@ -209,7 +209,7 @@ func newLostIDs(b *books, primary *devpg.Server, name string, patched bool) *los
 	return l
 }
 
-// hold receives, far beyond what the standby knows of the sequence.
+// hold receives with ids far beyond the standby's position of the sequence.
 func (l *lostIDs) hold() {
 	l.Helper()
 	l.sent = ask[[]int64](l.books, `select array_agg(posthaste.send('q', '1')) from generate_series(1, 100)`)
@@ -223,13 +223,13 @@ func (l *lostIDs) hold() {
 func (l *lostIDs) examine(t *testing.T, standby *devpg.Server) {
 	t.Helper()
 	b := openBooks(t, inDatabase(standby, l.name))
-	// The first who comes is a sender: no message has an id that a lost one had.
+	// Sends come first: no message gets the id of a lost one.
 	for _, id := range ask[[]int64](b, `select array_agg(posthaste.send('q', '2')) from generate_series(1, 5)`) {
 		if slices.Contains(l.sent, id) != l.patched {
 			t.Fatalf("%s: messages %d to %d were lost, and %d is sent now", l.name, l.sent[0], l.sent[99], id)
 		}
 	}
-	// Up to right before it, where that is ahead.
+	// Advance to just before it, if it is ahead.
 	b.exec(`select nextval('posthaste.positions') from posthaste.positions p, generate_series(p.last_value + 1, $1 - 1) where p.last_value < $1`, l.held>>12)
 	if other, err := b.receive(b.ctx, "q", "default", 1, time.Hour); err != nil || len(other) != 1 {
 		t.Fatal(other, err)
@@ -241,9 +241,9 @@ func (l *lostIDs) examine(t *testing.T, standby *devpg.Server) {
 	}
 }
 
-// A base backup brought to a point in time is the ledger of that moment: what was
-// settled by then stays so, what was in flight comes again after its lease, what
-// came later is gone. Nobody has to be asked, for its ids are its own.
+// A base backup recovered to a point in time is the ledger of that moment: messages settled by
+// then stay settled, those in flight are redelivered after their leases, and later ones do not
+// exist. No operator has to confirm it, because its ids are its own.
 func TestBK2_PointInTime(t *testing.T) {
 	t.Parallel()
 	archive := filepath.Join(t.TempDir(), "archive")
@@ -255,7 +255,7 @@ func TestBK2_PointInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir := archive; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		_ = os.Chmod(dir, 0o755) // for the user PostgreSQL runs as
+		_ = os.Chmod(dir, 0o755) // for the user that PostgreSQL runs as
 	}
 	testdb.Own(t, server, archive)
 	b := newBooks(t, server.URL())
@@ -265,7 +265,7 @@ func TestBK2_PointInTime(t *testing.T) {
 	b.until("more traffic", func() bool { return ask[int](b, `select count(*) from effects`) >= 100 })
 	b.exec(`select pg_create_restore_point('before the mistake')`)
 	settled := ask[int](b, `select count(*) from effects`)
-	b.until("what is to be undone", func() bool { return ask[int](b, `select count(*) from effects`) >= settled+50 })
+	b.until("a message to be undone", func() bool { return ask[int](b, `select count(*) from effects`) >= settled+50 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

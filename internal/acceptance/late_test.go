@@ -14,9 +14,9 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// A process is stopped in the middle of a message, and declared lost. What it
-// says when it goes on comes too late; the new attempt was not handed out yet and
-// is withdrawn, so nothing happens twice.
+// A process is stopped while it handles a message, and declared lost. Its settlement comes too
+// late when it resumes. The new attempt was not handed out yet and is withdrawn, so the
+// message is not handled twice.
 func TestDU5_LateAckWithdraws(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -28,9 +28,9 @@ func TestDU5_LateAckWithdraws(t *testing.T) {
 	if len(history.IDs(s.history(), history.Handled)) > 0 {
 		t.Fatal("it was not stopped in the middle of its 3 s")
 	}
-	s.must(s.engine.QueuePause(s.ctx, "test", q)) // nobody takes the new attempt
+	s.must(s.engine.QueuePause(s.ctx, "test", q)) // no worker takes the new attempt
 	s.lose(late)
-	s.until("what it held is rescued", func() bool {
+	s.until("its message is rescued", func() bool {
 		_, err := s.engine.Rescue(s.ctx)
 		s.must(err)
 		return s.state(id).State == posthaste.StateRetrying
@@ -41,7 +41,7 @@ func TestDU5_LateAckWithdraws(t *testing.T) {
 	other := s.recorder()
 	s.work(q, other, worker.Config{}, nothing)
 	after := s.send(q, 1)[0]
-	s.until("what was sent after it is done", func() bool { return s.state(after).State == posthaste.StateDone })
+	s.until("a message sent after it is done", func() bool { return s.state(after).State == posthaste.StateDone })
 	s.settled(q)
 	events := s.history()
 	s.must(history.Merge(history.EveryOne([]posthaste.MessageID{id, after}, events), history.Once(events)))
@@ -50,8 +50,8 @@ func TestDU5_LateAckWithdraws(t *testing.T) {
 	}
 }
 
-// The new attempt was handed out already: then the late ack changes nothing, is
-// refused, and both show in the story.
+// The new attempt was already handed out: then the late ack changes nothing and fails, and
+// both attempts are recorded.
 func TestDU5_LateAckIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -86,7 +86,7 @@ func TestDU5_LateAckIsRefused(t *testing.T) {
 	}
 }
 
-// lose lets the time of a child's lease pass.
+// lose lets a child's lease expire.
 func (s *stage) lose(c *child) {
 	s.Helper()
 	if s.redis() {

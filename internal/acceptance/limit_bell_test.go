@@ -12,8 +12,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// A worker that settles fast in a queue at its concurrency wakes itself: settles hardly
-// notify, for with each notification all commits of the database wait for each other.
+// A worker that settles fast in a queue at its concurrency limit wakes itself. Its settlements
+// rarely notify, because commits with notifications wait for each other in the whole database.
 func TestSettlesAtALimitHardlyNotify(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -33,8 +33,8 @@ func TestSettlesAtALimitHardlyNotify(t *testing.T) {
 	s.until("all are handled", func() bool { return handled.Load() == n })
 	took := time.Since(began).Seconds()
 	t.Logf("%d messages in %.1f s, %.0f a second: %d notifications, %.0f a second", n, took, float64(n)/took, heard.Load(), float64(heard.Load())/took)
-	// One for each time that nobody took a place for 50 ms, and some for settles that
-	// come before whoever it woke has claimed.
+	// One for each 50 ms in which no place was taken, and some for settlements that come
+	// before the woken worker has claimed.
 	if most := 40 * took; float64(heard.Load()) > most {
 		t.Errorf("%d notifications in %.1f s, want at most %.0f", heard.Load(), took, most)
 	}

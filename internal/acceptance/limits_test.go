@@ -20,13 +20,13 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// handout is when how many deliveries were handed out, by the database's clock.
+// handout is the number of deliveries handed out at a time, by the database's clock.
 type handout struct {
 	at float64
 	n  int
 }
 
-// handouts are those of a queue, in order.
+// handouts returns those of a queue, in order.
 func (s *stage) handouts(queue string) (all []handout) {
 	s.Helper()
 	rows, err := s.conn().Query(s.ctx, `select extract(epoch from c.at)::float8, c.places - coalesce(bit_count(c.withheld), 0)::int
@@ -43,9 +43,9 @@ func (s *stage) handouts(queue string) (all []handout) {
 	return all
 }
 
-// checkRate holds that in no span of time more was handed out than the rate
-// allows, and at full size that from the first on, but for the burst, it was as much as
-// it allows, within 5 %. Machines that stall are slower by as much as they stalled.
+// checkRate checks that the rate was not exceeded in any period. At full size it also checks
+// that the rate was used up from the first handout on, except for the burst, within 5 %, plus
+// the time for which the machine stalled.
 func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Duration) {
 	s.Helper()
 	total := 0.0
@@ -53,8 +53,8 @@ func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Durat
 		n := 0.0
 		for j := i; j < len(all); j++ {
 			n += float64(all[j].n)
-			// A claim counts its tokens before it writes its time, and a busy machine
-			// runs others in between.
+			// A claim counts its tokens before it writes its time, and a busy machine may run
+			// others in between.
 			if span := all[j].at - all[i].at; n > rate*(span+size(0.3, 0.1)+stalled.Seconds())+burst {
 				s.Fatalf("%.0f were handed out within %.3f s, %.1f may be", n, span, rate*span+burst)
 			}
@@ -64,13 +64,13 @@ func (s *stage) checkRate(all []handout, rate, burst float64, stalled time.Durat
 	took := all[len(all)-1].at - all[0].at
 	least := (total - burst) / rate
 	s.Logf("%.0f in %.2f s, that is %.1f/s after the burst; stalls of %s", total, took, (total-burst)/took, stalled)
-	// How soon is held at full size only, where nothing runs beside the test.
+	// The lower bound is checked at full size only, when nothing else runs.
 	if full() && took > least*1.05+stalled.Seconds() {
 		s.Errorf("%.0f took %.2f s, at %.0f/s it is %.2f s", total, took, rate, least)
 	}
 }
 
-// stalls measures for how long the machine stood still, in pauses above 20 ms.
+// stalls measures how long the machine stalled, in pauses above 20 ms.
 func (s *stage) stalls() (total func() time.Duration) {
 	var sum atomic.Int64
 	ctx, stop := context.WithCancel(s.ctx)
@@ -87,8 +87,8 @@ func (s *stage) stalls() (total func() time.Duration) {
 	return func() time.Duration { return time.Duration(sum.Load()) }
 }
 
-// EM3: mails leave at the rate that was set while they waited, over several
-// workers, and no lease runs out meanwhile.
+// EM3: mails leave at a rate that was set while they waited, from several workers, and no
+// lease expires in the meantime.
 func TestEM3_MailsAtARate(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
@@ -97,7 +97,7 @@ func TestEM3_MailsAtARate(t *testing.T) {
 	sink, err := smtp.New(smtp.Config{URL: "smtp://" + p.server.Addr() + "?tls=none"})
 	p.must(err)
 	t.Cleanup(func() { _ = sink.Close() })
-	// The waiting outlasts the lease, and a machine that stalls for seconds loses none.
+	// The wait is longer than the lease, and stalls of seconds lose no lease.
 	w := worker.New(p.open(), worker.Config{Logger: p.log, Lease: 3 * time.Second, Heartbeat: 300 * time.Millisecond})
 	worker.HandleSink(w, email.Queue, sink)
 	p.run(w)
@@ -120,8 +120,8 @@ func TestEM3_MailsAtARate(t *testing.T) {
 	}
 }
 
-// A rate of few in a second, whose burst is the default, is kept to from both sides:
-// what a worker is late for one message does not come off the next.
+// A low rate per second, with the default burst, is met from both sides: a worker that is late
+// for one message is not late for the next.
 func TestLowRatesHold(t *testing.T) {
 	testrun.Nightly(t, "it measures time")
 	t.Parallel()
@@ -148,7 +148,8 @@ func TestLowRatesHold(t *testing.T) {
 	}
 }
 
-// A queue's concurrency holds over all workers and is used up, and all is handled.
+// A queue's concurrency limit holds over all workers and is used up, and all messages are
+// handled.
 func TestConcurrencyOverWorkers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -190,8 +191,8 @@ func (w *woken) Event(_ context.Context, e posthaste.Event) {
 	}
 }
 
-// A worker that waits for a free place does not poll, is not woken by what is
-// sent, and is woken when the place is free.
+// A worker that waits for a free place does not poll, is not woken by sends, and is woken when
+// the place is free.
 func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -224,7 +225,7 @@ func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 		t.Fatal("it was handed a second one")
 	default:
 	}
-	// By itself it looks again after 3 s or more.
+	// It looks again by itself after 3 s or more.
 	_, err = s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.Done}})
 	s.must(err)
 	select {
@@ -234,8 +235,8 @@ func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 	}
 }
 
-// The rate of each key holds from both sides, over several workers, for keys that have
-// as much to do as others have little.
+// The rate of each key is met from both sides, over several workers, for keys with much work
+// next to keys with little.
 func TestKeyRatesHold(t *testing.T) {
 	testrun.Nightly(t, "it measures time")
 	t.Parallel()

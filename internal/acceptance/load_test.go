@@ -15,8 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// The number of connections of a process is bounded by its pool and one for the
-// doorbell, whatever its concurrency and however many queues it reads.
+// The number of connections of a process is bounded by its pool plus one for the doorbell,
+// whatever its concurrency and the number of its queues.
 func TestHA4_ConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -49,7 +49,7 @@ func TestHA4_ConnectionsAreBounded(t *testing.T) {
 			worker.HandleRaw(w, q, func(ctx context.Context, _ posthaste.RawDelivery) error {
 				running.Add(1)
 				defer running.Add(-1)
-				// Handlers that send want connections themselves.
+				// Handlers that send need connections, too.
 				_, err := engine.Send(ctx, posthaste.Message{Queue: other})
 				time.Sleep(20 * time.Millisecond)
 				handled.Add(1)
@@ -78,8 +78,8 @@ func TestHA4_ConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// One slow message in each few hundred delays only itself: all others of the
-// same claims are handled and settled meanwhile.
+// One slow message in each few hundred delays only itself: all others of its claims are
+// handled and settled in the meantime.
 func TestTH5_SlowMessageDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -124,13 +124,13 @@ func TestTH5_SlowMessageDelaysOnlyItself(t *testing.T) {
 	}
 }
 
-// doneOf counts what of a queue is done, by the settlements alone.
+// doneOf counts the done messages of a queue, by the settlements only.
 const doneOf = `select coalesce(sum(t.done), 0)::int from posthaste.settlements t
 	join posthaste.queue_settings q on t.reader >> 20 = q.id where q.name = $1`
 
-// The load goes 1/s, 5,000/s, 1/s: wake-ups change to polling and back by
-// themselves. A calm sender notifies each time; one in dense traffic hardly
-// ever does, and its messages are handled all the same.
+// With a load of 1/s, 5,000/s, 1/s, wake-ups change to polling and back by themselves. A calm
+// sender notifies each time. A sender in dense traffic rarely notifies, and its messages are
+// still handled.
 func TestLA4_WakeUpsAndPolling(t *testing.T) {
 	s := newStage(t)
 	q := s.queue(posthaste.QueueOptions{})
@@ -143,8 +143,8 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 	pause, calm := size(200*time.Millisecond, time.Second), size(5, 20)
 	slowly := func() {
 		t.Helper()
-		// Between asking whether they sleep and the send they may wake to look by
-		// themselves: then nothing is announced, for nobody needs to be woken.
+		// Between the check that workers sleep and the send, they may wake up to look by
+		// themselves. Then there is no notification, because no worker needs to be woken.
 		before := heard.Load()
 		for tries := 0; heard.Load()-before < int64(calm); tries++ {
 			if tries == 4*calm {
@@ -158,8 +158,8 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 		}
 	}
 	slowly()
-	// Senders of single messages, each in a transaction of its own; in full 5,000 a
-	// second of all together, else as many as they can.
+	// Senders of single messages, each in its own transaction; at full size 5,000 per second
+	// together, otherwise as many as they can.
 	const senders, perSecond = 16, 5000
 	each := size(300, 5000)
 	before, began := heard.Load(), time.Now()
@@ -187,7 +187,7 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 	if rate := float64(senders*each) / took.Seconds(); full() && rate < 0.95*perSecond {
 		t.Errorf("the machine sent %.0f a second, which is not the load asked for", rate)
 	}
-	// On a machine that stands still in between there are pauses, too.
+	// If the machine stalls in between, there are pauses, too.
 	if notified > int64(senders*each/size(4, 20)) {
 		t.Errorf("%d notifications for %d messages in dense traffic", notified, senders*each)
 	}

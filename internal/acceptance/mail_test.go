@@ -21,15 +21,15 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// post is the whole way of a mail: HTTP API, queue, worker, sink, and a mail
-// server to fail as the test asks.
+// post is the whole path of a mail: HTTP API, queue, worker, sink, and a mail server with
+// injected faults.
 type post struct {
 	*stage
 	api    *api
 	server *catcher.Catcher
 }
 
-// newPost makes a post office; timeout bounds one answer of the mail server.
+// newPost creates a post; timeout bounds one answer of the mail server.
 func newPost(t *testing.T, timeout time.Duration) *post {
 	t.Helper()
 	s := newStage(t)
@@ -48,7 +48,7 @@ func newPost(t *testing.T, timeout time.Duration) *post {
 	return &post{s, s.http(), server}
 }
 
-// follow is a mail as its sender follows it.
+// follow is a mail as its sender sees it.
 type follow struct {
 	ID       posthaste.MessageID
 	Status   email.Status
@@ -65,7 +65,7 @@ func (p *post) send(m email.Email) posthaste.MessageID {
 	return sent.ID
 }
 
-// ends waits until a mail has its last state.
+// ends waits until a mail has its final state.
 func (p *post) ends(id posthaste.MessageID) (f follow) {
 	p.Helper()
 	p.until("the mail is sent or in error", func() bool {
@@ -79,7 +79,7 @@ func simple(to ...string) email.Email {
 	return email.Email{From: "shop@example.com", To: to, Subject: "Hello", Text: "Hi\n"}
 }
 
-// Bad mails are refused with the field's name, and nothing is stored.
+// Invalid mails are rejected with the field's name, and nothing is stored.
 func TestEM1_BadMailsAreRefused(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
@@ -112,8 +112,8 @@ func TestEM1_BadMailsAreRefused(t *testing.T) {
 			t.Errorf("%s: answered by %d %s", field, got.status, got.body)
 		}
 	}
-	// The same by SQL is stored, for SQL does not know mails, and ends as a
-	// dead letter with the field's name.
+	// The same mail by SQL is stored, because SQL does not check mails, and becomes a dead
+	// letter with the field's name.
 	conn := p.conn()
 	fields := map[posthaste.MessageID]string{}
 	for field, spoil := range bad {
@@ -143,7 +143,7 @@ func TestEM1_BadMailsAreRefused(t *testing.T) {
 	}
 }
 
-// 60 recipients and unicode everywhere arrive as they were sent.
+// A mail with 60 recipients and Unicode everywhere arrives as it was sent.
 func TestEM1_ArrivesAsSent(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
@@ -244,8 +244,7 @@ func TestEM2_FailsTwiceThenAccepts(t *testing.T) {
 	}
 }
 
-// A mail that was held back is dated with its due time on every attempt, whichever
-// way it was sent.
+// A delayed mail has its due time as its date on every attempt, whichever way it was sent.
 func TestEM2_HeldBackMailIsDatedWhenDue(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
@@ -295,7 +294,7 @@ func TestEM2_HeldBackMailIsDatedWhenDue(t *testing.T) {
 	}
 }
 
-// mailJSON is a mail as it is sent by SQL.
+// mailJSON returns a mail as it is sent by SQL.
 func mailJSON(t *testing.T) string {
 	t.Helper()
 	body, err := json.Marshal(simple("bob@example.com"))
@@ -305,26 +304,27 @@ func mailJSON(t *testing.T) string {
 	return string(body)
 }
 
-// A 5xx answer is not retried.
+// A mail with a 5xx answer is not retried.
 func TestEM2_RefusedIsNotRetried(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
 	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Times: -1, Code: 550})
-	id := p.send(simple("nobody@example.com"))
+	id := p.send(simple("absent@example.com"))
 	f := p.ends(id)
-	if f.Status != email.StatusError || len(f.Attempts) != 1 || f.Answers["nobody@example.com"].Code != 550 || len(p.server.Mails()) != 0 {
+	if f.Status != email.StatusError || len(f.Attempts) != 1 || f.Answers["absent@example.com"].Code != 550 || len(p.server.Mails()) != 0 {
 		t.Errorf("it is %s after %d attempts: %+v", f.Status, len(f.Attempts), f.Answers)
 	}
-	if l := p.letters(email.Queue); len(l) != 1 || l[0].ID != id || !strings.Contains(l[0].Error, "nobody@example.com") {
+	if l := p.letters(email.Queue); len(l) != 1 || l[0].ID != id || !strings.Contains(l[0].Error, "absent@example.com") {
 		t.Errorf("dead letters: %+v", l)
 	}
 }
 
-// A hanging server is cut at the timeout, and the mail goes once it is well. A slow
-// machine may cut a server that does not hang, too; then there is one more attempt.
+// The connection to a hanging server is cut at the timeout, and the mail is sent when the
+// server works again. A slow machine may also cut a server that does not hang; then there is
+// one more attempt.
 func TestEM2_HangingServerIsCut(t *testing.T) {
 	t.Parallel()
-	p := newPost(t, 4*time.Second) // which bounds the answers of the second attempt too
+	p := newPost(t, 4*time.Second) // also bounds the answers of the second attempt
 	hang := p.server.Inject(catcher.Fault{Stage: catcher.StageMail, Hang: true})
 	f := p.ends(p.send(simple("ada@example.com")))
 	if f.Status != email.StatusSent || len(f.Attempts) < 2 || hang.Hits() != 1 || len(p.server.Mails()) != 1 {
@@ -332,18 +332,18 @@ func TestEM2_HangingServerIsCut(t *testing.T) {
 	}
 }
 
-// Some recipients accepted, some deferred, some refused: the accepted are
-// never mailed twice.
+// Some recipients are accepted, some deferred, some refused: accepted ones never get the mail
+// twice.
 func TestEM2_RecipientsByThemselves(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
 	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "full@example.com", Times: 2, Code: 450})
-	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "nobody@example.com", Times: -1, Code: 550})
-	f := p.ends(p.send(simple("ada@example.com", "full@example.com", "nobody@example.com")))
-	if f.Status != email.StatusError || len(f.Attempts) != 3 { // one was refused for good
+	p.server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "absent@example.com", Times: -1, Code: 550})
+	f := p.ends(p.send(simple("ada@example.com", "full@example.com", "absent@example.com")))
+	if f.Status != email.StatusError || len(f.Attempts) != 3 { // one was refused permanently
 		t.Errorf("it is %s after %d attempts: %+v", f.Status, len(f.Attempts), f.Attempts)
 	}
-	for address, want := range map[string]email.AnswerStatus{"ada@example.com": email.Accepted, "full@example.com": email.Accepted, "nobody@example.com": email.Refused} {
+	for address, want := range map[string]email.AnswerStatus{"ada@example.com": email.Accepted, "full@example.com": email.Accepted, "absent@example.com": email.Refused} {
 		if a := f.Answers[address]; a.Status != want || a.Code == 0 {
 			t.Errorf("%s was answered by %+v", address, a)
 		}

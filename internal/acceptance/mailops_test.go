@@ -16,9 +16,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )
 
-// Mails in error are listed, inspected, sent once more and discarded over HTTP;
-// each action is on record; a mail that is sent once more goes once. The command
-// line does the same in its script dead.txtar.
+// Mails in error are listed, inspected, resent and discarded over HTTP. Each action is
+// recorded, and a resent mail is sent once. The command line does the same in its script
+// dead.txtar.
 func TestEM4_MailsInError(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
@@ -100,9 +100,8 @@ func TestEM4_MailsInError(t *testing.T) {
 	}
 }
 
-// A mail that was sent by SQL is found by its recipients like one that came over
-// HTTP, once the sink had it: sent, in error, and gone into the history; and it is
-// erased by them.
+// A mail that was sent by SQL is found by its recipients like one sent over HTTP, after the
+// sink had it: sent, in error, and in the history. It is also erased by them.
 func TestEM4_SQLMailsAreFoundByRecipient(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
@@ -120,7 +119,7 @@ func TestEM4_SQLMailsAreFoundByRecipient(t *testing.T) {
 	if f := p.ends(sent); f.Status != email.StatusSent {
 		t.Fatalf("the second mail is %s", f.Status)
 	}
-	faulty := send(`{"from": "nobody", "to": ["ada@example.com", "no address\u0001"], "subject": "c", "text": "hi"}`)
+	faulty := send(`{"from": "no-address", "to": ["ada@example.com", "no address\u0001"], "subject": "c", "text": "hi"}`)
 	if f := p.ends(faulty); f.Status != email.StatusError {
 		t.Fatalf("the third mail is %s", f.Status)
 	}
@@ -165,9 +164,9 @@ func TestEM4_SQLMailsAreFoundByRecipient(t *testing.T) {
 	}
 }
 
-// By business reference and by recipient a mail's whole story is found in under
-// 50 ms among very many (POSTHASTE_TEST_ROWS, 10 million in full), half of them
-// in the ring and half in the history.
+// By business reference and by recipient, a mail's whole story is found in under 50 ms among
+// very many (POSTHASTE_TEST_ROWS, 10 million at full size), half of them in the ring and half
+// in the history.
 func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 	t.Parallel()
 	n := size(20_000, 10_000_000)
@@ -221,7 +220,7 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 			if err != nil || len(found) != 1 || found[0].Reference == "" && c.filter.Reference != "" || len(found[0].Subscriptions) != 1 {
 				t.Fatalf("by %s: %+v, %v", c.what, found, err)
 			}
-			// The whole story: of those in the ring nothing was tried yet.
+			// The whole story: mails in the ring have no attempt yet.
 			attempts := found[0].Subscriptions[0].Attempts
 			if c.attempts != len(attempts) || c.attempts > 0 && (attempts[0].Outcome != posthaste.Done || attempts[0].Worker != "w" || len(attempts[0].Receipt) == 0) {
 				t.Fatalf("by %s: the story is %+v, want %d attempts", c.what, attempts, c.attempts)
@@ -235,16 +234,16 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 				Read int `json:"Shared Read Blocks"`
 			}
 		}
-		for range 4 { // the least, for the first time the plans are made, too
+		for range 4 { // the minimum, because the first search also makes the plans
 			s.must(json.Unmarshal(one[[]byte](s, conn, `explain (analyze, buffers, format json) select * from posthaste.list_messages('emails', nullif($1, ''), nullif($2, ''))`, c.filter.Reference, c.filter.Term), &plan))
 			pages = min(pages, plan[0].Plan.Hit+plan[0].Plan.Read)
 		}
 		t.Logf("by %s among %d: %v, %d pages", c.what, n, times, pages)
-		// On each change the pages hold it, which do not depend on the machine.
+		// On each change the number of pages is checked, which does not depend on the machine.
 		if full() && took > 50*time.Millisecond {
 			t.Errorf("by %s it takes %v", c.what, took)
 		}
-		// An index's height and what the search itself looks up, and not the log.
+		// The height of an index and the rows of the search itself, and not the log.
 		if pages > 600 {
 			t.Errorf("by %s it reads %d pages", c.what, pages)
 		}

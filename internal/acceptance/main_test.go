@@ -23,14 +23,14 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// childEnv tells a process of this program that it is one to be killed. What
-// to do comes on its standard input.
+// childEnv makes a process of this program a child that can be killed. Its task comes on
+// standard input.
 const childEnv = "POSTHASTE_ACCEPTANCE_CHILD"
 
-// full reports whether the full numbers are asked for.
+// full reports whether the run is at full size.
 func full() bool { return testrun.Full() }
 
-// size is small, or large where the full numbers are asked for.
+// size returns small, or large at full size.
 func size[T any](small, large T) T { return testrun.Size(small, large) }
 
 func TestMain(m *testing.M) {
@@ -46,16 +46,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// task is what a child is told.
+// task is what a child has to do.
 type task struct {
 	Role string
 	Name string // of its history
 	Dir  string // where histories are
 	URL  string // of the store; the stage's if empty
-	// Program is started in place of this one, if set.
+	// Program is started instead of this one, if set.
 	Program string
 	Queue   string
-	// The rest is as the role needs it.
+	// The rest depends on the role.
 	Count       int
 	Concurrency int
 	Lease       time.Duration
@@ -65,8 +65,7 @@ type task struct {
 	Target      string        // where it publishes to
 }
 
-// roles are what a child can be. They call ready once they are at work, and
-// end with ctx.
+// roles are the possible roles of a child. They call ready when they work, and end with ctx.
 var roles = map[string]func(ctx context.Context, t task, ready func()) error{
 	"sender":  senderRole,
 	"worker":  workerRole,
@@ -90,7 +89,7 @@ func childMain() int {
 		fmt.Fprintln(os.Stderr, "a child without a task:", err)
 		return 2
 	}
-	go func() { // the parent's end is this one's
+	go func() { // this process ends with its parent
 		_, _ = io.Copy(io.Discard, in)
 		os.Exit(3)
 	}()
@@ -103,7 +102,7 @@ func childMain() int {
 	return 0
 }
 
-// dieNow ends this process as the worst crash does.
+// dieNow ends this process with SIGKILL.
 func dieNow() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
@@ -116,11 +115,11 @@ type child struct {
 	cmd   *exec.Cmd
 	ready chan struct{}
 	ended chan struct{} // closed when it is dead
-	err   error         // why, once ended is closed
+	err   error         // the reason, after ended is closed
 	in    io.WriteCloser
 }
 
-// spawn starts a child and waits until it is at work, or dead.
+// spawn starts a child and waits until it works, or is dead.
 func (s *stage) spawn(t task) *child {
 	s.Helper()
 	t.URL, t.Dir = cmp.Or(t.URL, s.url), s.dir
@@ -162,26 +161,26 @@ func (s *stage) spawn(t task) *child {
 	return c
 }
 
-// kill ends the child by SIGKILL and waits for its death.
+// kill ends the child with SIGKILL and waits for its death.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.ended
 }
 
-// term asks the child to end, and returns how it did.
+// term asks the child to end, and returns its result.
 func (c *child) term() error {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	<-c.ended
 	return c.err
 }
 
-// byStatus reports whether the dead child ended by itself, unlike by a signal.
+// byStatus reports whether the dead child exited by itself and not by a signal.
 func (c *child) byStatus() bool {
 	var exit *exec.ExitError
 	return !errors.As(c.err, &exit) || exit.Exited()
 }
 
-// tools is what roles begin with.
+// tools returns what every role needs.
 func tools(ctx context.Context, t task) (posthaste.Engine, *history.Recorder, error) {
 	engine, err := openStore(ctx, t.URL)
 	if err != nil {

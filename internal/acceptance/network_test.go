@@ -14,10 +14,10 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// Backends are terminated, connections cut, half open, slowed and stalled: each
-// time the worker handles again within 5 s of the fault's end, without a restart,
-// and nothing is lost. What is in flight when they strike is handled twice at most
-// by a lost lease, and none is lost here.
+// Backends are terminated, and connections cut, half-open, slowed and stalled: each time the
+// worker handles messages again within 5 s after the fault, without a restart, and nothing is
+// lost. A message in flight at the time is handled twice only if its lease was lost, and no
+// lease is lost here.
 func TestLP5_NetworkFaults(t *testing.T) {
 	t.Parallel()
 	most := size(time.Minute, 5*time.Second)
@@ -34,7 +34,7 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	worker.HandleRaw(w, q, nothing)
 	s.run(w)
 
-	// A link is there from its first bytes on, a session only once it is let in.
+	// A link exists from its first bytes on, a session only after the login.
 	connected := func() bool { return proxy.Links(victim) >= 2 }
 	if !s.redis() {
 		conn := s.conn()
@@ -70,17 +70,17 @@ func TestLP5_NetworkFaults(t *testing.T) {
 		{"packets stalled", proxy.Stall},
 	} {
 		for _, busy := range []bool{false, true} {
-			// After the fault before, the worker may have had no need of all of them yet.
+			// After the previous fault the worker may not have needed all of them yet.
 			s.until("the worker has its connections", connected)
 			if !busy {
-				s.asleep(q) // the fault meets who listens
+				s.asleep(q) // the fault strikes a listening worker
 			} else {
-				ids = append(ids, s.send(q, 2000)...) // and who claims and settles
+				ids = append(ids, s.send(q, 2000)...) // and one that claims and settles
 			}
 			heal := fault.strike()
 			during := s.send(q, 50)
 			if heal != nil {
-				time.Sleep(size(time.Second, 4*time.Second)) // for as long as it lasts
+				time.Sleep(size(time.Second, 4*time.Second)) // duration of the fault
 				heal()
 			}
 			healed := history.Now()
@@ -98,10 +98,10 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	s.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events)))
 }
 
-// ofVictims are the worker's sessions.
+// ofVictims selects the worker's sessions.
 const ofVictims = "from pg_stat_activity where datname = current_database() and application_name like 'victim%'"
 
-// terminate ends the worker's connections at the store, and returns how many.
+// terminate ends the worker's connections at the store, and returns their number.
 func (s *stage) terminate() (n int) {
 	s.Helper()
 	if !s.redis() {
@@ -117,8 +117,8 @@ func (s *stage) terminate() (n int) {
 	return n
 }
 
-// Connections that stay half open and are never cut: each call over them ends by
-// itself, and the worker goes on over others.
+// Connections stay half-open and are never cut: each call over them ends by itself, and the
+// worker continues over others.
 func TestLP5_HalfOpenForGood(t *testing.T) {
 	testrun.Nightly(t, "it waits for TCP to give up; TestLP5_NetworkFaults cuts connections half open on each change")
 	t.Parallel()
@@ -146,12 +146,13 @@ func TestLP5_HalfOpenForGood(t *testing.T) {
 	s.recorded(r, history.Handled, len(ids))
 	took := history.Now() - struck
 	t.Logf("everything was handled %s after connections became half open", took.Round(time.Millisecond))
-	// A heartbeat notices by its own bound, what claims by another.
+	// A heartbeat notices it by its own timeout, and a claim by another.
 	if took > size(time.Minute, 15*time.Second) {
 		t.Errorf("it took %s", took)
 	}
 	s.settled(q)
-	// Nor does the end wait for them longer than a pool does for what it closes, 15 s.
+	// Shutting down waits for them at most as long as a pool waits for connections that it
+	// closes, 15 s.
 	ending := history.Now()
 	stop()
 	engine.Close()

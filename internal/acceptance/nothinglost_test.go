@@ -18,8 +18,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// 0 workers, 1,000 sent, a worker starts 10 s later: all are handled within 2 s
-// of its start. Its second heartbeat, which looks again, is minutes off.
+// 1,000 messages are sent without a worker, and a worker starts 10 s later: all are handled
+// within 2 s of its start. Its second heartbeat, which looks again, is minutes away.
 func TestLP1_WorkerComesLater(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -27,7 +27,7 @@ func TestLP1_WorkerComesLater(t *testing.T) {
 	ids := s.send(q, 1000)
 	r := s.recorder()
 	engine := s.open()
-	time.Sleep(10 * time.Second) // nobody does anything, which is what is tested
+	time.Sleep(10 * time.Second) // nothing runs for a while, which is the scenario
 	begun := history.Now()
 	w := worker.New(engine, worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute, Logger: s.log,
 		Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
@@ -41,21 +41,20 @@ func TestLP1_WorkerComesLater(t *testing.T) {
 	}
 }
 
-// Wake-ups switched off altogether: everything is still handled, within the
-// fallback look.
+// With wake-ups switched off, everything is still handled, within the fallback look.
 func TestLP2_WithoutWakeUps(t *testing.T) {
 	t.Parallel()
-	// What the look that finds a message may be late.
+	// How late the look that finds a message may be.
 	late := size(12*time.Second, 2*time.Second)
-	t.Run("sent without", func(t *testing.T) { // two-phase commit needs it
+	t.Run("sent without", func(t *testing.T) { // two-phase commit requires it
 		t.Parallel()
 		s := newStage(t)
 		q := s.queue(posthaste.QueueOptions{})
-		const beat = time.Second // the look is that of the heartbeat
+		const beat = time.Second // the heartbeat makes the look
 		handledWithin(s, q, beat+late, posthaste.Message{Queue: q, NoWake: true},
 			s.open(), worker.Config{Heartbeat: beat}, func(int) { s.asleep(q) })
 	})
-	t.Run("half open", func(t *testing.T) { // the listening connection swallows everything, and seems well
+	t.Run("half open", func(t *testing.T) { // the listening connection drops everything, and seems to work
 		onlyPostgres(t, "name for the connection that listens: TestLP5 swallows them all")
 		t.Parallel()
 		s := newStage(t)
@@ -80,7 +79,7 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 		t.Parallel()
 		s := newStage(t)
 		q := s.queue(posthaste.QueueOptions{})
-		// Its look comes each 200 ms, so the heartbeat's may be far off.
+		// It looks each 200 ms, so the heartbeat's look may be far away.
 		handledWithin(s, q, late, posthaste.Message{Queue: q},
 			s.open(postgres.WithPollingOnly()), worker.Config{Lease: 10 * time.Minute, Heartbeat: 5 * time.Minute}, func(int) {})
 		if one[bool](s, s.conn(), `select exists (select from pg_stat_activity where datname = current_database() and query ilike 'listen%')`) {
@@ -89,8 +88,8 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 	})
 }
 
-// handledWithin sends to a worker that has nothing to do, again and again, and
-// wants each message handled within a time. before is called before each send.
+// handledWithin repeatedly sends to an idle worker, and requires each message to be handled
+// within a time. before is called before each send.
 func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, engine posthaste.Engine, c worker.Config, before func(n int)) {
 	r := s.recorder()
 	c.Logger = s.log
@@ -114,25 +113,25 @@ func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, 
 	s.must(history.Exactly(ids, s.history()))
 }
 
-// 2 workers, 10,000 messages, one killed every 2 s five times: all settle, and
-// each rescue is done within lease + 3 s. On each change there are fewer.
+// Of 2 workers with 10,000 messages, one is killed every 2 s five times: all messages are
+// settled, and each rescue is done within lease + 3 s. On each change the numbers are smaller.
 func TestLP3_WorkersKilled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	messages, kills := size(4_000, 10_000), size(2, 5)
-	// No living worker may be taken for dead, even one that stands still for seconds.
+	// No living worker may be declared lost, even if it stalls for seconds.
 	lease := size(20*time.Second, 6*time.Second)
 	most := lease + size(15*time.Second, 3*time.Second)
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
 	ids := s.send(q, messages)
-	// At 40 ms on 2 × 10 places, 10,000 messages take 20 s.
+	// With 40 ms on 2 × 10 places, 10,000 messages take 20 s.
 	begin := func() *child {
 		return s.spawn(task{Role: "worker", Queue: q, Concurrency: 10, Lease: lease, Work: 40 * time.Millisecond})
 	}
 	workers := []*child{begin(), begin()}
 	killed := map[string]time.Duration{}
 	for n := range kills {
-		time.Sleep(2 * time.Second) // as the scenario has it
+		time.Sleep(2 * time.Second) // as in the scenario
 		victim := workers[n%2]
 		victim.kill()
 		killed[victim.name] = history.Now()
@@ -149,7 +148,7 @@ func TestLP3_WorkersKilled(t *testing.T) {
 		if e.Kind != history.Started || e.Attempt == 1 {
 			continue
 		}
-		death, dead := killed[e.Note] // who had it before
+		death, dead := killed[e.Note] // the previous holder
 		if !dead {
 			t.Errorf("message %s was taken from %q, which was not killed", e.ID, e.Note)
 			continue
@@ -164,8 +163,8 @@ func TestLP3_WorkersKilled(t *testing.T) {
 			t.Errorf("nothing was in flight when %s was killed, so nothing was tested", name)
 		}
 	}
-	// Twice is only what a killed worker had handled and not yet settled. How much that is
-	// depends on how fast settling is.
+	// Only messages that a killed worker had handled and not yet settled may come twice. Their
+	// number depends on the speed of settling.
 	again := history.Once(events)
 	for _, f := range again {
 		first := handledFirst(events, f.ID)
@@ -178,7 +177,7 @@ func TestLP3_WorkersKilled(t *testing.T) {
 	}
 }
 
-// mortal is a store of the test's own, to be killed and started again.
+// mortal returns a store that the test may kill and restart.
 func mortal(t *testing.T) (url string, kill func() error, restart func(context.Context) error) {
 	t.Helper()
 	if onRedis(t) {
@@ -189,8 +188,8 @@ func mortal(t *testing.T) (url string, kill func() error, restart func(context.C
 	return server.URL(), server.Kill, server.Restart
 }
 
-// The store is killed and restarted with messages in flight: nothing
-// acknowledged is lost; senders and workers resume by themselves.
+// The store is killed and restarted with messages in flight: no acknowledged message is lost,
+// and senders and workers resume by themselves.
 func TestLP4_StoreKilled(t *testing.T) {
 	t.Parallel()
 	url, kill, restart := mortal(t)
@@ -199,7 +198,7 @@ func TestLP4_StoreKilled(t *testing.T) {
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
 	ids := s.send(q, inFlight)
 	r := s.recorder()
-	// Half of them are left for the time after the store was killed, however slow that is.
+	// Half of them remain for the time after the store was killed, however long that takes.
 	var begun atomic.Int64
 	killed := make(chan struct{})
 	for range 2 {
@@ -214,7 +213,7 @@ func TestLP4_StoreKilled(t *testing.T) {
 			return nil
 		})
 	}
-	// Senders that try again as a user's program would.
+	// Senders that retry, as a user's program would.
 	var mu sync.Mutex
 	var unsure, again atomic.Int64
 	var sending sync.WaitGroup
@@ -256,9 +255,9 @@ func TestLP4_StoreKilled(t *testing.T) {
 	}
 }
 
-// A message whose handler kills the process ends in the dead letters after
-// max_attempts losses while it was handed out alone; its neighbours are
-// handled, none of them dead.
+// A message whose handler crashes the process becomes a dead letter after max_attempts losses
+// in which it was handed out alone. The messages next to it are handled, and none becomes a
+// dead letter.
 func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -287,7 +286,7 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 			harmless = append(harmless, ids[i])
 		}
 	}
-	// Two processes, each started again when it dies, as supervisors do.
+	// Two processes that are restarted when they die, as by a supervisor.
 	ctx, stop := context.WithCancel(s.ctx)
 	var supervisors sync.WaitGroup
 	defer supervisors.Wait()
@@ -337,18 +336,18 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 				beside++
 			}
 		}
-		// A process that is held up for a lease is lost before it has started it.
+		// A process that stalls for a lease is lost before it has started the message.
 		if alone == 0 || alone > attempts || beside > beforeAlone {
 			t.Errorf("poison %s ran %d times alone and %d times beside others", id, alone, beside)
 		}
 	}
 }
 
-// A transaction that sent stays open while others commit: its message is delivered
-// when it commits, and the others meanwhile. No heartbeat looks: a worker that is not
-// woken and does not look by itself finds nothing for five minutes. At full size the
-// last transaction stays open for three minutes, its message comes within 300 ms, and
-// the others are as fast as ever.
+// A transaction that sent stays open while others commit: its message is delivered when it
+// commits, and the others in the meantime. No heartbeat looks: a worker that is not woken and
+// does not look by itself finds nothing for five minutes. At full size the last transaction
+// stays open for three minutes, its message comes within 300 ms, and the others are as fast as
+// ever.
 func TestLP6_TransactionStaysOpen(t *testing.T) {
 	besideOthers(t)
 	s := newStage(t)
@@ -366,7 +365,7 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 			return n >= len(ids)
 		})
 	}
-	singles := func(n int) (these []posthaste.MessageID) { // 100 a second
+	singles := func(n int) (these []posthaste.MessageID) { // 100 per second
 		for i := range n {
 			sent := s.send(q, 1)
 			committed[sent[0]] = history.Now()
@@ -378,7 +377,7 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 		return these
 	}
 	var free, held, late []posthaste.MessageID
-	for round := range rounds { // by turns, for the machine's pace changes
+	for round := range rounds { // alternately, because the machine's speed changes
 		n := size(50, 1500)
 		free = append(free, singles(n)...)
 		if full() && round == rounds-1 {

@@ -15,9 +15,9 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// Each send that notifies takes a lock on the whole database at commit. A calm sender
-// notifies at most once for each message. In dense traffic hardly any send notifies,
-// however many queues it is spread over, and at night no sampled send waits for the lock.
+// Each send that notifies takes a database-wide lock at commit. A calm sender notifies at most
+// once for each message. In dense traffic hardly any send notifies, whatever the number of
+// queues, and at night no sampled send waits for the lock.
 func TestLA4_NotificationsByLoad(t *testing.T) {
 	for _, load := range []struct {
 		queues, perSecond int
@@ -44,8 +44,8 @@ func TestLA4_NotificationsByLoad(t *testing.T) {
 					return heard.Load() == before
 				})
 			}
-			// On a machine that stands still traffic is calm, and says nothing of dense traffic:
-			// such a try does not count. Pacing has to show in one of three that do.
+			// If the machine stalls, traffic is calm and the try does not count. Pacing must
+			// be visible in one of three valid tries.
 			dense := 0
 			for range 20 {
 				before, waits := heard.Load(), s.lockWaits()
@@ -76,7 +76,7 @@ func TestLA4_NotificationsByLoad(t *testing.T) {
 	}
 }
 
-// sendSteadily sends single messages to queues in turn, each in a transaction of its own.
+// sendSteadily sends single messages to queues in turn, each in its own transaction.
 func (s *stage) sendSteadily(queues []string, perSecond int, during time.Duration) (sent int) {
 	s.Helper()
 	const senders = 16
@@ -102,8 +102,8 @@ func (s *stage) sendSteadily(queues []string, perSecond int, during time.Duratio
 	return int(count.Load())
 }
 
-// lockWaits samples which part of the active sessions waits for the lock of NOTIFY,
-// until the answer is asked for.
+// lockWaits samples which share of the active sessions waits for the lock of NOTIFY, until
+// part is called.
 func (s *stage) lockWaits() (part func() float64) {
 	s.Helper()
 	conn := s.conn()

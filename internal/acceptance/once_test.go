@@ -16,7 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// 1,000 messages and 2, 4 and 8 workers: exactly 1,000 calls.
+// 1,000 messages with 2, 4 and 8 workers: exactly 1,000 calls.
 func TestDU1_Workers(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{2, 4, 8} {
@@ -29,7 +29,7 @@ func TestDU1_Workers(t *testing.T) {
 			for range workers {
 				s.work(q, r, worker.Config{}, nothing)
 			}
-			for range 500 { // small ones, among workers that fall asleep
+			for range 500 { // small sends, among workers that fall asleep
 				ids = append(ids, s.send(q, 1)...)
 			}
 			s.recorded(r, history.Handled, len(ids))
@@ -39,7 +39,7 @@ func TestDU1_Workers(t *testing.T) {
 	}
 }
 
-// 35 receivers against 11 senders.
+// 35 receivers with 11 senders.
 func TestDU1_ManyReceivers(t *testing.T) {
 	t.Parallel()
 	const receivers, senders = 35, 11
@@ -106,9 +106,8 @@ func TestDU1_ManyReceivers(t *testing.T) {
 	s.must(history.Exactly(ids, s.history()))
 }
 
-// A worker is stopped by SIGTERM in the middle of a backlog, ten times: what
-// was handled is settled, nothing claimed is left behind, and what was not
-// started can be claimed at once.
+// A worker is stopped with SIGTERM during a backlog, ten times: handled messages are settled,
+// none stays claimed, and messages that were not started can be claimed immediately.
 func TestDU2_Stopped(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -159,7 +158,7 @@ func TestDU2_Stopped(t *testing.T) {
 	s.must(history.Exactly(ids, s.history()))
 }
 
-// 1,000 expired leases and 4 rescuers firing together: each message once more.
+// 1,000 expired leases and 4 concurrent rescuers: each message comes once more.
 func TestDU3_RescuersTogether(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -178,7 +177,7 @@ func TestDU3_RescuersTogether(t *testing.T) {
 		return got
 	}
 	var held []posthaste.DeliveryID
-	for range messages { // each is a lease of its own
+	for range messages { // each has its own lease
 		for _, d := range receive(1) {
 			held = append(held, d.ID)
 		}
@@ -214,7 +213,7 @@ func TestDU3_RescuersTogether(t *testing.T) {
 					return
 				}
 				lost.Add(int64(n))
-				if n == 0 { // another rescuer is at it
+				if n == 0 { // another rescuer is active
 					time.Sleep(time.Millisecond)
 				}
 			}

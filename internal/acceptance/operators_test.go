@@ -12,8 +12,8 @@ import (
 	"github.com/posthaste-mq/posthaste/server"
 )
 
-// What operators do to queues over HTTP takes effect, is shown, and is on record with
-// the name of the token.
+// Operators' actions on queues over HTTP take effect, are visible, and are recorded with the
+// name of the token.
 func TestOperatorsOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -27,7 +27,7 @@ func TestOperatorsOverHTTP(t *testing.T) {
 			s.must(json.Unmarshal(got.body, into))
 		}
 	}
-	// Each option is as it was asked for, and asking again changes nothing.
+	// Each option is as requested, and repeating the request changes nothing.
 	for name, options := range map[string]string{
 		"in-order": `{"ordered":true,"on_dead":"stop","retention":"1h0m0s","max_attempts":3}`,
 		"by-turns": `{"fair":true,"key_concurrency":3,"key_rate_limit":{"limit":10,"per":"1m0s","burst":3}}`,
@@ -60,7 +60,7 @@ func TestOperatorsOverHTTP(t *testing.T) {
 	if ask(200, "PUT", "/v1/queues/orders/limits", `{}`, &none); none.Options.RateLimit != nil {
 		t.Errorf("limits are %+v, want none", none.Options)
 	}
-	// A key that is paused waits, and holds up no other.
+	// Messages of a paused key wait, and do not block other keys.
 	received := func() (keys []string) {
 		t.Helper()
 		var got []wire.Delivery
@@ -99,7 +99,7 @@ func TestOperatorsOverHTTP(t *testing.T) {
 		t.Errorf("a paused queue handed out %+v", got)
 	}
 	ask(200, "POST", "/v1/queues/orders/resume", "", nil)
-	// A subscription gets from the oldest kept what its filter lets through.
+	// A subscription from the oldest message gets the kept messages that pass its filter.
 	ask(204, "POST", "/v1/queues/orders/subscriptions/audit", `{"from":"oldest","filter":{"kind":["paid"]}}`, nil)
 	s.until("the subscription has it", func() bool {
 		ask(200, "POST", "/v1/queues/orders/receive?max=10&subscription=audit", "", &got)

@@ -20,7 +20,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// keyOrder checks what handlers of an ordered queue see.
+// keyOrder checks the order that handlers of an ordered queue see.
 type keyOrder struct {
 	t       testing.TB
 	mu      sync.Mutex
@@ -28,7 +28,7 @@ type keyOrder struct {
 	running map[string]bool
 	tries   map[string]int
 	handled int
-	most    int // keys that ran at once
+	most    int // maximum number of keys that ran at once
 }
 
 func newKeyOrder(t testing.TB) *keyOrder {
@@ -65,9 +65,8 @@ func (o *keyOrder) total() int {
 	return o.handled
 }
 
-// Of each key of an ordered queue one message runs after the other, in order,
-// through failures, snoozes, and workers that come and go; different keys run at
-// the same time.
+// Messages of one key of an ordered queue run one after the other, in order, despite failures,
+// snoozes, and workers that come and go. Different keys run concurrently.
 func TestOrderedQueue_WorkersComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -124,7 +123,7 @@ func TestOrderedQueue_WorkersComeAndGo(t *testing.T) {
 	}
 }
 
-// A message of an ordered queue that is dead stops its key until somebody acts.
+// A dead letter of an ordered queue blocks its key until an operator acts.
 func TestOrderedQueue_DeadStopsItsKey(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -167,8 +166,8 @@ func TestOrderedQueue_DeadStopsItsKey(t *testing.T) {
 	s.settled(q)
 }
 
-// A key with very many messages does not fill what a worker may hold: the others go
-// on while the first message of that key runs.
+// A key with very many messages does not use up a worker's places: other keys continue while
+// the first message of that key runs.
 func TestOrderedQueue_OneKeyWithManyMessages(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -204,8 +203,8 @@ func TestOrderedQueue_OneKeyWithManyMessages(t *testing.T) {
 	s.settled(q)
 }
 
-// Receivers by SQL and HTTP get one unsettled message of a key, together, and the
-// next one when that is settled.
+// Receivers by SQL and HTTP together get one unsettled message of a key, and the next one when
+// it is settled.
 func TestOrderedQueue_ReceiversBySQLAndHTTP(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -268,10 +267,9 @@ func TestOrderedQueue_ReceiversBySQLAndHTTP(t *testing.T) {
 	s.settled(q)
 }
 
-// Beside many messages that wait, retries of an ordered queue start when their time
-// has come: within 1 s, and with few numbers, on a machine that has other things to
-// do, within 5 s; later by as long as the machine stood still. Not parallel, for it
-// measures times.
+// With many messages waiting, retries of an ordered queue start at their time: within 1 s, and
+// with small numbers, on a busy machine, within 5 s, plus the time for which the machine
+// stalled. Not parallel, because it measures times.
 func TestDS10_OrderedRetriesBesideBacklog(t *testing.T) {
 	testrun.Nightly(t, "it measures time beside a backlog; DS10_DueBesideBacklogOfAnOrderedQueue in enginetest runs on each change")
 	s := newStage(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// lines keeps log lines for looking at them.
+// lines stores log lines for inspection.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -32,7 +32,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// of are the lines about one message, of its outcome or as possible duplicates.
+// of counts the lines about one message, of its outcome or as possible duplicates.
 func (l *lines) of(id posthaste.MessageID, outcome string) (n int, textless bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,11 +53,11 @@ type silent struct{}
 
 func (silent) Error() string { return "" }
 
-// snooze is longer than the test lasts, so that what was released stays on record so.
+// snooze is longer than the test, so that a released message stays released.
 const snooze = 24 * time.Hour
 
-// Every outcome, also a possible duplicate, is counted, logged with the
-// message's id, and on record; an error's text is never empty.
+// Every outcome, including a possible duplicate, is counted, logged with the message's id, and
+// recorded. An error's text is never empty.
 func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -67,7 +67,7 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(events)
 
-	// One message was lost before the worker comes.
+	// One message was lost before the worker starts.
 	lost := s.send(q, 1)[0]
 	gone, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 100 * time.Millisecond})
 	s.must(err)
@@ -100,7 +100,7 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 			return silent{}
 		case "released":
 			return posthaste.Snooze(snooze)
-		case "twice": // as if it had been settled elsewhere meanwhile
+		case "twice": // as if another worker had settled it in the meantime
 			_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Done}})
 			return errors.Join(errors.New("too late"), err)
 		}
@@ -130,11 +130,11 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	ids["lost"] = lost
 	for what, c := range map[string]struct {
 		line, metric, label string
-		count               float64 // of the metric, with what the other messages add
+		count               float64 // of the metric, including that of other messages
 		row                 string
 		state               posthaste.State
 	}{
-		// What was lost or retried at first is done in the end, too.
+		// Messages that were lost or retried at first are done in the end, too.
 		"done":     {"done", "posthaste_deliveries_settled_total", "done", 3, "", posthaste.StateDone},
 		"retried":  {"retried", "posthaste_deliveries_settled_total", "retried", 1, "retried", posthaste.StateDone},
 		"dead":     {"dead", "posthaste_deliveries_settled_total", "dead", 1, "dead", posthaste.StateDead},
@@ -167,8 +167,8 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	}
 }
 
-// recordOf counts the attempts of a message that the store has with an outcome, and tells
-// whether one that has not succeeded is there without an error's text.
+// recordOf counts the recorded attempts of a message with an outcome, and reports whether one
+// that failed has no error text.
 func (s *stage) recordOf(id posthaste.MessageID, outcome string) (n int, textless bool) {
 	s.Helper()
 	if !s.redis() {
@@ -179,7 +179,7 @@ func (s *stage) recordOf(id posthaste.MessageID, outcome string) (n int, textles
 	}
 	state := s.state(id)
 	if outcome == string(posthaste.Released) {
-		// It is no attempt there. What is on record is when the message is due again.
+		// A release is not an attempt. The record contains when the message is due again.
 		if len(state.Attempts) == 0 && time.Until(state.DueAt) > snooze/2 {
 			n = 1
 		}

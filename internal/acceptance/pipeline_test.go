@@ -28,7 +28,7 @@ import (
 
 var chunks = relay.Chunks{Size: 10, Codec: msgpack.Codec}
 
-// publish relays what is due of a queue to the mailbox, in chunks.
+// publish relays due messages of a queue to the mailbox, in chunks.
 func (m *mailbox) publish(queue string, w worker.Config) (stop func()) {
 	m.Helper()
 	sink, err := rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(m.url), RoutingKey: m.name, Logger: slog.New(slog.DiscardHandler)})
@@ -40,7 +40,7 @@ func (m *mailbox) publish(queue string, w worker.Config) (stop func()) {
 	return m.stage.run(run)
 }
 
-// takeIn runs a source that takes chunks of the mailbox apart into a queue.
+// takeIn runs a source that splits chunks of the mailbox into a queue.
 func (m *mailbox) takeIn(queue string) {
 	m.Helper()
 	from, err := rabbitmq.NewSource(m.open(), rabbitmq.SourceConfig{URL: rabbitmq.URL(m.url), FromQueue: m.name, Config: source.Config{Queue: queue, Unpack: chunks.Unpack}})
@@ -57,7 +57,7 @@ func (m *mailbox) takeIn(queue string) {
 	})
 }
 
-// references are those of the messages in a chunk.
+// references returns the references of the messages in a chunk.
 func references(t *testing.T, body []byte) (all []string) {
 	t.Helper()
 	messages, err := chunks.Unpack(t.Context(), posthaste.Message{Payload: body})
@@ -82,7 +82,7 @@ func (s *stage) notify(queue string, from, to int, at time.Time) (ids []posthast
 	return ids
 }
 
-// Due messages are chunked, ten to a broker message; only due ones leave.
+// Due messages are sent in chunks, ten per broker message. Messages that are not due stay.
 func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -93,7 +93,7 @@ func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
 	due := s.notify(queue, 0, n, time.Now().Add(time.Second))
 	m.publish(queue, worker.Config{})
 	for _, id := range due {
-		s.until("what is due leaves", func() bool { return s.state(id).State == posthaste.StateDone })
+		s.until("due messages leave", func() bool { return s.state(id).State == posthaste.StateDone })
 	}
 	came, tens, published := map[string]int{}, 0, 0
 	for _, d := range m.read() {
@@ -114,8 +114,8 @@ func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
 			t.Errorf("notification %d came %d times", i, came[fmt.Sprint(i)])
 		}
 	}
-	// All fall due at once, so a chunk has fewer than ten only where a claim ends, and
-	// how much a claim takes depends on the machine.
+	// All become due at once, so only the last chunk of a claim has fewer than ten messages.
+	// The size of a claim depends on the machine.
 	if len(came) != n || tens == 0 || published > n/3 {
 		t.Errorf("%d notifications came of %d due, in %d chunks, %d of ten", len(came), n, published, tens)
 	}
@@ -126,8 +126,9 @@ func TestNP1_DueMessagesLeaveInChunks(t *testing.T) {
 	}
 }
 
-// The sixth of ten in a chunk fails: the first five are not repeated. What never
-// succeeds is a dead letter, what is no chunk is put aside, and neither spins.
+// The sixth of ten in a chunk fails: the first five are not repeated. A message that never
+// succeeds is a dead letter, an invalid chunk is set aside, and neither is retried in a tight
+// loop.
 func TestNP3_OneOfAChunkFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -154,8 +155,8 @@ func TestNP3_OneOfAChunkFails(t *testing.T) {
 	s.settled(due)
 	stop()
 
-	// The same chunks once more, as after a lost acknowledgement, with other ids: they
-	// may be chunked otherwise the second time. And one that is none.
+	// The same chunks again with other ids, as after a lost acknowledgement: the second time,
+	// messages may be divided differently. And an invalid one.
 	for _, d := range m.read() {
 		for _, id := range []string{d.MessageId, "other-" + d.MessageId} {
 			s.must(m.ch.PublishWithContext(s.ctx, "", m.name, false, false, amqp.Publishing{MessageId: id, ContentType: d.ContentType, Body: d.Body, DeliveryMode: amqp.Persistent}))
@@ -163,7 +164,7 @@ func TestNP3_OneOfAChunkFails(t *testing.T) {
 	}
 	s.must(m.ch.PublishWithContext(s.ctx, "", m.name, false, false, amqp.Publishing{MessageId: "poison", ContentType: msgpack.ContentType, Body: []byte{0xc1}}))
 	m.takeIn(sending)
-	s.until("what is no chunk is put aside", func() bool {
+	s.until("an invalid chunk is set aside", func() bool {
 		ch, err := m.conn.Channel() // an error closes it
 		s.must(err)
 		defer ch.Close()
@@ -186,8 +187,8 @@ func TestNP3_OneOfAChunkFails(t *testing.T) {
 	}
 }
 
-// One trace leads from the sender's span through queue, relay, broker and source to
-// the handler, also in chunks, where each message has its own.
+// One trace leads from the sender's span through queue, relay, broker and source to the
+// handler, including in chunks, in which each message has its own trace.
 func TestTR1_OneTraceThroughTheBroker(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -222,8 +223,8 @@ func TestTR1_OneTraceThroughTheBroker(t *testing.T) {
 	}
 }
 
-// The example runs as its README says, what was sent can be looked up, and what comes
-// again is not sent again, however it comes.
+// The example runs as its README says, sent messages can be looked up, and redelivered ones
+// are not sent again, in whatever form they come.
 func TestPipelineExample(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -249,7 +250,7 @@ func TestPipelineExample(t *testing.T) {
 		t.Errorf("the log has it %d times", n)
 	}
 
-	// As after the source's window: the same ids, and one that is new.
+	// As after the source's window: the same ids, and a new one.
 	var again []posthaste.Message
 	for i := range 25 {
 		id := one[string](s, s.conn(), "select headers->>'message-id' from posthaste.messages where queue = 'sending' and reference = $1", fmt.Sprint("appointment-", i))

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// prepare brings about what traffic alone seldom leaves in a ledger: a fair queue
-// with much of its log read ahead, messages of which were left there, parked, handed
-// out and settled; parked messages of an ordered queue; and words that were found for
-// messages without any, of one that waits for its retry and of one that is settled.
+// prepare creates states that traffic alone seldom leaves in a ledger: a fair queue with much
+// of its log read ahead, messages of which were left there, parked, handed out and settled;
+// parked messages of an ordered queue; and terms that were found for messages without any, of
+// one that waits for its retry and of one that is settled.
 func (b *books) prepare() {
 	b.Helper()
 	take := func(queue, subscription string, most int, lease time.Duration) []delivery {
@@ -57,7 +57,7 @@ func (b *books) prepare() {
 	b.exec(send, "kept", nil, 1)
 	for queue, outcome := range map[string]string{"found": "retried", "kept": "done"} {
 		d := take(queue, "default", 1, time.Hour)[0]
-		b.exec(`select posthaste.settle('{}', '{}', array[$1::bigint], array[$2::text], array['no'], array[0.0], array[null::text], array[null::real], true, array['["to:somebody"]'])`, d.ID, outcome)
+		b.exec(`select posthaste.settle('{}', '{}', array[$1::bigint], array[$2::text], array['no'], array[0.0], array[null::text], array[null::real], true, array['["to:someone"]'])`, d.ID, outcome)
 	}
 	b.exec(`insert into effects (queue, subscription, id) select 'kept', 'default', id from sent where queue = 'kept'`)
 	// A part of one claim.
@@ -67,7 +67,7 @@ func (b *books) prepare() {
 	}
 }
 
-// isPrepared fails unless the copy has all of that.
+// isPrepared fails the test unless the copy has all of these states.
 func (b *books) isPrepared() {
 	b.Helper()
 	for what, sql := range map[string]string{
@@ -87,12 +87,12 @@ func (b *books) isPrepared() {
 	}
 }
 
-// afterRebase says what is wrong with a ledger that was just rebased, before anything
-// is handed out.
+// afterRebase describes the faults of a ledger that was just rebased, before anything is
+// handed out.
 func (b *books) afterRebase() string {
 	b.Helper()
-	// Nothing of another server's transactions is left: in a copy whose ids are
-	// lower, those are still to come.
+	// No transaction ids of another server are left: in a copy whose ids are lower, those are
+	// still in the future.
 	rows, _ := b.Query(b.ctx, `select c.relname::text, a.attname::text, a.atttypid = 'pg_snapshot'::regtype
 		from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 		where c.relnamespace = 'posthaste'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and a.atttypid in ('xid8'::regtype, 'pg_snapshot'::regtype)`)
@@ -119,7 +119,7 @@ func (b *books) afterRebase() string {
 		return fmt.Sprintf("%d settled messages of a queue with a retention are not in its history", n)
 	}
 	for _, queue := range []string{"found", "kept"} {
-		if n := ask[int](b, `select count(*) from posthaste.message((select min(id) from sent where queue = $1)) m where m.terms = '{to:somebody}'`, queue); n != 1 {
+		if n := ask[int](b, `select count(*) from posthaste.message((select min(id) from sent where queue = $1)) m where m.terms = '{to:someone}'`, queue); n != 1 {
 			return "words that were found for a message of " + queue + " are gone"
 		}
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/posthaste-mq/posthaste/server"
 )
 
-// Who waits by HTTP gets the next message when it may be handed out: when a place
-// becomes free, a token comes, or its time has come. By itself the server would look
-// after an hour.
+// A waiting HTTP receive gets the next message as soon as it may be handed out: when a place
+// becomes free, a token is available, or it is due. The server itself would look only after an
+// hour.
 func TestWaitingReceiversAreWokenByLimits(t *testing.T) {
 	t.Parallel()
 	const per = 300 * time.Millisecond
 	for name, c := range map[string]struct {
 		options posthaste.QueueOptions
 		delay   time.Duration
-		acked   bool // the next one comes with the end of the one before it
+		acked   bool // the next one comes when the previous one ends
 	}{
 		"concurrency":          {posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 1}}, 0, true},
 		"concurrency of a key": {posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 1}}, 0, true},
@@ -63,7 +63,7 @@ func TestWaitingReceiversAreWokenByLimits(t *testing.T) {
 				answered := make(chan received, 1)
 				go func() { answered <- receive() }()
 				if c.acked && round > 0 {
-					time.Sleep(50 * time.Millisecond) // so that it waits, mostly
+					time.Sleep(50 * time.Millisecond) // so that it usually waits
 					last = time.Now()
 					a.want(200, "POST", "/v1/deliveries/ack", fmt.Sprintf(`{"deliveries":[{"id":%q}]}`, held))
 				}

@@ -22,14 +22,14 @@ func onRedis(t *testing.T) bool {
 	return strings.HasPrefix(t.Name(), "TestRE1/") || strings.HasPrefix(t.Name(), "TestOnRedis/")
 }
 
-// besideOthers lets a test run beside others, but at night, when it measures.
+// besideOthers lets a test run in parallel, except at night, when it measures.
 func besideOthers(t *testing.T) {
 	if !testrun.Night() {
 		t.Parallel()
 	}
 }
 
-// onlyPostgres skips a part of a test on Redis, which lacks what it is about.
+// onlyPostgres skips a part of a test on Redis, which lacks the feature.
 func onlyPostgres(t *testing.T, what string) {
 	t.Helper()
 	if onRedis(t) {
@@ -39,7 +39,7 @@ func onlyPostgres(t *testing.T, what string) {
 
 func startRedis(t *testing.T) *devbroker.Redis {
 	t.Helper()
-	// What Redis has answered is on disk then, so that nothing may be lost.
+	// Redis answers only after writing to disk, so that nothing may be lost.
 	r, err := devbroker.StartRedis(context.WithoutCancel(t.Context()), t.TempDir(), "--appendfsync", "always")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func startRedis(t *testing.T) *devbroker.Redis {
 // isRedis reports whether a URL is that of a Redis.
 func isRedis(url string) bool { return strings.HasPrefix(url, "redis://") }
 
-// openStore opens the engine that a URL is for. options are those of PostgreSQL.
+// openStore opens the engine for a URL. options are those of PostgreSQL.
 func openStore(ctx context.Context, url string, options ...postgres.Option) (posthaste.Engine, error) {
 	if isRedis(url) {
 		return redis.Open(ctx, url)
@@ -59,10 +59,10 @@ func openStore(ctx context.Context, url string, options ...postgres.Option) (pos
 	return postgres.Open(ctx, url, options...)
 }
 
-// redis reports whether the stage is on a Redis.
+// redis reports whether the stage uses a Redis.
 func (s *stage) redis() bool { return isRedis(s.url) }
 
-// keys looks into the stage's Redis beside the engine.
+// keys returns a client of the stage's Redis, to inspect it.
 func (s *stage) keys() *goredis.Client {
 	s.Helper()
 	if s.look == nil {
@@ -74,11 +74,11 @@ func (s *stage) keys() *goredis.Client {
 	return s.look
 }
 
-// key is one of a queue's keys there.
+// key returns one of a queue's keys there.
 func key(queue, what string) string { return "{posthaste:" + queue + "}:" + what }
 
-// named is the stage's URL for connections that can be told from others by that name,
-// and how: those of a Redis are all alike.
+// named returns the stage's URL for connections that can be identified by that name, and the
+// means to do so, because all connections of a Redis look the same.
 func (s *stage) named(name string) (url, by string) {
 	if s.redis() {
 		return s.url, ""
@@ -86,8 +86,8 @@ func (s *stage) named(name string) (url, by string) {
 	return s.url + "&application_name=" + name, name
 }
 
-// RE1: what is said of delivery, of losing nothing and of hardly anything twice holds on
-// Redis, too, as far as it does not speak of SQL, transactions or truncation.
+// RE1: the guarantees of delivery, of losing nothing and of rare duplicates also hold on
+// Redis, except those about SQL, transactions or truncation.
 func TestRE1(t *testing.T) {
 	besideOthers(t)
 	onEachChange := []string{"DS1", "DS5_MaxAttempts", "DS6", "DS8", "LP4", "LP5", "LP7", "DU1_Receivers", "DU2", "DU4", "DU5_Withdraws", "FT3"}
@@ -135,8 +135,8 @@ func TestRE1(t *testing.T) {
 	}
 }
 
-// What surrounds the engine works with that on Redis: traces, metrics, relays and
-// sources, mails, processes that are killed and replaced, schedules.
+// Features around the engine work on Redis: traces, metrics, relays and sources, mails, killed
+// and replaced processes, schedules.
 func TestOnRedis(t *testing.T) {
 	besideOthers(t)
 	onEachChange := []string{"TR2", "HA1", "EM1", "Concurrency", "Woken", "Dead"}

@@ -13,29 +13,29 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 )
 
-// A relay is killed at every point between two steps of a batch: before and after the
-// database, the broker and the database again got what it said, with their answers on
-// the way to it. Nothing is lost; what comes twice is what the broker had before the
-// ledger had its settling, with the same message id; and it is an attempt on record.
+// A relay is killed at every point between two steps of a batch: before and after a request to
+// the database, the broker and the database again was executed, with the response in flight.
+// Nothing is lost. Only messages that the broker had before the ledger settled them come
+// twice, with the same message id, and the repetition is a recorded attempt.
 func TestOR5_RelayKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	broker, err := sharedBroker()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A prepared statement is run by a message Bind: its type, its length, an empty
-	// portal and the statement's name.
+	// A prepared statement is run by a message Bind: its type, its length, an empty portal and
+	// the statement's name.
 	bind := func(statement string) func([]byte) bool {
 		return regexp.MustCompile(`(?s)B....\x00` + statement + `\x00`).Match
 	}
-	const batch = 8 // what one claim takes here
+	const batch = 8 // size of one claim here
 	claim, settle := bind("posthaste_claim"), bind("posthaste_settle")
 	publish := func(piece []byte) bool { return bytes.Contains(piece, []byte{0, 60, 0, 40}) }
 	for _, point := range []struct {
 		name            string
-		database        func([]byte) bool // the request there is met; else that to the broker
-		answered        bool              // the request was carried out, and the answer is lost
-		twice, attempts bool              // it comes twice; a lost attempt is on record
+		database        func([]byte) bool // the request to kill at; nil: that to the broker
+		answered        bool              // the request was executed, and the response is lost
+		twice, attempts bool              // it comes twice; a lost attempt is recorded
 	}{
 		{name: "claiming", database: claim},
 		{name: "claimed", database: claim, answered: true, attempts: true},
@@ -82,8 +82,8 @@ func TestOR5_RelayKilledAtEveryPoint(t *testing.T) {
 				t.Fatal("the relay never came to this point")
 			}
 
-			// Only the killed one's lease must end soon: this one, stalled for as long,
-			// would bring more attempts.
+			// Only the killed relay's lease must end soon: if this one stalled for as long,
+			// there would be more attempts.
 			again := relay
 			again.Lease = time.Minute
 			s.spawn(again)

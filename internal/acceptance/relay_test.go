@@ -28,7 +28,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// sharedBroker is the RabbitMQ of the tests that do not hurt it.
+// sharedBroker is the RabbitMQ of the tests that do not damage it.
 var sharedBroker = sync.OnceValues(func() (*devbroker.RabbitMQ, error) {
 	dir, err := os.MkdirTemp("", "posthaste-broker-")
 	if err != nil {
@@ -53,7 +53,7 @@ func stopBroker() {
 	}
 }
 
-// mailbox is a queue of a broker and what is read from it.
+// mailbox is a queue of a broker and the messages read from it.
 type mailbox struct {
 	*stage
 	url, name string
@@ -61,7 +61,7 @@ type mailbox struct {
 	ch        *amqp.Channel
 }
 
-// mailbox makes a queue of the test's own.
+// mailbox creates a queue for the test.
 func (s *stage) mailbox(broker *devbroker.RabbitMQ, args amqp.Table) *mailbox {
 	s.Helper()
 	if broker == nil {
@@ -87,7 +87,7 @@ func (m *mailbox) connect() {
 	m.must(err)
 }
 
-// read takes everything that is there. What comes meanwhile it may take, too.
+// read takes all current messages, and possibly some that arrive in the meantime.
 func (m *mailbox) read() (all []amqp.Delivery) {
 	m.Helper()
 	q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
@@ -103,13 +103,13 @@ func (m *mailbox) read() (all []amqp.Delivery) {
 		}
 	}
 	m.must(m.ch.Cancel(m.name, false))
-	for d := range deliveries { // closed by Cancel; what is taken off the queue must not be lost
+	for d := range deliveries { // closed by Cancel; messages taken off the queue must not be lost
 		all = append(all, d)
 	}
 	return all
 }
 
-// says reports whether a line holds the text.
+// says reports whether a line contains the text.
 func (l *lines) says(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *lines) says(text string) bool {
 // done counts the queue's messages that are done.
 func (m *mailbox) done(queue string) int64 {
 	m.Helper()
-	_, err := m.engine.Maintain(m.ctx) // counts
+	_, err := m.engine.Maintain(m.ctx) // updates the counts, too
 	m.must(err)
 	infos, err := m.engine.Queues(m.ctx, queue)
 	m.must(err)
@@ -135,7 +135,7 @@ func counted(all []amqp.Delivery) map[string]int {
 	return count
 }
 
-// settledAll waits until the queue is settled, and looks that all of these are done.
+// settledAll waits until the queue is settled, and checks that all of these are done.
 func (s *stage) settledAll(queue string, ids []posthaste.MessageID) {
 	s.Helper()
 	s.settled(queue)
@@ -146,7 +146,7 @@ func (s *stage) settledAll(queue string, ids []posthaste.MessageID) {
 	}
 }
 
-// relay runs a worker that relays a queue to the mailbox, with connections of its own.
+// relay runs a worker with its own connections that relays a queue to the mailbox.
 func (m *mailbox) relay(queue string, c rabbitmq.SinkConfig, w worker.Config, options ...worker.Option) (stop func()) {
 	m.Helper()
 	if c.URL == "" {
@@ -186,7 +186,7 @@ func relayRole(ctx context.Context, t task, ready func()) error {
 	return w.Run(ctx)
 }
 
-// Payloads of 10 kB and 1 MB relay like small ones, and never make the business
+// Payloads of 10 kB and 1 MB are relayed like small ones, and never make the business
 // transaction fail.
 func TestOR1_LargePayloads(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestOR1_LargePayloads(t *testing.T) {
 	}
 }
 
-// 5 relays share messages: all distinct at the broker, none twice.
+// 5 relays share messages: all arrive at the broker, none twice.
 func TestOR3_RelaysShare(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -240,8 +240,8 @@ func TestOR3_RelaysShare(t *testing.T) {
 	}
 }
 
-// What the broker does not take is tried again, and dead after max_attempts with
-// the broker's words; nothing is settled unsent.
+// A message that the broker rejects is retried, and is a dead letter after max_attempts with
+// the broker's error. No unsent message is settled.
 func TestOR4_BrokerTrouble(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -295,7 +295,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		n := size(1000, 100_000)
 		m.relay(queue, rabbitmq.SinkConfig{Connections: 1}, worker.Config{}, worker.BatchSize(50))
 		ids := s.send(queue, n/3)
-		// A crash must not find the queue's own declaration unwritten.
+		// The queue's declaration must be on disk before a crash.
 		s.must(broker.Sync(s.ctx))
 		broker.Kill()
 		ids = append(ids, s.send(queue, n/3)...)
@@ -311,8 +311,8 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		}
 	})
 
-	// While the broker is short of disk or memory the relay publishes nothing more and
-	// settles nothing unsent; afterwards it goes on by itself.
+	// While the broker is short of disk or memory, the relay publishes nothing more and
+	// settles no unsent message. Afterwards it resumes by itself.
 	for reason, control := range map[string][2][]string{
 		"low on disk":   {{"set_disk_free_limit", "100000GB"}, {"set_disk_free_limit", "50MB"}},
 		"low on memory": {{"set_vm_memory_high_watermark", "0"}, {"set_vm_memory_high_watermark", "absolute", "2GB"}},
@@ -354,8 +354,8 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 	}
 }
 
-// A relay that is killed between publishing and settling: nothing is lost, what
-// comes twice was in flight, and has the same id.
+// A relay is killed between publishing and settling: nothing is lost, and only messages in
+// flight come twice, with the same id.
 func TestOR5_RelayKilled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -379,7 +379,7 @@ func TestOR5_RelayKilled(t *testing.T) {
 	}
 	for kill := range kills {
 		c := relay()
-		// Somewhere on its way: when more has come than before, or all is there.
+		// During its work: when more messages have come than before, or all are there.
 		var before int
 		s.until("the relay publishes", func() bool {
 			q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
@@ -389,13 +389,13 @@ func TestOR5_RelayKilled(t *testing.T) {
 			}
 			return q.Messages >= before || len(all)+q.Messages >= n
 		})
-		if kill%2 == 1 { // with something settled, too
+		if kill%2 == 1 { // with some messages settled, too
 			s.until("enough is settled", func() bool { return m.done(queue) >= int64(kill*n/20) })
 		}
 		c.kill()
 		read()
-		// What is settled by now comes no more. The rest that has come was in flight.
-		// Looked at are some, for asking for the state of all takes long.
+		// Settled messages do not come again. The other messages that have come were in
+		// flight. Only some are checked, because asking for the state of all takes long.
 		for i := 0; i < len(all); i += 1 + len(all)/100 {
 			d := all[i]
 			id, err := strconv.ParseInt(d.MessageId, 10, 64)
@@ -462,8 +462,7 @@ func TestOR5_RelayKilled(t *testing.T) {
 	}
 }
 
-// The order of each key holds at the broker, with several relays and through the
-// death of one.
+// The order of each key holds at the broker, with several relays and even if one dies.
 func TestOR6_OrderAtTheBroker(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -482,7 +481,7 @@ func TestOR6_OrderAtTheBroker(t *testing.T) {
 		_, err := s.client.Send(s.ctx, batch...)
 		s.must(err)
 		if from+1000 == n/2 {
-			// While it publishes: some has come, and more waits.
+			// While they publish: some messages have come, and more wait.
 			s.until("the relays publish", func() bool {
 				q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
 				s.must(err)
@@ -514,8 +513,8 @@ func TestOR6_OrderAtTheBroker(t *testing.T) {
 	}
 }
 
-// Cut between publishing and the confirm, again and again: all comes, under the
-// same ids, and each cut is an attempt on record.
+// Connections are cut repeatedly between publishing and the confirm: all messages come, with
+// the same ids, and each cut is a recorded attempt.
 func TestOR5_CutBeforeTheConfirm(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

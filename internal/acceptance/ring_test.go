@@ -21,22 +21,22 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// ring counts how often the sequence moved to another slot, and what was sent by then.
+// ring counts how often the sequence moved to another slot, and the messages sent until then.
 type ring struct {
 	sent  atomic.Int64 // messages
 	mu    sync.Mutex
-	marks []int64 // what was sent at each move
+	marks []int64 // number sent at each move
 	epoch int64
 }
 
-// slots are the slots of the ring: a turn is as many moves.
+// slots is the number of slots of the ring: a turn is as many moves.
 const slots = 16
 
-// turn keeps the ring turning: it calls upkeep without the pauses that workers
-// make, so that hours of traffic fit into a test.
+// turn keeps the ring turning. It runs upkeep without the pauses of workers, so that the
+// traffic of hours fits into a test.
 func (s *stage) turn(ctx context.Context, g *ring) error {
 	engine, conn := s.engine, s.conn()
-	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // which leaves the processors to the load
+	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // leaves the processors to the load
 		_, err := engine.Maintain(context.WithoutCancel(ctx))
 		if errors.Is(err, context.DeadlineExceeded) { // it did not get through in time
 			continue
@@ -71,16 +71,16 @@ func (g *ring) lately(moves int) int64 {
 	return g.sent.Load() - g.marks[len(g.marks)-moves]
 }
 
-// space is what the ledger takes on disk, indexes and all.
+// space is the ledger's size on disk, including indexes.
 const space = `select sum(pg_total_relation_size(c.oid))::bigint from pg_class c join pg_namespace n on n.oid = c.relnamespace
 	where n.nspname = 'posthaste' and c.relkind = 'r'`
 
-// spaciest names the tables with the most, those of all slots together.
+// spaciest names the largest tables, with those of all slots together.
 const spaciest = `select string_agg(format('%s %s kB', x.name, x.kb), ', ' order by x.kb desc) from (
 	select regexp_replace(c.relname, '_[0-9]+$', '') as name, sum(pg_total_relation_size(c.oid))::bigint / 1024 as kb from pg_class c join pg_namespace n on n.oid = c.relnamespace
 	 where n.nspname = 'posthaste' and c.relkind = 'r' group by 1 order by 2 desc limit 8) x`
 
-// ringTest is TestLP9_RingTurnsOver at work.
+// ringTest is the state of TestLP9_RingTurnsOver.
 type ringTest struct {
 	*stage
 	ring
@@ -91,7 +91,7 @@ type ringTest struct {
 	long  chan struct{}                // closed when the handler that runs longer than a turn may end
 }
 
-// handle waits in the handler of the long message, and takes the far ones off the list.
+// handle waits in the handler of the long message, and removes the far ones from the list.
 func (r *ringTest) handle(ctx context.Context, d posthaste.RawDelivery) error {
 	switch d.Kind {
 	case "long":
@@ -101,7 +101,7 @@ func (r *ringTest) handle(ctx context.Context, d posthaste.RawDelivery) error {
 			return ctx.Err()
 		}
 	case "far":
-		if early := time.Until(d.DueAt); early > 0 { // PostgreSQL runs on this machine, by the same clock
+		if early := time.Until(d.DueAt); early > 0 { // PostgreSQL runs on this machine and uses the same clock
 			r.Errorf("message %s came %s before its time", d.MessageID, early)
 		}
 		r.mu.Lock()
@@ -130,10 +130,10 @@ func (r *ringTest) sendAll(messages ...posthaste.Message) {
 // ringPayload is the size of each message. PostgreSQL does not compress rows of this size.
 const ringPayload = 1000
 
-// spaceOfMessage bounds what the ledger has on disk for each message, indexes and all.
+// spaceOfMessage bounds the ledger's size on disk per message, including indexes.
 const spaceOfMessage = 1600
 
-// load sends batches until ctx ends, some messages of which are due later.
+// load sends batches until ctx ends. Some messages are due later.
 func (r *ringTest) load(ctx context.Context) {
 	payload := make([]byte, ringPayload)
 	for ctx.Err() == nil {
@@ -149,14 +149,14 @@ func (r *ringTest) load(ctx context.Context) {
 	}
 }
 
-// beyond sends messages that fall due in more than a turn of the ring, and waits until
-// they are handled. It sends others that are due later still if the ring turned more
-// slowly meanwhile.
+// beyond sends messages that are due in more than a turn of the ring, and waits until they are
+// handled. If the ring turned more slowly in the meantime, it sends others that are due even
+// later.
 func (r *ringTest) beyond(turn time.Duration) {
 	for delay := 2 * turn; r.ctx.Err() == nil; delay *= 2 {
 		begun := r.turns()
 		r.sendAll(slices.Repeat([]posthaste.Message{{Queue: r.queue, Kind: "far", Delay: delay}}, 20)...)
-		r.until("what is due beyond a turn is handled", func() bool {
+		r.until("messages due beyond a turn are handled", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return len(r.far) == 0
@@ -169,8 +169,8 @@ func (r *ringTest) beyond(turn time.Duration) {
 	}
 }
 
-// backup holds the locks of a backup, under which the ring cannot turn, until 1,000
-// messages were handled beside it.
+// backup holds the locks of a backup, under which the ring cannot turn, until 1,000 messages
+// were handled in the meantime.
 func (r *ringTest) backup(record *history.Recorder) {
 	r.Helper()
 	tx, err := r.conn().Begin(r.ctx)
@@ -189,12 +189,12 @@ func (r *ringTest) reach(turns float64) {
 	r.until(fmt.Sprintf("the ring has turned %.1f times", turns), func() bool { return r.turns() >= turns })
 }
 
-// spaceOfCancelled is what the table cancelled takes, an ordinary one: an open snapshot
-// keeps its deleted rows.
+// spaceOfCancelled is the size of the table cancelled, which is an ordinary one: an open
+// snapshot keeps its deleted rows.
 const spaceOfCancelled = `select pg_total_relation_size('posthaste.cancelled')`
 
-// holdsATurn checks that the ledger has no more on disk than it had before and what was
-// sent in a turn. All that was sent must take clearly more, which takes three turns.
+// holdsATurn checks that the ledger's size on disk grew at most by the messages of one turn.
+// The total of all messages must be clearly larger, which takes three turns.
 func (r *ringTest) holdsATurn(conn *pgx.Conn, empty int64) {
 	r.Helper()
 	most := func() int64 { return empty + r.lately(slots*5/4)*spaceOfMessage }
@@ -206,10 +206,9 @@ func (r *ringTest) holdsATurn(conn *pgx.Conn, empty int64) {
 	}
 }
 
-// The ring is turned over under load, with a pinned snapshot, a backup that
-// holds locks for a part of it, a handler that runs longer than a turn and
-// messages due beyond it: nothing is lost, and senders are never refused. At full size
-// the space is bounded, too.
+// The ring is turned over under load, with an open snapshot, a backup that holds locks for a
+// part of it, a handler that runs longer than a turn and messages due beyond it: nothing is
+// lost, and no send fails. At full size the space is bounded, too.
 func TestLP9_RingTurnsOver(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -224,7 +223,7 @@ func TestLP9_RingTurnsOver(t *testing.T) {
 	first := r.ids[0]
 	snapshot, err := s.conn().BeginTx(s.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	s.must(err)
-	one[int](s, snapshot, "select 1") // a snapshot is taken by the first statement
+	one[int](s, snapshot, "select 1") // the first statement takes the snapshot
 	empty := one[int64](s, conn, space)
 
 	ctx, stop := context.WithCancel(s.ctx)
@@ -254,7 +253,7 @@ func TestLP9_RingTurnsOver(t *testing.T) {
 	far.Wait()
 	r.reach(turns)
 	if full() {
-		// As much again comes until autovacuum does, once a minute.
+		// As much again is added until autovacuum runs, once a minute.
 		r.holdsATurn(conn, empty+2*pinned)
 	}
 	stop()

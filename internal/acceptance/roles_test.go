@@ -15,8 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// senderRole sends single messages from several goroutines and kills itself
-// the moment t.Count ids are on record, while the other goroutines send on.
+// senderRole sends single messages from several goroutines and kills itself as soon as t.Count
+// ids are recorded, while the other goroutines continue.
 func senderRole(ctx context.Context, t task, ready func()) error {
 	engine, record, err := tools(ctx, t)
 	if err != nil {
@@ -41,7 +41,7 @@ func senderRole(ctx context.Context, t task, ready func()) error {
 				}
 				n = returned.Add(1)
 				if n > int64(t.Count) {
-					select {} // the promise is about the first ones
+					select {} // the guarantee is about the first ones
 				}
 				record.Record(history.Event{Kind: history.Sent, ID: ids[0]})
 				if n == int64(t.Count) {
@@ -68,7 +68,7 @@ func (r troubles) Event(_ context.Context, e posthaste.Event) {
 	}
 }
 
-// pesterRole sends until it is told to stop, and again where that fails.
+// pesterRole sends until it is told to stop, and repeats failed sends.
 func pesterRole(ctx context.Context, t task, ready func()) error {
 	engine, record, err := tools(ctx, t)
 	if err != nil {
@@ -112,7 +112,7 @@ func workerRole(ctx context.Context, t task, ready func()) error {
 	})
 }
 
-// counterRole handles messages, and records none of them.
+// counterRole handles messages without recording them.
 func counterRole(ctx context.Context, t task, ready func()) error {
 	url := t.URL
 	if !isRedis(url) {
@@ -129,7 +129,7 @@ func counterRole(ctx context.Context, t task, ready func()) error {
 	return w.Run(ctx)
 }
 
-// suicideRole handles messages, and is killed by those of the kind "poison".
+// suicideRole handles messages, and those of the kind "poison" kill it.
 func suicideRole(ctx context.Context, t task, ready func()) error {
 	return work(ctx, t, ready, func(_ context.Context, d posthaste.RawDelivery) error {
 		if d.Kind == "poison" {
@@ -155,8 +155,8 @@ func work(ctx context.Context, t task, ready func(), h posthaste.Handler) error 
 	return w.Run(ctx)
 }
 
-// migrateRole installs the schema t.Count times from as many connections at
-// the same moment: that of the first message in the queue's place, SIGTERM.
+// migrateRole installs the schema t.Count times from as many connections concurrently, when it
+// gets SIGTERM.
 func migrateRole(ctx context.Context, t task, ready func()) error {
 	var all sync.WaitGroup
 	errs := make(chan error, t.Count)

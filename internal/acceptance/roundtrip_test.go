@@ -25,12 +25,12 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// parcel is what one message must arrive as.
+// parcel is the expected content of a message.
 type parcel struct {
 	payload     []byte
 	contentType string // empty: JSON
 	headers     map[string]string
-	key         string // where the queue is ordered
+	key         string // if the queue is ordered
 }
 
 func (p parcel) isJSON() bool { return p.contentType == "" }
@@ -50,10 +50,10 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// limit is what a queue takes by default.
+// limit is a queue's default limit.
 const limit = 1 << 20
 
-// parcels makes JSON of every kind and bytes of every size.
+// parcels returns JSON of every kind and bytes of every size.
 func parcels(r *rand.Rand) (all []parcel) {
 	for _, text := range []string{
 		`1`, `0`, `""`, `null`, `true`, `{}`, `[]`, `9223372036854775807`, `-9223372036854775808`, `18446744073709551615`, `9007199254740993`,
@@ -132,7 +132,7 @@ func randomJSON(r *rand.Rand, depth int) any {
 	return object
 }
 
-// equalJSON compares as JSON: numbers by their value, however long.
+// equalJSON compares JSON, with numbers by value, however long.
 func equalJSON(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) == len(b)
@@ -185,8 +185,8 @@ func equalValues(a, b any) bool {
 	return a == b
 }
 
-// A message with any JSON, any bytes, 1 byte to the limit, empty headers and
-// 64-bit integers arrives exactly as sent, in every pair of Go, SQL and HTTP.
+// A message with any JSON, any bytes, 1 byte up to the limit, empty headers and 64-bit
+// integers arrives exactly as sent, in every combination of Go, SQL and HTTP.
 func TestDS9_ArrivesAsSent(t *testing.T) {
 	t.Parallel()
 	random := parcels(seeded(t))
@@ -228,8 +228,8 @@ func TestDS9_ArrivesAsSent(t *testing.T) {
 				}
 			}
 			t.Run(from+" to "+to, func(t *testing.T) { check(t, allKinds["plain"]) })
-			// Queues of other kinds store and read by ways of their own: each sender
-			// and each receiver once in order, and the others once.
+			// Queues of other kinds store and read differently: each sender and each receiver
+			// is tested once with an ordered queue, and the other kinds once.
 			others := map[string][]string{"GoSQL": {"ordered"}, "SQLHTTP": {"ordered", "several"}, "HTTPGo": {"ordered", "limited"}}
 			if onRedis(t) {
 				others = map[string][]string{"GoHTTP": {"ordered", "several"}, "HTTPGo": {"ordered", "limited"}}
@@ -246,7 +246,7 @@ func TestDS9_ArrivesAsSent(t *testing.T) {
 	}
 }
 
-// arrived makes a parcel of what a receiver got.
+// arrived returns the parcel of a received message.
 func arrived(payload []byte, contentType string, headers map[string]string) parcel {
 	if contentType == posthaste.ContentTypeJSON {
 		contentType = ""
@@ -376,7 +376,7 @@ func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 	}
 }
 
-// What is a byte above the limit is refused by all three, and not stored.
+// A message of one byte above the limit is rejected by all three, and not stored.
 func TestDS9_AboveTheLimit(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -15,9 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// Several processes tick many schedules at once, with much to catch up, and are
-// killed in the middle of it: each tick is one message, and each message is
-// handled.
+// Several processes tick many schedules concurrently, with much to catch up, and are killed
+// meanwhile: each tick is one message, and each message is handled.
 func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -53,7 +52,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	if missed := one[int](s, pool, `select sum(missed)::int from posthaste.schedules`); missed != 0 {
 		t.Errorf("%d ticks were missed", missed)
 	}
-	// The ticks of each, without a gap and without one that is there twice.
+	// The ticks of each schedule, without gaps and duplicates.
 	wrong := one[string](s, pool, `
 		with ticks as (select headers ->> 'posthaste-schedule' as name, (headers ->> 'posthaste-tick')::timestamptz as tick from posthaste.messages where queue = $1)
 		select coalesce(string_agg(format('%s: %s messages of %s ticks, %s expected', t.name, t.n, t.different, t.expected), '; '), '')
@@ -78,17 +77,16 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	}
 }
 
-// unkempt is an engine without upkeep, which sends ticks too, if later.
+// unkempt is an engine without upkeep. It still sends ticks, but later.
 type unkempt struct{ posthaste.Engine }
 
 func (unkempt) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
 	return posthaste.MaintainReply{}, ctx.Err()
 }
 
-// An idle worker wakes for each tick: its message starts within a second of it,
-// or within five on a machine that has other things to do, and later by as long as
-// the machine stood still. The first may be later, by the heartbeat that the worker
-// hears of a new schedule with.
+// An idle worker wakes for each tick: its message starts within a second of it, or within five
+// on a busy machine, plus the time for which the machine stalled. The first one may be later,
+// because the worker learns of a new schedule with its heartbeat.
 func TestTickStartsWithinASecond(t *testing.T) {
 	testrun.Nightly(t, "it measures time")
 	s := newStage(t)
@@ -100,7 +98,7 @@ func TestTickStartsWithinASecond(t *testing.T) {
 	enough := make(chan struct{})
 	w := worker.New(unkempt{s.open()}, worker.Config{Logger: s.log})
 	worker.HandleRaw(w, q, func(_ context.Context, d posthaste.RawDelivery) error {
-		now := time.Now() // PostgreSQL runs on this machine, by the same clock
+		now := time.Now() // PostgreSQL runs on this machine and uses the same clock
 		tick, err := time.Parse(time.RFC3339, d.Headers[posthaste.HeaderTick])
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// take takes messages of the mailbox into a queue until stop is called.
+// take reads messages of the mailbox into a queue until stop is called.
 func (m *mailbox) take(queue string) (stop func()) {
 	m.Helper()
 	s, err := rabbitmq.NewSource(m.open(), rabbitmq.SourceConfig{Config: source.Config{Queue: queue, Logger: m.log}, URL: rabbitmq.URL(m.url), FromQueue: m.name})
@@ -34,7 +34,7 @@ func (m *mailbox) take(queue string) (stop func()) {
 	return stop
 }
 
-// The broker is killed and restarted while it is published to, and with all of it
+// The broker is killed and restarted while messages are published to it, and with all of them
 // queued: none is lost, and each is handled once.
 func TestNP5_BrokerRestarted(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestNP5_BrokerRestarted(t *testing.T) {
 		s.must(broker.Start(s.ctx))
 		m.connect()
 	}
-	// A crash must not find the queue's own declaration unwritten.
+	// The queue's declaration must be on disk before a crash.
 	s.must(broker.Sync(s.ctx))
 
 	out, in := s.queue(posthaste.QueueOptions{}), s.queue(posthaste.QueueOptions{})

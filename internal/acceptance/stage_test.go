@@ -26,10 +26,10 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// patience is how long a condition may take that says nothing about speed.
+// patience bounds waits for conditions that do not test speed.
 var patience = size(2*time.Minute, 20*time.Minute)
 
-// stage is one test's database with what the test does in it.
+// stage is one test's database with the steps of the test.
 type stage struct {
 	*testing.T
 	ctx    context.Context
@@ -39,12 +39,12 @@ type stage struct {
 	dir    string // of the histories
 	log    *slog.Logger
 	names  *atomic.Int64
-	web    *api            // made when it is first used
+	web    *api            // created when it is first used
 	keyed  sync.Map        // ordered queues, whose messages need keys
-	look   *goredis.Client // into a Redis, made when it is first used
+	look   *goredis.Client // a client of a Redis, created when it is first used
 }
 
-// newStage makes a stage on a database of its own, or on a Redis (onRedis).
+// newStage creates a stage on its own database, or on a Redis (onRedis).
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	if onRedis(t) {
@@ -55,7 +55,7 @@ func newStage(t *testing.T) *stage {
 
 func stageOn(t *testing.T, url string) *stage {
 	t.Helper()
-	// A test waits for more than one thing, and one alone may take all the patience.
+	// A test waits for several conditions, and one alone may take all the patience.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 	t.Cleanup(cancel)
 	s := &stage{T: t, ctx: ctx, url: url, dir: t.TempDir(), names: &atomic.Int64{},
@@ -72,10 +72,10 @@ func (s *stage) must(err error) {
 	}
 }
 
-// name makes a name that the stage has not used yet.
+// name returns a name that the stage has not used yet.
 func (s *stage) name(what string) string { return fmt.Sprintf("%s-%d", what, s.names.Add(1)) }
 
-// open opens one more engine, as another process would.
+// open opens another engine, as another process would.
 func (s *stage) open(options ...postgres.Option) posthaste.Engine {
 	s.Helper()
 	e, err := openStore(s.ctx, s.url, append(options, postgres.Logger(s.log))...)
@@ -84,10 +84,10 @@ func (s *stage) open(options ...postgres.Option) posthaste.Engine {
 	return e
 }
 
-// failing makes workers silent from now on: what fails on purpose needs no log.
+// failing silences the workers' log, because expected errors need no log.
 func (s *stage) failing() { s.log = slog.New(slog.DiscardHandler) }
 
-// http is the stage's HTTP API.
+// http returns the stage's HTTP API.
 func (s *stage) http() *api {
 	s.Helper()
 	if s.web == nil {
@@ -96,7 +96,7 @@ func (s *stage) http() *api {
 	return s.web
 }
 
-// pool opens plain connections, to look beside the engine.
+// pool opens plain connections, to inspect the database.
 func (s *stage) pool() *pgxpool.Pool {
 	s.Helper()
 	p, err := pgxpool.New(s.ctx, s.url)
@@ -118,7 +118,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// one asks for one value.
+// one queries one value.
 func one[T any](s *stage, q querier, sql string, args ...any) (value T) {
 	s.Helper()
 	if err := q.QueryRow(s.ctx, sql, args...).Scan(&value); err != nil {
@@ -137,8 +137,8 @@ func (s *stage) queue(o posthaste.QueueOptions) string {
 	return name
 }
 
-// keeping are options of a queue that tells of all messages that it has settled, for
-// as long as the test lasts. PostgreSQL does so anyway.
+// keeping returns options of a queue that keeps all settled messages for the duration of the
+// test. PostgreSQL does so anyway.
 func (s *stage) keeping(o posthaste.QueueOptions) posthaste.QueueOptions {
 	if s.redis() {
 		o.Retention, o.RetainPayload = 24*time.Hour, true
@@ -149,12 +149,13 @@ func (s *stage) keeping(o posthaste.QueueOptions) posthaste.QueueOptions {
 // kind is a kind of queue.
 type kind struct {
 	posthaste.QueueOptions
-	// several says that another subscription of it is worked off meanwhile.
+	// several says that the queue has a second subscription, which is processed in the
+	// meantime.
 	several bool
 }
 
-// allKinds are the kinds of queues that promise the same. Limits that are never
-// reached still let claims come one after the other, and count.
+// allKinds are the kinds of queues with the same guarantees. Limits that are never reached
+// still serialize claims, and count.
 var allKinds = map[string]kind{
 	"plain":   {},
 	"ordered": {QueueOptions: posthaste.QueueOptions{Ordered: true}},
@@ -162,7 +163,7 @@ var allKinds = map[string]kind{
 	"several": {several: true},
 }
 
-// queueOf makes a queue of a kind.
+// queueOf creates a queue of a kind.
 func (s *stage) queueOf(k kind) string {
 	s.Helper()
 	q := s.queue(k.QueueOptions)
@@ -172,9 +173,8 @@ func (s *stage) queueOf(k kind) string {
 	return q
 }
 
-// beside gives a queue another subscription with a worker, to which no message may
-// come twice, whatever happens to it in the first; that each comes is what settled
-// waits for.
+// beside gives a queue a second subscription with a worker. No message may come to it twice,
+// whatever happens in the first one. settled waits until each has come.
 func (s *stage) beside(queue string) {
 	s.Helper()
 	const name = "beside"
@@ -198,7 +198,7 @@ func (s *stage) beside(queue string) {
 	s.run(w)
 }
 
-// key is that of the next message of a queue: none unless it is ordered.
+// key returns the key of the next message of a queue: none unless it is ordered.
 func (s *stage) key(queue string) string {
 	if _, ordered := s.keyed.Load(queue); !ordered {
 		return ""
@@ -206,8 +206,8 @@ func (s *stage) key(queue string) string {
 	return fmt.Sprint("key ", s.names.Add(1)%17)
 }
 
-// kinds runs a test with every kind of queue that keeps the promise, on each change with
-// plain and ordered ones.
+// kinds runs a test with every kind of queue that has the guarantee, on each change with plain
+// and ordered ones.
 func kinds(t *testing.T, test func(t *testing.T, k kind)) {
 	for name, k := range allKinds {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func (s *stage) history() []history.Event {
 	return events
 }
 
-// lines counts what a child has recorded so far.
+// lines counts the events that a child has recorded so far.
 func (s *stage) lines(child string) int {
 	s.Helper()
 	content, err := os.ReadFile(filepath.Join(s.dir, child+".history"))
@@ -280,14 +280,14 @@ func (s *stage) until(what string, met func() bool) {
 	s.within(patience, what, met)
 }
 
-// within waits for a condition that must be met in a time.
+// within waits for a condition that must be met within a time.
 func (s *stage) within(most time.Duration, what string, met func() bool) {
 	s.Helper()
 	testrun.Until(s.T, most, what, met)
 }
 
-// recording wraps handlers so that each run is on record before it does
-// anything and again before its end is told to anybody.
+// recording wraps handlers so that each run is recorded before it does anything and again
+// before its result is returned.
 func recording(r *history.Recorder) func(posthaste.Handler) posthaste.Handler {
 	return func(h posthaste.Handler) posthaste.Handler {
 		return func(ctx context.Context, d posthaste.RawDelivery) error {
@@ -306,7 +306,7 @@ func recording(r *history.Recorder) func(posthaste.Handler) posthaste.Handler {
 	}
 }
 
-// lastHolder is the worker that had the attempt before.
+// lastHolder returns the worker of the previous attempt.
 func lastHolder(d posthaste.RawDelivery) string {
 	if len(d.Story) == 0 {
 		return ""
@@ -314,11 +314,11 @@ func lastHolder(d posthaste.RawDelivery) string {
 	return d.Story[len(d.Story)-1].Worker
 }
 
-// nothing is a handler.
+// nothing is a handler that does nothing.
 func nothing(context.Context, posthaste.RawDelivery) error { return nil }
 
-// run starts a worker and waits until it works. It is stopped by the function
-// returned, at the latest with the test.
+// run starts a worker and waits until it works. stop stops it, at the latest at the end of the
+// test.
 func (s *stage) run(w *worker.Worker) (stop func()) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -342,7 +342,7 @@ func (s *stage) run(w *worker.Worker) (stop func()) {
 	return stop
 }
 
-// work runs a worker of one queue with an engine of its own.
+// work runs a worker of one queue with its own engine.
 func (s *stage) work(queue string, r *history.Recorder, c worker.Config, h posthaste.Handler, options ...worker.Option) (stop func()) {
 	s.Helper()
 	c.Logger = s.log
@@ -352,7 +352,7 @@ func (s *stage) work(queue string, r *history.Recorder, c worker.Config, h posth
 	return s.run(w)
 }
 
-// state is where a message stands for the default subscription.
+// state returns the state of a message for the default subscription.
 func (s *stage) state(id posthaste.MessageID) posthaste.MessageState {
 	s.Helper()
 	m, err := s.engine.Message(s.ctx, id)
@@ -366,13 +366,13 @@ func (s *stage) state(id posthaste.MessageID) posthaste.MessageState {
 	return posthaste.MessageState{}
 }
 
-// settled waits until no message of the queue waits or runs, for any subscription. Only what follows
-// from it is checked by the receivers' records, so the store may be asked.
+// settled waits until no message of the queue waits or runs, for any subscription. It may ask
+// the store, because the results are checked by the receivers' records.
 func (s *stage) settled(queue string) {
 	s.Helper()
-	begun := time.Now() // PostgreSQL runs on this machine, by the same clock
+	begun := time.Now() // PostgreSQL runs on this machine and uses the same clock
 	s.until("everything in "+queue+" is settled", func() bool {
-		_, err := s.engine.Maintain(s.ctx) // counts, too
+		_, err := s.engine.Maintain(s.ctx) // updates the counts, too
 		s.must(err)
 		infos, err := s.engine.Queues(s.ctx, queue)
 		s.must(err)
@@ -394,8 +394,8 @@ func (s *stage) count(queue string, state posthaste.State) int {
 	return len(found)
 }
 
-// asleep waits until a worker holds the queue's bell: it found nothing and
-// waits to be woken.
+// asleep waits until a worker sleeps on the queue's bell: it found nothing and waits to be
+// woken.
 func (s *stage) asleep(queue string) {
 	s.Helper()
 	if s.redis() {

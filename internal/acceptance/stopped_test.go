@@ -14,8 +14,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// A worker is stopped under load for ten times its lease and woken, again and again. What
-// it had prefetched runs elsewhere meanwhile, and it starts none of that when it wakes.
+// A worker is stopped under load for ten times its lease and resumed, repeatedly. Its
+// prefetched messages run elsewhere in the meantime, and it starts none of them when it
+// resumes.
 func TestFT3_NothingStartsAfterItsLease(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
@@ -51,14 +52,14 @@ func TestFT3_NothingStartsAfterItsLease(t *testing.T) {
 	})
 }
 
-// waking is when a process was woken, by the clock of histories and by that of the store.
+// waking is when a process was resumed, by the clock of histories and by that of the store.
 type waking struct {
 	at   time.Duration
 	wall time.Time
 }
 
-// startedLate checks that a process started no attempt after it was woken that it had been
-// handed before, for by then such an attempt is lost.
+// startedLate checks that a process started no attempt after it was resumed that it had been
+// handed before, because such an attempt is lost by then.
 func (s *stage) startedLate(events []history.Event, process string, woken []waking) {
 	s.Helper()
 	looked := 0

@@ -12,9 +12,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// One worker handles several subscriptions of a queue: each gets every message
-// once, whether the worker sleeps or is busy, and one that fails or is slow does
-// not concern the others.
+// One worker handles several subscriptions of a queue: each gets every message once, whether
+// the worker sleeps or is busy, and a failing or slow one does not affect the others.
 func TestSubscriptionsOfOneQueueInOneWorker(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -39,7 +39,7 @@ func newTraces(s *stage) *traces {
 	return &traces{s, provider, spans, tracing.New(provider)}
 }
 
-// work runs a worker that follows what it handles.
+// work runs a worker that traces its messages.
 func (tr *traces) work(register func(*worker.Worker)) {
 	tr.Helper()
 	w := worker.New(tr.open(), worker.Config{Tracing: tr.tracing, Logger: tr.log})
@@ -47,12 +47,12 @@ func (tr *traces) work(register func(*worker.Worker)) {
 	tr.run(w)
 }
 
-// sender begins a span as a caller's program does.
+// sender starts a span as a caller's program does.
 func (tr *traces) sender() (context.Context, trace.Span) {
 	return tr.provider.Tracer("test").Start(tr.ctx, "order placed")
 }
 
-// named are the spans of one trace with a name, in the order of their starts.
+// named returns the spans of one trace with a name, in the order of their starts.
 func (tr *traces) named(of trace.TraceID, name string) (found []tracetest.SpanStub) {
 	for _, span := range tr.spans.GetSpans() {
 		if span.SpanContext.TraceID() == of && span.Name == name {
@@ -97,9 +97,9 @@ func says(span tracetest.SpanStub, key string) string {
 	return ""
 }
 
-// One trace leads from the sender's span through the queue to the handler's and
-// to the settle, by a transaction of the sender's own and by a client; a failed
-// attempt and its retry are in it both.
+// One trace leads from the sender's span through the queue to the handler's and to the
+// settlement, with a transaction of the sender and with a client. A failed attempt and its
+// retry are both in it.
 func TestTR1_OneTraceInGo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -166,7 +166,7 @@ func TestTR1_OneTraceInGo(t *testing.T) {
 	}
 }
 
-// What a lost worker held is handled elsewhere in the same trace.
+// Messages of a lost worker are handled elsewhere in the same trace.
 func TestTR1_OneTraceThroughARescue(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -193,8 +193,8 @@ func TestTR1_OneTraceThroughARescue(t *testing.T) {
 	}
 }
 
-// A call with several messages has each in its own sender's trace, and a span
-// of its own that names them all.
+// In a call with several messages, each is in its own sender's trace, and the call's span
+// links to them all.
 func TestTR1_BatchesKeepTheirTraces(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -238,8 +238,8 @@ func TestTR1_BatchesKeepTheirTraces(t *testing.T) {
 	}
 }
 
-// The same trace over HTTP: the sender's traceparent, the delivery's, and that
-// of the request that settles.
+// The same trace over HTTP: the sender's traceparent, the delivery's, and that of the settling
+// request.
 func TestTR1_OneTraceOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -276,7 +276,7 @@ func TestTR1_OneTraceOverHTTP(t *testing.T) {
 		if came != parent(sent.SpanContext) || state != "shop=1" {
 			t.Errorf("the delivery names %s (%s), want the span that sent it, %s", came, state, parent(sent.SpanContext))
 		}
-		// The receiver's own span, made by whatever it is written in.
+		// The receiver's own span, in whatever language.
 		carried := trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: sent.SpanContext.SpanID(), Remote: true, TraceFlags: trace.FlagsSampled})
 		_, handling := tr.provider.Tracer("test").Start(trace.ContextWithSpanContext(s.ctx, carried), "mail printed")
 		traced.want(200, "POST", "/v1/deliveries/ack", `{"deliveries": [{"id": "`+delivery+`"}]}`, "traceparent", parent(handling.SpanContext()))
@@ -291,8 +291,8 @@ func TestTR1_OneTraceOverHTTP(t *testing.T) {
 			t.Errorf("a settle that came too late shows as %v", again)
 		}
 	}
-	// Without spans of its own the server passes the context on; what cannot be
-	// read is left out, and what the message says itself wins.
+	// Without spans of its own, the server passes the context on. Invalid headers are dropped,
+	// and the message's own headers take precedence.
 	own := parent(begun.SpanContext())
 	for _, c := range []struct{ body, header, want string }{
 		{`{"payload": 1}`, own, own},

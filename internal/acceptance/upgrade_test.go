@@ -19,9 +19,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// A cluster of an older release, the system's, is brought to 18 by pg_upgrade. Its identifier is
-// another one then, so it is refused until somebody confirms that its ids are the
-// same; nothing is appended anew for that.
+// A cluster of the system's older release is upgraded to 18 with pg_upgrade. That changes its
+// system identifier, so claims are rejected until an operator confirms that its ids are the
+// same. No messages are appended again for that.
 func TestBK3_PgUpgradeIsConfirmed(t *testing.T) {
 	testrun.Nightly(t, "it makes a cluster and upgrades it")
 	t.Parallel()
@@ -35,8 +35,8 @@ func TestBK3_PgUpgradeIsConfirmed(t *testing.T) {
 	oldBin := filepath.Dir(found[0])
 	old := testpg.Server(t, func(c *devpg.Config) { c.Version, c.BinDir = "", oldBin })
 	b := newBooks(t, old.URL())
-	// The server that is upgraded to was built without lz4, and pg_upgrade takes what
-	// is stored as it is: as if the old one had none either.
+	// The new server was built without lz4, and pg_upgrade keeps stored data unchanged, so
+	// remove lz4 from the old server, too.
 	b.exec(`do $$ declare a record; begin
 		for a in select attrelid::regclass as rel, attname from pg_attribute where attcompression = 'l' and attnum > 0 loop
 			execute format('alter table %s alter %I set compression default, alter %2$I set storage external', a.rel, a.attname);
@@ -50,7 +50,7 @@ func TestBK3_PgUpgradeIsConfirmed(t *testing.T) {
 	in := ask[int](b, `select count(*) from posthaste.entries`)
 	b.Close()
 
-	// Both clusters have to be stopped in order, and be their owner's.
+	// Both clusters must be shut down gracefully, and belong to the same owner.
 	home, err := os.MkdirTemp("", "posthaste-upgrade-")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestBK3_PgUpgradeIsConfirmed(t *testing.T) {
 	p.drained()
 }
 
-// stopped shuts a server down in order and returns where its cluster lies.
+// stopped shuts a server down gracefully and returns the directory of its cluster.
 func stopped(t *testing.T, s *devpg.Server) string {
 	t.Helper()
 	pid, err := os.ReadFile(filepath.Join(s.DataDir(), "postmaster.pid"))

@@ -1,6 +1,6 @@
-// Package catcher is an SMTP server that keeps the mails it receives and
-// shows them, instead of passing them on: the one of `posthaste up`, and the
-// one of tests, which can make it fail in every way a server can.
+// Package catcher is an SMTP server that keeps and shows the mails that it receives, instead
+// of forwarding them. `posthaste up` and the tests use it. Tests can make it fail in every way
+// in which a server can fail.
 package catcher
 
 import (
@@ -18,41 +18,41 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Config says how to catch. The zero value catches in memory on a free port
+// Config configures a catcher. The zero value keeps mails in memory and listens on a free port
 // of 127.0.0.1.
 type Config struct {
-	// Addr is where to listen (default "127.0.0.1:0", any free port).
+	// Addr is the address to listen on (default "127.0.0.1:0", any free port).
 	Addr string
-	// Dir keeps the mails as .eml files, so that they outlive the process. It
-	// is made if missing. Empty keeps them in memory only.
+	// Dir stores the mails as .eml files, so that they outlive the process. It is created if
+	// missing. If empty, mails are only in memory.
 	Dir string
-	// MaxMails is how many mails are kept; the oldest go first (default 1,000).
+	// MaxMails is the number of mails kept; the oldest are removed first (default 1,000).
 	MaxMails int
-	// MaxBytes is how many bytes they may have together, as received (default
-	// 128 MiB). The newest mail is kept whatever its size.
+	// MaxBytes is the total size of the kept mails, as received (default 128 MiB). The newest
+	// mail is kept whatever its size.
 	MaxBytes int64
-	// MaxMessageBytes bounds one mail and is announced (default 32 MiB).
+	// MaxMessageBytes is the maximum size of a mail, which the server announces (default 32
+	// MiB).
 	MaxMessageBytes int64
-	// MaxRecipients bounds the recipients of one transaction (default: no bound).
+	// MaxRecipients is the maximum number of recipients of a transaction (default: unlimited).
 	MaxRecipients int
-	// TLS offers STARTTLS, with a certificate made for this catcher.
+	// TLS offers STARTTLS with a certificate created for this catcher.
 	TLS bool
-	// ImplicitTLS expects TLS from the first byte instead.
+	// ImplicitTLS requires TLS from the first byte instead.
 	ImplicitTLS bool
 	// Username and Password, if set, are required from clients.
 	Username, Password string
-	// InsecureAuth offers authentication also without TLS.
+	// InsecureAuth also offers authentication without TLS.
 	InsecureAuth bool
-	// AuthMechanisms are offered where Username is set (default PLAIN and LOGIN).
+	// AuthMechanisms are offered if Username is set (default PLAIN and LOGIN).
 	AuthMechanisms []string
-	// Without are extensions left out of what is announced: SMTPUTF8, and on
-	// connections without TLS 8BITMIME, PIPELINING, ENHANCEDSTATUSCODES and LIMITS.
+	// Without lists extensions that are not announced: SMTPUTF8, and on connections without
+	// TLS 8BITMIME, PIPELINING, ENHANCEDSTATUSCODES and LIMITS.
 	Without []string
-	// Logger is told of what goes wrong (default: nobody is).
+	// Logger receives errors (default: none).
 	Logger *slog.Logger
-	// Kept, if set, is called with each mail once it is kept, and the client is
-	// answered when it has returned: with success, or as a [Fault] wants. Several may
-	// be under way at the same time.
+	// Kept, if set, is called with each mail after it is stored. The client gets its answer
+	// when the call returns: success, or the answer of a [Fault]. Calls may run concurrently.
 	Kept func(m Mail, success bool)
 }
 
@@ -68,23 +68,23 @@ type Catcher struct {
 	faults   faults
 
 	mu      sync.Mutex
-	mails   []*Mail // none is changed
+	mails   []*Mail // the elements are never changed
 	bytes   int64
 	lastID  int64
-	changed chan struct{} // closed and made anew at every change
+	changed chan struct{} // closed and replaced at every change
 	stats   Stats
 	conns   map[*hookConn]struct{}
 }
 
-// Stats counts what clients did.
+// Stats counts the clients' actions.
 type Stats struct {
-	// Connections were accepted, Transactions begun by MAIL.
+	// Connections counts accepted connections, Transactions those begun by MAIL.
 	Connections, Transactions int
-	// Open is how many connections are open now.
+	// Open is the number of open connections.
 	Open int
 }
 
-// Start listens, loads what Dir holds, and catches until [Catcher.Close].
+// Start listens, loads the mails in Dir, and runs until [Catcher.Close].
 func Start(cfg Config) (*Catcher, error) {
 	if cfg.Addr == "" {
 		cfg.Addr = "127.0.0.1:0"
@@ -151,11 +151,11 @@ func (c *Catcher) listen() error {
 	return nil
 }
 
-// Addr returns the address it listens on, "host:port".
+// Addr returns the address that it listens on, "host:port".
 func (c *Catcher) Addr() string { return c.listener.Addr().String() }
 
-// ClientTLS returns a configuration that trusts the catcher's certificate;
-// nil without [Config.TLS].
+// ClientTLS returns a configuration that trusts the catcher's certificate, or nil without
+// [Config.TLS].
 func (c *Catcher) ClientTLS() *tls.Config {
 	if c.tls == nil {
 		return nil
@@ -163,13 +163,13 @@ func (c *Catcher) ClientTLS() *tls.Config {
 	return &tls.Config{RootCAs: c.tls.roots, MinVersion: tls.VersionTLS12}
 }
 
-// Close stops catching, cuts all connections and lets go of clients that a
-// fault made hang. Kept mails stay readable. It may be called again.
+// Close stops the server, closes all connections and releases clients that a fault left
+// hanging. Kept mails stay readable. It may be called again.
 func (c *Catcher) Close() error {
 	c.stopOnce.Do(func() {
 		close(c.stop)
-		// Both only tell that something was closed before. The server does not
-		// know the listener yet if it has not come to serve.
+		// Both errors only say that the server was already closed. The server does not know
+		// the listener yet if Serve has not started.
 		_ = c.server.Close()
 		_ = c.listener.Close()
 	})
@@ -177,8 +177,7 @@ func (c *Catcher) Close() error {
 	return nil
 }
 
-// Mails returns the kept mails, oldest first. Their contents are shared: do
-// not change them.
+// Mails returns the kept mails, oldest first. Do not change their contents, which are shared.
 func (c *Catcher) Mails() []Mail {
 	mails, _ := c.kept()
 	list := make([]Mail, len(mails))
@@ -188,7 +187,7 @@ func (c *Catcher) Mails() []Mail {
 	return list
 }
 
-// kept returns the kept mails, oldest first, and what is closed when they change.
+// kept returns the kept mails, oldest first, and a channel that is closed when they change.
 func (c *Catcher) kept() ([]*Mail, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +205,7 @@ func (c *Catcher) Mail(id string) (Mail, bool) {
 	return *c.mails[i], true
 }
 
-// Delete deletes kept mails by their ids, or all of them. An unknown id is no error.
+// Delete deletes kept mails by id, or all of them. An unknown id is not an error.
 func (c *Catcher) Delete(ids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,14 +223,14 @@ func (c *Catcher) Delete(ids ...string) {
 	c.changed = make(chan struct{})
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (c *Catcher) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-// Cut closes all connections that are open, without a word.
+// Cut closes all open connections without an answer.
 func (c *Catcher) Cut() {
 	c.mu.Lock()
 	conns := slices.Collect(maps.Keys(c.conns))
@@ -241,9 +240,9 @@ func (c *Catcher) Cut() {
 	}
 }
 
-// Wait returns nil as soon as met is true of the kept mails (oldest first). It
-// looks at once and after every change. If ctx ends before, the error says how
-// many mails there are.
+// Wait returns nil as soon as met returns true for the kept mails (oldest first). It checks
+// immediately and after every change. If ctx ends before, the error contains the number of
+// mails.
 func (c *Catcher) Wait(ctx context.Context, met func([]Mail) bool) error {
 	for {
 		_, changed := c.kept()
@@ -259,7 +258,7 @@ func (c *Catcher) Wait(ctx context.Context, met func([]Mail) bool) error {
 	}
 }
 
-// keep stores a mail and drops the oldest beyond the limits.
+// keep stores a mail and drops the oldest ones beyond the limits.
 func (c *Catcher) keep(m Mail) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,14 +271,14 @@ func (c *Catcher) keep(m Mail) error {
 	return nil
 }
 
-// add appends a mail that has its id. The caller holds mu.
+// add appends a mail that has an id. The caller holds mu.
 func (c *Catcher) add(m Mail) {
 	c.mails = append(c.mails, &m)
 	c.bytes += int64(len(m.Raw))
 	for len(c.mails) > 1 && (len(c.mails) > c.cfg.MaxMails || c.bytes > c.cfg.MaxBytes) {
 		c.remove(c.mails[0].ID)
 		c.bytes -= int64(len(c.mails[0].Raw))
-		c.mails[0] = nil // lets go of its memory before the slice moves
+		c.mails[0] = nil // releases the memory before the slice moves
 		c.mails = c.mails[1:]
 	}
 	close(c.changed)

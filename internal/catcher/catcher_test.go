@@ -135,7 +135,7 @@ func TestOutlivesTheProcess(t *testing.T) {
 	mustSend(t, dial(t, c), sample, "bob@example.com")
 	mustSend(t, dial(t, c), "Subject: second\r\n\r\nx\r\n", "bob@example.com")
 	before := c.Mails()
-	// Nothing is closed: as after a kill.
+	// The catcher is not closed, as after a SIGKILL.
 	if err := os.WriteFile(filepath.Join(dir, "0000000009.eml"), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestTLSAndAuth(t *testing.T) {
 	}
 	other := dial(t, c)
 	if err := other.StartTLS(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}); err == nil {
-		t.Error("the certificate is trusted by everybody")
+		t.Error("every client trusts the certificate")
 	}
 	third := dial(t, c)
 	if err := third.StartTLS(config); err != nil {
@@ -208,7 +208,7 @@ func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault Fault
-		code  int // what the client is answered; 0: the connection ends
+		code  int // the client's reply code; 0: the connection is closed
 		kept  int
 	}{
 		{"mail", Fault{Stage: StageMail, Code: 451}, 451, 0},
@@ -302,7 +302,7 @@ func TestHang(t *testing.T) {
 	if err := <-answered; !errors.Is(err, io.EOF) || len(c.Mails()) != 0 {
 		t.Errorf("after it hung at DATA: %v", err)
 	}
-	// Closing lets go as well.
+	// Closing also releases a hanging client.
 	in = c.Inject(Fault{Stage: StageMail, Hang: true})
 	client = dial(t, c)
 	go func() { answered <- client.Mail("zoe@example.com") }()
@@ -397,7 +397,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestPagesAreSafe: nothing of a mail becomes markup or runs.
+// TestPagesAreSafe: no part of a mail becomes markup or runs as a script.
 func TestPagesAreSafe(t *testing.T) {
 	t.Parallel()
 	c := start(t, Config{})

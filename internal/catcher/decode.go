@@ -14,27 +14,26 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 )
 
-// Mail is one caught mail.
+// Mail is a caught mail.
 type Mail struct {
-	// ID is unique for as long as the catcher's directory lives.
+	// ID is unique during the lifetime of the catcher's directory.
 	ID string
-	// ReceivedAt is when the mail was taken.
+	// ReceivedAt is the time of receipt.
 	ReceivedAt time.Time
-	// From and To are the envelope, as the client gave it: To has the
-	// recipients of this transaction, hidden ones too.
+	// From and To are the envelope that the client gave. To has all recipients of the
+	// transaction, including bcc.
 	From string
 	To   []string
-	// Subject, Text and HTML are decoded. Line breaks, which travel as CRLF,
-	// are "\n" here.
+	// Subject, Text and HTML are decoded. CRLF line breaks become "\n".
 	Subject string
 	Text    string
 	HTML    string
 	// Attachments are decoded, byte for byte.
 	Attachments []Attachment
-	// MessageID is the header of that name.
+	// MessageID is the Message-ID header.
 	MessageID string
-	// SMTPUTF8 says that the client asked for it, TLS that the connection was
-	// encrypted, User who authenticated.
+	// SMTPUTF8 says that the client requested it, TLS that the connection was encrypted. User
+	// is the authenticated user.
 	SMTPUTF8 bool
 	TLS      bool
 	User     string
@@ -42,22 +41,21 @@ type Mail struct {
 	Raw []byte
 }
 
-// Attachment is a file that came with a mail.
+// Attachment is a file of a mail.
 type Attachment struct {
 	Filename    string
 	ContentType string
 	Content     []byte
 }
 
-// maxDepth and maxParts bound how much nesting is looked into. What lies
-// beyond is only in Raw.
+// maxDepth and maxParts limit the nesting that is decoded. Anything beyond is only in Raw.
 const (
 	maxDepth = 20
 	maxParts = 1000
 )
 
-// decode takes a mail apart. Nothing is refused here: what cannot be decoded
-// is shown as it is, or only in Raw.
+// decode parses a mail. It never fails: undecodable parts are shown unchanged, or are only in
+// Raw.
 func decode(raw []byte) Mail {
 	m := Mail{Raw: raw}
 	msg, err := mail.ReadMessage(bytes.NewReader(raw))
@@ -72,7 +70,7 @@ func decode(raw []byte) Mail {
 	return m
 }
 
-// decoder gathers a mail's parts.
+// decoder collects a mail's parts.
 type decoder struct {
 	mail  *Mail
 	parts int
@@ -88,7 +86,7 @@ func (d *decoder) part(header func(string) string, body io.Reader, depth int) {
 		for d.parts < maxParts {
 			p, err := r.NextRawPart()
 			if err != nil {
-				return // the end, or what cannot be read further
+				return // the end, or a part that cannot be read
 			}
 			d.parts++
 			d.part(p.Header.Get, p, depth+1)
@@ -118,7 +116,7 @@ func (d *decoder) part(header func(string) string, body io.Reader, depth int) {
 	}
 }
 
-// text decodes a body of a charset into UTF-8 with plain line breaks.
+// text converts a body to UTF-8 with plain line breaks.
 func text(content []byte, charset string) string {
 	if charset != "" {
 		if r, err := charsetReader(charset, bytes.NewReader(content)); err == nil {
@@ -138,7 +136,7 @@ func charsetReader(charset string, r io.Reader) (io.Reader, error) {
 	return e.NewDecoder().Reader(r), nil
 }
 
-// decodeHeader decodes encoded words; what cannot be decoded stays.
+// decodeHeader decodes encoded words and keeps those that cannot be decoded.
 func decodeHeader(s string) string {
 	decoded, err := (&mime.WordDecoder{CharsetReader: charsetReader}).DecodeHeader(s)
 	if err != nil {

@@ -11,47 +11,47 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Stage is the moment at which a fault strikes.
+// Stage is the point of the protocol at which a fault strikes.
 type Stage string
 
 // The stages of an SMTP connection.
 const (
 	StageConnect Stage = "connect" // instead of the greeting
 	StageHello   Stage = "hello"   // at EHLO or HELO
-	StageAuth    Stage = "auth"    // when the password was given
+	StageAuth    Stage = "auth"    // after the password
 	StageMail    Stage = "mail"    // at MAIL FROM
 	StageRcpt    Stage = "rcpt"    // at RCPT TO
-	StageData    Stage = "data"    // at DATA, before the mail; not with TLS; the connection ends
+	StageData    Stage = "data"    // at DATA, before the mail; closes the connection; not with TLS
 	StageEnd     Stage = "end"     // after the mail's final dot
 )
 
-// Fault is what goes wrong. Without Code, Hang, Drop or DropAfter nothing
-// does, and the fault only counts.
+// Fault describes a failure. Without Code, Hang, Drop or DropAfter nothing fails, and the
+// fault only counts.
 type Fault struct {
 	Stage Stage
-	// Recipient limits a fault of StageRcpt to one envelope address.
+	// Recipient restricts a fault of StageRcpt to one envelope address.
 	Recipient string
-	// Times is how often it strikes (default once; negative: always).
+	// Times is the number of times it strikes (default once; negative: always).
 	Times int
-	// Code, Enhanced and Text are answered instead of success.
+	// Code, Enhanced and Text are sent instead of success.
 	Code     int
 	Enhanced smtp.EnhancedCode
 	Text     string
-	// Hang gives no answer until the fault is removed or the catcher closed,
-	// and then cuts the connection.
+	// Hang sends no answer until the fault is removed or the catcher is closed, and then
+	// closes the connection.
 	Hang bool
-	// Drop cuts the connection instead of answering.
+	// Drop closes the connection instead of answering.
 	Drop bool
-	// DropAfter cuts the connection after the answer.
+	// DropAfter closes the connection after the answer.
 	DropAfter bool
-	// Kept keeps the mail at StageEnd though it is not answered with success:
-	// the answer gets lost, the mail does not.
+	// Kept keeps the mail at StageEnd although the answer is not success: the answer is lost,
+	// the mail is not.
 	Kept bool
 
 	released chan struct{}
 }
 
-// Injected is a fault at work.
+// Injected is an active fault.
 type Injected struct {
 	faults *faults
 	fault  *Fault
@@ -62,14 +62,14 @@ type Injected struct {
 	removed bool
 }
 
-// faults are the injected ones, in order.
+// faults are the injected faults, in order.
 type faults struct {
 	mu   sync.Mutex
 	list []*Injected
 }
 
-// Inject makes the catcher fail. Of several faults that fit, the one that was
-// injected first strikes until it is used up.
+// Inject makes the catcher fail. If several faults match, the one that was injected first
+// strikes until it is used up.
 func (c *Catcher) Inject(f Fault) *Injected {
 	if f.Times == 0 {
 		f.Times = 1
@@ -88,15 +88,14 @@ func (c *Catcher) Inject(f Fault) *Injected {
 // Reached is closed when the fault strikes for the first time.
 func (in *Injected) Reached() <-chan struct{} { return in.reached }
 
-// Hits returns how often it struck.
+// Hits returns how often the fault struck.
 func (in *Injected) Hits() int {
 	in.faults.mu.Lock()
 	defer in.faults.mu.Unlock()
 	return in.hits
 }
 
-// Remove ends the fault and lets go of those it made hang. It may be called
-// again.
+// Remove ends the fault and releases the clients that it left hanging. It may be called again.
 func (in *Injected) Remove() {
 	in.faults.mu.Lock()
 	defer in.faults.mu.Unlock()
@@ -106,7 +105,7 @@ func (in *Injected) Remove() {
 	}
 }
 
-// take returns the fault that strikes now, if one does, and counts it.
+// take returns the fault that strikes now, if any, and counts it.
 func (f *faults) take(stage Stage, recipient string) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +125,7 @@ func (f *faults) take(stage Stage, recipient string) *Fault {
 	return nil
 }
 
-// listener applies the faults of StageConnect and hooks into connections.
+// listener applies the faults of StageConnect and wraps connections.
 type listener struct {
 	net.Listener
 	catcher *Catcher
@@ -148,7 +147,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse applies a fault that ends the connection.
+// refuse applies a fault that closes the connection.
 func (c *Catcher) refuse(conn net.Conn, f *Fault) {
 	defer conn.Close()
 	switch {
@@ -162,8 +161,8 @@ func (c *Catcher) refuse(conn net.Conn, f *Fault) {
 	}
 }
 
-// hookConn sees what the server writes, line by line, and can change what the
-// SMTP library does not let a session change.
+// hookConn sees the server's output line by line, and can change output that the SMTP library
+// does not let a session change.
 type hookConn struct {
 	net.Conn
 	catcher *Catcher
@@ -194,7 +193,7 @@ func (h *hookConn) Close() error {
 	return h.Conn.Close()
 }
 
-// closeAfterWrite cuts the connection behind the next line.
+// closeAfterWrite closes the connection after the next line.
 func (h *hookConn) closeAfterWrite() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -27,18 +27,17 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"time": func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
 }).ParseFS(pages, "pages/*.html"))
 
-// Content Security Policies: the pages load their own style and script and nothing
-// else, and a mail's HTML is shown as in a sandbox, without scripts and requests.
+// Content Security Policies. The pages load only their own style and script. The HTML of a
+// mail is sandboxed, without scripts and requests.
 const (
 	policyPage = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 	policyMail = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 
-// Handler shows the caught mails under /caught: a page, newest first, a page
-// for each, its raw bytes and its attachments to download. With
-// "Accept: application/json" the first two are JSON. The parameter q of the list
-// selects the mails that contain a text, and DELETE deletes all mails or one. The
-// caller must refuse requests from pages of other sites.
+// Handler serves the caught mails under /caught: a list, newest first, a page for each mail,
+// its raw bytes, and its attachments as downloads. With "Accept: application/json" the list
+// and the mails are JSON. The parameter q of the list selects mails that contain a text.
+// DELETE deletes all mails or one. The caller must reject requests from pages of other sites.
 func (c *Catcher) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /caught", c.serveList)
@@ -56,7 +55,7 @@ func (c *Catcher) Handler() http.Handler {
 	return mux
 }
 
-// mailJSON is a caught mail as programs see it.
+// mailJSON is the JSON form of a caught mail.
 type mailJSON struct {
 	ID          string           `json:"id"`
 	ReceivedAt  time.Time        `json:"received_at"`
@@ -67,8 +66,8 @@ type mailJSON struct {
 	HTML        string           `json:"html"`
 	Attachments []attachmentJSON `json:"attachments"`
 	MessageID   string           `json:"message_id"`
-	// Raw is the mail as it was received; RawBase64 stands instead where it is
-	// not UTF-8, which JSON strings have to be.
+	// Raw is the mail as received. If it is not valid UTF-8, which JSON strings must be,
+	// RawBase64 is set instead.
 	Raw       string `json:"raw,omitempty"`
 	RawBase64 []byte `json:"raw_base64,omitempty"`
 }
@@ -96,7 +95,7 @@ func (m Mail) json() mailJSON {
 	return j
 }
 
-// readable spells an address's domain for people: xn--mnchen-3ya.de as
+// readable converts the domain of an address from its ASCII form: xn--mnchen-3ya.de becomes
 // münchen.de.
 func readable(address string) string {
 	at := strings.LastIndexByte(address, '@')
@@ -144,21 +143,21 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	setHeaders(w, "application/json")
-	// One mail at a time: all of them together may be large.
+	// Write one mail at a time, because all of them together may be large.
 	_, _ = w.Write([]byte("["))
 	for i, m := range mails {
 		if i > 0 {
 			_, _ = w.Write([]byte(","))
 		}
 		if json.NewEncoder(w).Encode(m.json()) != nil {
-			return // the client is gone
+			return // the client disconnected
 		}
 	}
 	_, _ = w.Write([]byte("]\n"))
 }
 
-// holds reports whether the mail's addresses, subject, bodies or Message-ID contain a
-// text, which is in lower case.
+// holds reports whether the mail's addresses, subject, bodies or Message-ID contain a text,
+// which is in lower case.
 func (m *Mail) holds(text []rune) bool {
 	for _, s := range append([]string{m.From, readable(m.From), m.Subject, m.Text, m.HTML, m.MessageID}, append(m.To, readableAll(m.To)...)...) {
 		if contains(s, text) {
@@ -168,8 +167,8 @@ func (m *Mail) holds(text []rune) bool {
 	return false
 }
 
-// contains reports whether s contains a text, which is in lower case, in any case. It
-// copies nothing, because the page asks again and again, and mails may be large.
+// contains reports whether s contains a lower-case text, ignoring case. It copies nothing,
+// because the page polls, and mails may be large.
 func contains(s string, text []rune) bool {
 	if len(text) == 0 {
 		return true
@@ -206,7 +205,7 @@ func (c *Catcher) serveDeleteOne(w http.ResponseWriter, r *http.Request, m Mail)
 	deleted(w, r)
 }
 
-// deleted answers a deletion; a form leads back to the list.
+// deleted answers a deletion. A form is redirected to the list.
 func deleted(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		http.Redirect(w, r, "/caught", http.StatusSeeOther)
@@ -215,7 +214,7 @@ func deleted(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// summary is a mail in the list.
+// summary is a mail of the list.
 type summary struct {
 	ID          string
 	ReceivedAt  time.Time
@@ -229,7 +228,7 @@ func summaries(mails []*Mail) []summary {
 	list := make([]summary, len(mails))
 	for i, m := range mails {
 		to := readableAll(m.To)
-		if len(to) == 0 { // only a file that somebody edited has none
+		if len(to) == 0 { // only an edited file has none
 			to = []string{""}
 		}
 		list[i] = summary{m.ID, m.ReceivedAt, readable(m.From), to, m.Subject, len(m.Attachments)}
@@ -251,10 +250,10 @@ func serveMail(w http.ResponseWriter, r *http.Request, m Mail) {
 	}{m, m.json(), fields(m.Raw), strings.ToValidUTF8(string(m.Raw), "\uFFFD")})
 }
 
-// field is a header of a mail, decoded.
+// field is a decoded header of a mail.
 type field struct{ Name, Value string }
 
-// fields returns those headers of a mail that people look at.
+// fields returns the headers of a mail that are shown.
 func fields(raw []byte) []field {
 	msg, err := mail.ReadMessage(bytes.NewReader(raw))
 	if err != nil {
@@ -286,7 +285,7 @@ func serveAttachment(w http.ResponseWriter, r *http.Request, m Mail) {
 		return
 	}
 	a := m.Attachments[n]
-	// Whatever the mail says it is: no browser shall run it from this address.
+	// Ignore the mail's content type: a browser must not run the file from this origin.
 	download(w, "application/octet-stream", a.Filename, a.Content)
 }
 
@@ -313,20 +312,20 @@ func serveFile(name, kind string) http.HandlerFunc {
 	}
 }
 
-// withMail finds the mail that the path names.
+// withMail finds the mail of the path.
 func (c *Catcher) withMail(serve func(http.ResponseWriter, *http.Request, Mail)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		m, ok := c.Mail(r.PathValue("id"))
 		if !ok {
-			http.Error(w, "no such mail, or no longer kept", http.StatusNotFound)
+			http.Error(w, "mail not found, or no longer kept", http.StatusNotFound)
 			return
 		}
 		serve(w, r, m)
 	}
 }
 
-// render shows a page. It is made whole first, so that an error is not half a
-// page.
+// render writes a page. The page is rendered completely first, so that an error does not leave
+// half a page.
 func render(w http.ResponseWriter, page string, data any) {
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, page, data); err != nil {
@@ -342,11 +341,11 @@ func setHeaders(w http.ResponseWriter, kind string) {
 	h.Set("Content-Type", kind)
 	h.Set("Content-Security-Policy", policyPage)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // without, a browser's form has no origin, and is refused
+	h.Set("Referrer-Policy", "same-origin") // without it, a browser sends forms without an origin, and they are rejected
 	h.Set("Cache-Control", "no-store")
 }
 
-// wantsJSON reports whether the request asks for JSON rather than a page.
+// wantsJSON reports whether the request prefers JSON to HTML.
 func wantsJSON(r *http.Request) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		switch media, _, _ := mime.ParseMediaType(part); media {
@@ -359,7 +358,7 @@ func wantsJSON(r *http.Request) bool {
 	return false
 }
 
-// size writes a number of bytes for people.
+// size formats a number of bytes.
 func size(n int) string {
 	switch {
 	case n < 1<<10:

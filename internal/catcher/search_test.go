@@ -28,12 +28,12 @@ func TestSearchAndDelete(t *testing.T) {
 		}
 		return found
 	}
-	for query, want := range map[string]string{"": "321", "?q=": "321", "?q=INVOICE": "32", "?q=pay": "2", "?q=carl@": "3", "?q=m%C3%BCnchen": "1", "?q=gr%C3%BC%C3%9Fe": "1", "?q=nobody": "", "?q=invoice&limit=1": "3"} {
+	for query, want := range map[string]string{"": "321", "?q=": "321", "?q=INVOICE": "32", "?q=pay": "2", "?q=carl@": "3", "?q=m%C3%BCnchen": "1", "?q=gr%C3%BC%C3%9Fe": "1", "?q=missing": "", "?q=invoice&limit=1": "3"} {
 		if got := ids(query); got != want {
 			t.Errorf("%q finds mails %q, want %q", query, got, want)
 		}
 	}
-	if page := get(t, c, "/caught?q=nobody", "text/html").Body.String(); !strings.Contains(page, "None of the 3 caught mails") {
+	if page := get(t, c, "/caught?q=missing", "text/html").Body.String(); !strings.Contains(page, "None of the 3 caught mails") {
 		t.Error(page)
 	}
 	do := func(method, path string) *httptest.ResponseRecorder {
@@ -65,8 +65,8 @@ func TestSearchAndDelete(t *testing.T) {
 	}
 }
 
-// The page asks every two seconds, however large the kept mails are: a search copies none.
-// Not parallel, because all allocations of the process are counted.
+// The page polls every two seconds, and the kept mails may be large: a search must not copy
+// them. Not parallel: the test counts the allocations of the whole process.
 func TestSearchCopiesNothing(t *testing.T) {
 	c := start(t, Config{})
 	large := strings.Repeat("Große\r\nRechnung\r\n", 50_000)
@@ -95,7 +95,7 @@ func TestContains(t *testing.T) {
 	}
 }
 
-// The HTML of a mail stands before its text.
+// The HTML of a mail comes before its text.
 func TestHTMLComesFirst(t *testing.T) {
 	t.Parallel()
 	c := start(t, Config{})

@@ -15,7 +15,7 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// session is one client's connection between EHLO and its end.
+// session is a client's connection from EHLO until it ends.
 type session struct {
 	catcher *Catcher
 	conn    *smtp.Conn
@@ -67,7 +67,7 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	return nil
 }
 
-// needsUTF8 refuses an address beyond ASCII in a transaction without SMTPUTF8.
+// needsUTF8 rejects a non-ASCII address in a transaction without SMTPUTF8.
 func (s *session) needsUTF8(address string, announced bool) error {
 	beyond := strings.ContainsFunc(address, func(r rune) bool { return r > '~' })
 	if beyond && !announced {
@@ -143,7 +143,7 @@ func (s *session) Auth(mechanism string) (sasl.Server, error) {
 	return nil, smtp.ErrAuthUnknownMechanism
 }
 
-// loginServer is the server's side of AUTH LOGIN.
+// loginServer is the server side of AUTH LOGIN.
 type loginServer struct {
 	check func(user, password string) error
 	step  int
@@ -156,7 +156,7 @@ func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err er
 	switch {
 	case l.step == 1 && response == nil:
 		return []byte("Username:"), false, nil
-	case l.step == 1: // given with the command itself
+	case l.step == 1: // sent with the command itself
 		l.step++
 		fallthrough
 	case l.step == 2:
@@ -168,12 +168,12 @@ func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err er
 	return nil, false, sasl.ErrUnexpectedClientResponse
 }
 
-// strike applies the next fault of a stage, if there is one.
+// strike applies the next fault of a stage, if any.
 func (s *session) strike(stage Stage, recipient string) error {
 	return s.apply(s.catcher.faults.take(stage, recipient))
 }
 
-// errDropped is returned where the connection is gone, so nobody reads it.
+// errDropped is returned after the connection was closed; no client sees it.
 var errDropped = errors.New("connection dropped")
 
 func (s *session) apply(f *Fault) error {
@@ -208,7 +208,7 @@ func (s *session) hook() *hookConn {
 	return nc.(*hookConn)
 }
 
-// errorLog passes the server's complaints on.
+// errorLog forwards the server's errors to a logger.
 type errorLog struct{ logger *slog.Logger }
 
 // Printf implements [smtp.Logger].

@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// envelopeHeader is the header before the mail itself that a kept file begins
-// with: what the mail does not tell of how it came. Programs that show .eml
-// files pass over it.
+// envelopeHeader is a header that is prepended to a stored mail. It holds the data that the
+// mail itself lacks. Programs that show .eml files ignore it.
 const envelopeHeader = "X-Posthaste-Caught: "
 
-// envelope is what that header holds.
+// envelope is the content of that header.
 type envelope struct {
 	ReceivedAt time.Time `json:"received_at"`
 	From       string    `json:"from"`
@@ -31,7 +30,7 @@ func (c *Catcher) file(id string) string {
 	return filepath.Join(c.cfg.Dir, fmt.Sprintf("%010s.eml", id))
 }
 
-// save writes the mail's file, whole or not at all.
+// save writes the mail's file atomically.
 func (c *Catcher) save(m Mail) error {
 	if c.cfg.Dir == "" {
 		return nil
@@ -51,18 +50,18 @@ func (c *Catcher) save(m Mail) error {
 	return nil
 }
 
-// remove deletes a mail's file. A file that cannot be deleted comes back at
-// the next start, which is no harm.
+// remove deletes a mail's file. If a file cannot be deleted, its mail reappears at the next
+// start, which is harmless.
 func (c *Catcher) remove(id string) {
 	if c.cfg.Dir == "" {
 		return
 	}
 	if err := os.Remove(c.file(id)); err != nil {
-		c.cfg.Logger.Warn("old caught mail stays on disk", "error", err)
+		c.cfg.Logger.Warn("old caught mail could not be deleted", "error", err)
 	}
 }
 
-// load reads the files that an earlier process kept.
+// load reads the files of an earlier process.
 func (c *Catcher) load() error {
 	if c.cfg.Dir == "" {
 		return nil
@@ -87,7 +86,7 @@ func (c *Catcher) load() error {
 		c.lastID = id
 		m, err := c.read(strconv.FormatInt(id, 10))
 		if err != nil {
-			// A file that somebody damaged must not keep the others away.
+			// A damaged file must not hide the others.
 			c.cfg.Logger.Warn("caught mail cannot be read", "error", err)
 			continue
 		}

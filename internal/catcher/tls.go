@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// tlsMaterial is a certificate of the catcher's own and what trusts it.
+// tlsMaterial is the catcher's certificate and the pool that trusts it.
 type tlsMaterial struct {
 	certificate tls.Certificate
 	roots       *x509.CertPool
 }
 
-// makeTLS makes a self-signed certificate for this machine's loopback.
+// makeTLS creates a self-signed certificate for this machine's loopback addresses.
 func makeTLS() (*tlsMaterial, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// never is later than everything.
+// never is later than every time.
 const never = time.Duration(math.MaxInt64 / 4) // so that it can be added to
 
-// slack is what a settle may take from the end of a call: what was struck within
-// it may have been struck before it was settled.
+// slack is how much earlier than the end of a call its settlement may be: a fault within that
+// time may have come before the settlement.
 const slack = 2 * time.Second
 
-// span is a time with both its ends.
+// span is a period with both its ends.
 type span struct{ from, to time.Duration }
 
 func (s span) touches(o span) bool   { return s.from <= o.to && o.from <= s.to }
 func (s span) length() time.Duration { return s.to - s.from }
 
-// within is how much of s lies in o.
+// within returns how much of s is inside o.
 func (s span) within(o span) time.Duration {
 	return max(0, min(s.to, o.to)-max(s.from, o.from))
 }
@@ -38,17 +38,17 @@ type send struct {
 	answer                     history.Kind
 	note                       string // of the answer
 	ids                        []posthaste.MessageID
-	count                      int       // of messages
-	messages                   []message // of each subscription its own, one subscription after the other
+	count                      int       // number of messages
+	messages                   []message // the messages of each subscription, one subscription after the other
 }
 
-// message is one of a send's, for one subscription, with all its calls by time.
+// message is a message of a send for one subscription, with all its calls by time.
 type message struct {
 	*send
 	part         int
 	subscription string
 	calls        []*call
-	effects      int // rows that its handlers left behind, or mails or relayed messages that arrived
+	effects      int // rows that its handlers inserted, or mails or relayed messages that arrived
 }
 
 func (m *message) String() string {
@@ -58,7 +58,7 @@ func (m *message) String() string {
 	return fmt.Sprintf("%s.%d", m.token, m.part)
 }
 
-// handled reports whether somebody is done with it.
+// handled reports whether a call handled the message.
 func (m *message) handled() bool {
 	if m.queue == Effects || m.queue == Mails || m.queue == Relayed {
 		return m.effects > 0
@@ -66,55 +66,55 @@ func (m *message) handled() bool {
 	return slices.ContainsFunc(m.calls, func(c *call) bool { return c.ended == history.Handled })
 }
 
-// call is one run of a receiver's handler.
+// call is a run of a receiver's handler.
 type call struct {
 	*message
 	process string
 	id      posthaste.MessageID
-	attempt int // 0 where nobody knows it: a mail does not tell
+	attempt int // 0 if unknown, because a mail does not contain it
 	alone   bool
 	span
-	ended history.Kind // Handled, Failed, or "" where its process died before
+	ended history.Kind // Handled, Failed, or "" if its process died before
 }
 
 func (c *call) String() string {
 	return fmt.Sprintf("attempt %d at %s by %s (message %s of %s)", c.attempt, clock(c.from), c.process, c.message, c.queue)
 }
 
-// process is one that the rig ran.
+// process is a process that the rig ran.
 type process struct {
 	name, role string
-	span                     // to is never if it was there at the end
-	asked      time.Duration // to end in order; never if it was not
+	span                     // to is never if it was still running at the end
+	asked      time.Duration // to end gracefully; never if it was not
 	lease      time.Duration
 	holds      int
 	how        string
-	once       int // messages that go out at most once, as far as it was handed any
+	once       int // number of at-most-once messages, if it was handed any
 	memory     []resident
 }
 
-// fault is one that the rig brought about.
+// fault is a fault that the rig injected.
 type fault struct {
 	kind Fault
 	whom string
 	span
-	struck  int  // processes, connections or what else it strikes
-	hit     int  // sends and calls that were in flight, if it struck anything
-	crashed bool // the store, which the kind alone does not tell
+	struck  int  // number of processes, connections or other targets
+	hit     int  // sends and calls in flight, if it struck a target
+	crashed bool // the store crashed, which the kind alone does not determine
 }
 
-// nature is what the fault can bring about.
+// nature returns what the fault can cause.
 func (f *fault) nature() nature {
 	if f.kind == DiskFull && !f.crashed {
-		return outage // nobody can write, and that is all
+		return outage // writes fail, and nothing else
 	}
 	return natures[f.kind]
 }
 
-// away reports whether the store was away.
+// away reports whether the store was unavailable.
 func (f *fault) away() bool { return f.nature() == outage || f.nature() == crash }
 
-// account is all that the histories tell, in order.
+// account is the content of the histories, in order.
 type account struct {
 	sends     map[string]*send
 	list      []*send // the same, by time
@@ -127,13 +127,13 @@ type account struct {
 	invented  []history.Event
 	leftOut   []history.Event
 	wanted    []Fault
-	planned   time.Duration // that the run was to take
-	first     time.Time     // tick of the schedule; zero without one
-	last      time.Time     // that it could have had
+	planned   time.Duration // planned duration of the run
+	first     time.Time     // first tick of the schedule; zero without one
+	last      time.Time     // last possible tick
 	calm      time.Duration
 	drained   time.Duration // never if it was not
 	turns     int
-	ring      bool // there is one
+	ring      bool // the engine has a ring
 }
 
 type place struct {
@@ -142,20 +142,20 @@ type place struct {
 	subscription string
 }
 
-// openCall is a call that a process has not ended. It may run a message that it was
-// given again, as another attempt, beside the one before.
+// openCall is a call that a process has not ended. The process may run a message again, as
+// another attempt, next to the previous one.
 type openCall struct {
 	place
 	attempt int
 }
 
-// read makes an account of histories, which are in order of time.
+// read makes an account of histories, which are ordered by time.
 func read(events []history.Event) (*account, error) {
 	a := &account{sends: map[string]*send{}, processes: map[string]*process{}, calm: never, drained: never}
 	struck := map[string]*fault{}
 	open := map[string]map[openCall]*call{}
-	// What several processes wrote at the same time may be out of order by a
-	// little: a sender's intent is always first.
+	// Events that several processes wrote at the same time may be slightly out of order: a
+	// sender's intent is always first.
 	for _, e := range events {
 		switch e.Kind {
 		case Intent:
@@ -206,7 +206,7 @@ func read(events []history.Event) (*account, error) {
 			open[e.Process][openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}] = c
 		case history.Handled, history.Failed:
 			if a.message(e) == nil {
-				continue // its start told
+				continue // its start is in the history
 			}
 			r := openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}
 			c := open[e.Process][r]
@@ -276,8 +276,8 @@ func read(events []history.Event) (*account, error) {
 			a.turns, a.ring = a.turns+e.Count, true
 		}
 	}
-	// A call that a process did not end went on until the process died. Who was on its
-	// other side may think that it ended later; one that ended in order had given it up.
+	// A call that a process did not end lasted until the process died. Its peer may believe
+	// that it ended later. A process that ended gracefully had given it up.
 	for _, c := range a.calls {
 		p := a.processes[c.process]
 		if p == nil {
@@ -312,12 +312,12 @@ func (a *account) concerns(f *fault, process string) bool {
 	if f.whom == "" || f.whom == process {
 		return true
 	}
-	// The server's callers are struck with it.
+	// A fault of the server also strikes its callers.
 	whom, p := a.processes[f.whom], a.processes[process]
 	return whom != nil && p != nil && whom.role == roleServer && (p.role == roleHTTPSender || p.role == roleHTTPReceiver)
 }
 
-// hits counts for each fault that struck anything what was in flight.
+// hits counts the sends and calls in flight for each fault that struck a target.
 func (a *account) hits() {
 	for _, f := range a.faults {
 		if f.struck == 0 {
@@ -336,8 +336,8 @@ func (a *account) hits() {
 	}
 }
 
-// between returns those, in order of their begin, that may touch a span: no
-// call and no send takes longer than a few minutes.
+// between returns those that may overlap a span, in order of their start. No call and no send
+// takes longer than a few minutes.
 func between[T interface{ begin() time.Duration }](all []T, s span) []T {
 	const longest = 5 * time.Minute
 	from, _ := slices.BinarySearchFunc(all, s.from-longest, func(t T, at time.Duration) int { return cmp.Compare(t.begin(), at) })
@@ -351,8 +351,8 @@ func between[T interface{ begin() time.Duration }](all []T, s span) []T {
 func (c *call) begin() time.Duration { return c.from }
 func (s *send) begin() time.Duration { return s.from }
 
-// paused is how much of s the machine or the database was away, with the time
-// that each end of that may cost until everything flows again.
+// paused returns how much of s the machine or the database was unavailable, plus the recovery
+// time after each such period.
 func (a *account) paused(s span) (sum time.Duration) {
 	for _, p := range a.stalls {
 		sum += p.within(s)
@@ -365,10 +365,9 @@ func (a *account) paused(s span) (sum time.Duration) {
 	return sum
 }
 
-// silences are the times in which a process could not reach the database, those
-// close to each other as one: it needs time for a heartbeat in between. A worker's
-// lease starts anew with a PostgreSQL, so that of outages only the time counts
-// that it needs to come back.
+// silences returns the periods in which a process could not reach the database. Adjacent ones
+// are merged, because a heartbeat needs time in between. A worker's lease starts again with a
+// restarted PostgreSQL, so for outages only the time until it is back counts.
 func (a *account) silences(p *process) (merged []span) {
 	var all []span
 	for _, f := range a.faults {
@@ -393,8 +392,8 @@ func (a *account) silences(p *process) (merged []span) {
 	return merged
 }
 
-// beat is the time between the heartbeats of a worker with a lease.
+// beat returns the interval of the heartbeats of a worker with a lease.
 func beat(lease time.Duration) time.Duration { return lease * 3 / 10 }
 
-// clock tells a time of a history.
+// clock formats a time of a history.
 func clock(at time.Duration) string { return fmt.Sprintf("%.3f", at.Seconds()) }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// terminate ends backends of a process, as an administrator does: those that there
-// are, or the first that come within a while.
+// terminate ends backends of a process, as an administrator does: the current ones, or the
+// first that appear within a while.
 func (s *postgresStore) terminate(kind Fault, which string, place int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		p := s.at(place)
@@ -22,7 +22,7 @@ func (s *postgresStore) terminate(kind Fault, which string, place int) func(cont
 	}
 }
 
-// endBackends ends the backends of a process that are like which, and counts them.
+// endBackends ends the backends of a process that match which, and counts them.
 func endBackends(ctx context.Context, conn *pgx.Conn, which, process string) (n int, err error) {
 	for end := time.Now().Add(2 * time.Second); n == 0 && err == nil && time.Now().Before(end); hold(ctx, 2*time.Millisecond) {
 		err = conn.QueryRow(ctx, "select count(*) filter (where pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and "+which,
@@ -31,12 +31,12 @@ func endBackends(ctx context.Context, conn *pgx.Conn, which, process string) (n 
 	return n, err
 }
 
-// living is the registration of a worker by name, if it was not declared lost.
+// living selects the registration of a worker by name, if it was not declared lost.
 const living = " from posthaste.registrations where name = $1 and lost_at is null and ended_at is null"
 
-// heartbeat ends the backend that a worker's heartbeat is in. Nothing else tells which
-// it is, and that only for a fraction of a millisecond: so the worker's row is locked
-// just before the next one comes, and what waits for it is the heartbeat.
+// heartbeat ends the backend that runs a worker's heartbeat. A heartbeat takes only a fraction
+// of a millisecond and cannot be seen otherwise, so the worker's row is locked just before the
+// next one is due. The backend that waits for the lock is the heartbeat.
 func (s *postgresStore) heartbeat() func(context.Context) error {
 	place := s.some(workerRoles...)
 	return func(ctx context.Context) error {

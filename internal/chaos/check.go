@@ -9,45 +9,45 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// Rule names what was broken.
+// Rule names a broken rule.
 type Rule string
 
 // The rules.
 const (
-	Lost        Rule = "lost"         // sent and acknowledged, and nobody is done with it
-	Half        Rule = "half"         // of one transaction some messages came, and others not
-	Ghost       Rule = "ghost"        // refused or rolled back, and handed out
-	Invented    Rule = "invented"     // handed out, and nobody sent it
-	Mistaken    Rule = "mistaken"     // handed out under another id than it was sent under
-	Altered     Rule = "altered"      // its payload is not what was sent
+	Lost        Rule = "lost"         // sent and acknowledged, and not handled
+	Half        Rule = "half"         // only some messages of a transaction came
+	Ghost       Rule = "ghost"        // rejected or rolled back, and handed out
+	Invented    Rule = "invented"     // handed out, and not sent
+	Mistaken    Rule = "mistaken"     // handed out with a different id than it was sent with
+	Altered     Rule = "altered"      // its payload differs from the one sent
 	Twice       Rule = "twice"        // run again, and no fault explains it
-	Attempts    Rule = "attempts"     // run again under an attempt that had run
+	Attempts    Rule = "attempts"     // run again under the same attempt
 	TooMany     Rule = "too many"     // more run again, or lost, than can have been in flight
 	Order       Rule = "order"        // of a key, started before its turn
 	Early       Rule = "early"        // handed out before its time
 	Together    Rule = "together"     // of a key, run at the same time
-	NotOne      Rule = "not one"      // under one dedupe key, or of one tick, several messages came, or senders were told several ids
-	NoTick      Rule = "no tick"      // a schedule left out a tick
+	NotOne      Rule = "not one"      // several messages came for a dedupe key or a tick, or senders got different ids
+	NoTick      Rule = "no tick"      // a schedule skipped a tick
 	OverLimit   Rule = "over limit"   // more ran at a time than a queue's limit allows
-	OverRate    Rule = "over rate"    // more began in a time than a queue's rate allows
+	OverRate    Rule = "over rate"    // more started in a period than a queue's rate allows
 	NotOnce     Rule = "not once"     // an exactly-once effect happened never or more than once
-	NotMailed   Rule = "not mailed"   // a relayed message arrived less often than it was confirmed, or oftener than it was published
+	NotMailed   Rule = "not mailed"   // a relayed message arrived less often than it was confirmed, or more often than it was published
 	MoreThan    Rule = "more than"    // at most once, and run more than once
-	Behind      Rule = "left behind"  // something is left in the ledger
+	Behind      Rule = "left behind"  // rows are left in the ledger
 	LateRescue  Rule = "late rescue"  // a dead worker's message ran again too late
-	LateFlow    Rule = "late flow"    // too long until a queue or a process got on after the database was back
+	LateFlow    Rule = "late flow"    // a queue or a process resumed too late after the database was back
 	Hung        Rule = "hung"         // a process did nothing for too long
-	NoReason    Rule = "no reason"    // a send was refused while nothing struck its sender
-	NotDrained  Rule = "not drained"  // something still waited when the time was over
+	NoReason    Rule = "no reason"    // a send failed while no fault struck its sender
+	NotDrained  Rule = "not drained"  // messages still waited when the time was over
 	Quit        Rule = "quit"         // a process ended by itself
-	StruckNone  Rule = "struck none"  // a kind of fault struck nothing
-	NotTried    Rule = "not tried"    // a kind of fault was left out of a long run, and nobody asked for that
-	Stands      Rule = "stands"       // the ring did not go on in a long run
+	StruckNone  Rule = "struck none"  // a kind of fault had no target
+	NotTried    Rule = "not tried"    // a kind of fault was left out of a long run without a request to do so
+	Stands      Rule = "stands"       // the ring did not advance in a long run
 	Grows       Rule = "grows"        // the memory of a process, or of a role's processes, grew in a long run
 	NothingDone Rule = "nothing done" // there was too little to check
 )
 
-// Violation is one broken promise.
+// Violation is one broken guarantee.
 type Violation struct {
 	Rule Rule
 	Text string
@@ -57,24 +57,23 @@ type Violation struct {
 func (v Violation) Error() string { return string(v.Rule) + ": " + v.Text }
 
 const (
-	// resume is within what everything flows again when the database is back.
+	// resume is how soon everything must flow again after the database is back.
 	resume = 5 * time.Second
-	// skew is by how much two clocks may differ in a second that both have measured.
+	// skew is how much two clocks may differ in a second that both have measured.
 	skew = 10 * time.Millisecond
-	// rescue is within what after its lease a dead worker's messages run again.
+	// rescue is how soon after its lease a dead worker's messages must run again.
 	rescue = 3 * time.Second
 )
 
-// Bounds are what the checker is told besides the histories.
+// Bounds are the checker's parameters besides the histories.
 type Bounds struct {
-	// Slack is added to every bound of time, for machines that do other things.
+	// Slack is added to every bound of time, for busy machines.
 	Slack time.Duration
-	// Busy says that there is always something to do for every process, so that one
-	// which does nothing hangs.
+	// Busy says that every process always has work, so that a process that does nothing hangs.
 	Busy bool
 }
 
-// Check examines histories. The error says that they are none.
+// Check examines histories. It returns an error if they are invalid.
 func Check(events []history.Event, b Bounds) (*Verdict, error) {
 	a, err := read(events)
 	if err != nil {
@@ -99,14 +98,14 @@ type checker struct {
 	*account
 	v        *Verdict
 	b        Bounds
-	silenced map[string][]span // of processes, as asked so far
+	silenced map[string][]span // of processes, as requested so far
 }
 
 func (c *checker) broken(rule Rule, format string, args ...any) {
 	c.v.Violations = append(c.v.Violations, Violation{rule, fmt.Sprintf(format, args...)})
 }
 
-// deliveries checks of each message what its sender knows.
+// deliveries checks each message against its sender's records.
 func (c *checker) deliveries() {
 	again := map[blow]int{} // calls run again because of a blow to their process
 	for _, s := range c.list {
@@ -137,7 +136,7 @@ func (c *checker) deliveries() {
 		}
 	}
 	for _, e := range c.invented {
-		c.broken(Invented, "%s got %s.%d as message %s, which nobody sent", e.Process, e.Token, e.Part, e.ID)
+		c.broken(Invented, "%s got %s.%d as message %s, which was not sent", e.Process, e.Token, e.Part, e.ID)
 	}
 	for _, e := range c.damaged {
 		c.broken(Altered, "the payload of message %s, as %s got it: %s", e.ID, e.Process, e.Note)
@@ -151,7 +150,7 @@ func (c *checker) message(m *message) {
 		c.broken(Ghost, "%s of %s was %s and handed out", m, m.queue, m.answer)
 	case m.answer == history.Sent && m.queue != Once && m.queue != Deduped && !m.handled():
 		c.v.Lost++
-		c.broken(Lost, "%s of %s, message %s, sent at %s: nobody is done with it, after %d calls", m, m.queue, m.ids[m.part], clock(m.to), len(m.calls))
+		c.broken(Lost, "%s of %s, message %s, sent at %s: it was not handled, after %d calls", m, m.queue, m.ids[m.part], clock(m.to), len(m.calls))
 	}
 	if m.queue == Effects && m.effects > 1 {
 		c.broken(NotOnce, "%s happened %d times", m, m.effects)
@@ -179,8 +178,8 @@ func (c *checker) message(m *message) {
 	}
 }
 
-// again checks what ran more than once: each further run needs an explanation,
-// and shows as a further attempt.
+// again checks messages that ran more than once: each further run needs an explanation, and
+// must be a further attempt.
 func (c *checker) again(m *message, counted map[blow]int) {
 	runs := slices.Clone(m.calls)
 	slices.SortStableFunc(runs, func(x, y *call) int { return cmp.Or(cmp.Compare(x.attempt, y.attempt), cmp.Compare(x.from, y.from)) })
@@ -201,7 +200,7 @@ func (c *checker) again(m *message, counted map[blow]int) {
 			continue
 		}
 		if run.attempt == before.attempt && run.attempt > 0 {
-			// What was handed out and not flushed was never handed out, after a crash.
+			// Deliveries that were handed out but not flushed do not exist after a crash.
 			if f := c.crashed(before); f == nil {
 				c.broken(Attempts, "%s, after %s", run, before)
 			} else {
@@ -214,7 +213,8 @@ func (c *checker) again(m *message, counted map[blow]int) {
 		}
 		f, cause := c.explained(before, run)
 		if !cause && run.attempt == 0 {
-			// The order of time need not be that of attempts: one that stood still goes on.
+			// The order in time may differ from that of the attempts: a stopped process
+			// resumes.
 			f, cause = c.explained(run, before)
 		}
 		if !cause {
@@ -228,14 +228,13 @@ func (c *checker) again(m *message, counted map[blow]int) {
 	}
 }
 
-// blow is when something happened to a process; the name is empty if it
-// happened to all.
+// blow is a fault of a process at a time; the name is empty if it struck all.
 type blow struct {
 	process string
 	at      time.Duration
 }
 
-// explained reports what made a call run again.
+// explained returns the reason why a message ran again.
 func (c *checker) explained(before, again *call) (blow, bool) {
 	inFlight := span{before.from - slack, before.to + slack}
 	if p := c.processes[before.process]; p != nil {
@@ -252,8 +251,8 @@ func (c *checker) explained(before, again *call) (blow, bool) {
 	return blow{}, false
 }
 
-// count counts a call that ran again because of a blow to its process, or to the
-// database, and was not running then.
+// count counts a call that ran again because of a blow to its process, or to the database, and
+// was not running then.
 func (c *checker) count(run *call, f blow, counted map[blow]int) {
 	p := c.processes[run.process]
 	if p == nil {
@@ -261,16 +260,17 @@ func (c *checker) count(run *call, f blow, counted map[blow]int) {
 	}
 	settling := run.ended == history.Handled && run.to <= f.at
 	if f.process == "" {
-		// A crash ends no lease: a process runs what it has prefetched, and tells later.
+		// A crash ends no lease: a process runs its prefetched messages, and settles them
+		// later.
 		if !settling && run.from <= f.at || c.backedUp(p, f.at) {
 			return
 		}
 	} else if !settling {
-		return // what it ran after that, with what it had prefetched, is told by its lease
+		return // its lease covers prefetched messages that it ran after that
 	}
 	most := p.holds
 	if c.b.Slack > 0 {
-		most *= 4 // where machines do other things, settling takes as much longer
+		most *= 4 // on busy machines, settling takes that much longer
 	}
 	struck := blow{p.name, f.at}
 	counted[struck]++
@@ -279,15 +279,15 @@ func (c *checker) count(run *call, f blow, counted map[blow]int) {
 	}
 }
 
-// backedUp reports whether a process may have had more to settle than usual: it could
-// not reach the database well.
+// backedUp reports whether a process may have had more unsettled messages than usual, because
+// it could not reach the database well.
 func (c *checker) backedUp(p *process, at time.Duration) bool {
 	return slices.ContainsFunc(c.faults, func(f *fault) bool {
 		return f.nature() == silence && c.concerns(f, p.name) && f.touches(span{at - slack, at + slack})
 	})
 }
 
-// silencesOf are the silences of a process.
+// silencesOf returns the silences of a process.
 func (c *checker) silencesOf(p *process) []span {
 	all, known := c.silenced[p.name]
 	if !known {
@@ -297,7 +297,7 @@ func (c *checker) silencesOf(p *process) []span {
 	return all
 }
 
-// longSilence is the one during a call that cost its process the lease.
+// longSilence returns the silence during a call because of which its process lost its lease.
 func (c *checker) longSilence(run *call, inFlight span) *span {
 	p := c.processes[run.process]
 	all := c.silencesOf(p)
@@ -309,7 +309,7 @@ func (c *checker) longSilence(run *call, inFlight span) *span {
 	return nil
 }
 
-// crashed is the crash of the database while a call was in flight.
+// crashed returns the crash of the database while a call was in flight.
 func (c *checker) crashed(run *call) *fault {
 	for _, f := range c.faults {
 		if f.nature() == crash && f.touches(span{run.from - slack, run.to + slack}) {
@@ -319,17 +319,16 @@ func (c *checker) crashed(run *call) *fault {
 	return nil
 }
 
-// anyFault reports whether anything happened that may have cost an attempt at a message
-// of a queue.
+// anyFault reports whether any fault may have cost an attempt at a message of a queue.
 func (c *checker) anyFault(s span, queue string) bool {
 	return slices.ContainsFunc(c.stalls, s.touches) || slices.ContainsFunc(c.faults, func(f *fault) bool {
 		return (!unnoticed(f.kind) || only(f.kind) == queue) && f.touches(s)
 	})
 }
 
-// keys checks that of each key of an ordered queue one message ran after the
-// other, in the order of their sends: a sender uses a key only as long as it
-// gets answers, so that its sends are in order.
+// keys checks that the messages of each key of an ordered queue ran one after the other, in
+// the order of their sends. A sender stops using a key after a lost answer, so that its sends
+// are in order.
 func (c *checker) keys() {
 	keys := map[string][]*message{}
 	for _, s := range c.list {
@@ -344,11 +343,11 @@ func (c *checker) keys() {
 		var before *message
 		for _, m := range messages {
 			if len(m.calls) == 0 {
-				continue // which may be, if there was no answer
+				continue // which is possible if there was no answer
 			}
 			first := m.calls[0]
 			if before != nil {
-				ready := never // when the one before was handled first
+				ready := never // time at which the previous one was first handled
 				for _, run := range before.calls {
 					if run.ended == history.Handled {
 						ready = min(ready, run.to)
@@ -376,7 +375,7 @@ func (c *checker) keys() {
 	}
 }
 
-// ends checks how everything ended.
+// ends checks the state at the end of the run.
 func (c *checker) ends() {
 	for _, e := range c.left {
 		c.broken(Behind, "%d %s %s", e.Count, e.Note, e.Queue)

@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// Histories in which faults explain everything hold, and each planted fault is
-// found for what it is.
+// Histories in which faults explain everything pass, and each planted fault is found under its
+// rule.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	effect := func(s *script, ms int, token string) {
@@ -20,8 +20,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		plant func(*script)
 		want  Rule // "" for none
 		kinds []Fault
-		open  bool // nobody says that it ended well
-		busy  bool // everybody is
+		open  bool // without an event of a good end
+		busy  bool // all processes are busy
 	}{
 		"all is well": {plant: func(s *script) {}},
 		"a lost one":  {want: Lost, plant: func(s *script) { s.sends(50, "l", Plain, 1, history.Sent) }},
@@ -59,7 +59,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(50, "r", Plain, 1, Refused)
 		}},
 		"refused, and nothing had happened": {want: NoReason, plant: func(s *script) { s.sends(50, "r", Plain, 1, Refused) }},
-		"refused because somebody else was struck": {want: NoReason, plant: func(s *script) {
+		"refused because another process was struck": {want: NoReason, plant: func(s *script) {
 			s.strikes(40, 52, Cut, "w1")
 			s.sends(50, "r", Plain, 1, Refused)
 		}},
@@ -142,7 +142,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(1100, "after", Plain, 1, history.Sent)
 			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
 		}},
-		"a first attempt that nobody saw, long after the machine stood still": {want: Twice, plant: func(s *script) {
+		"an unseen first attempt, long after the machine stood still": {want: Twice, plant: func(s *script) {
 			s.at(3000, history.Event{Kind: Stalled, Took: time.Second})
 			s.sends(90_000, "t", Plain, 1, history.Sent)
 			s.runs(90_010, 1, "w1", "t", 0, 2, history.Handled)
@@ -184,7 +184,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(1100, "after", Plain, 1, history.Sent)
 			s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
 		}},
-		"a first attempt that nobody saw": {want: Twice, plant: func(s *script) {
+		"an unseen first attempt": {want: Twice, plant: func(s *script) {
 			s.sends(50, "t", Plain, 1, history.Sent)
 			s.runs(60, 1, "w1", "t", 0, 2, history.Handled)
 		}},
@@ -286,7 +286,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			effect(s, 130_000, "e")
 			effect(s, 130_000, "e")
 		}},
-		"an effect of what was rolled back": {want: Ghost, plant: func(s *script) {
+		"an effect of a rolled back message": {want: Ghost, plant: func(s *script) {
 			s.sends(50, "e", Effects, 1, RolledBack)
 			effect(s, 130_000, "e")
 		}},
@@ -303,11 +303,11 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			effect(s, 130_000, "m")
 			effect(s, 130_000, "m")
 		}},
-		"a mail that nobody got": {want: Lost, plant: func(s *script) {
+		"a mail that did not arrive": {want: Lost, plant: func(s *script) {
 			s.sends(50, "m", Mails, 1, history.Sent)
 			s.runs(60, 1, "w1", "m", 0, 1, "")
 		}},
-		"a mail that somebody claims to have delivered": {want: NotMailed, plant: func(s *script) {
+		"a mail that a worker claims to have delivered": {want: NotMailed, plant: func(s *script) {
 			s.sends(50, "m", Mails, 1, Unsure)
 			s.runs(60, 1, "w1", "m", 0, 1, history.Handled)
 		}},
@@ -329,7 +329,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(50, "m", Relayed, 1, Unsure)
 			s.runs(60, 5, "w1", "m", 0, 1, history.Handled)
 		}},
-		"relayed, and nobody has it": {want: Lost, plant: func(s *script) {
+		"relayed, and not at the broker": {want: Lost, plant: func(s *script) {
 			s.sends(50, "m", Relayed, 1, history.Sent)
 			s.runs(60, 0, "w1", "m", 0, 1, "")
 		}},
@@ -381,7 +381,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				s.events[i].Attempt = 2
 			}
 		}},
-		"a tick that nobody handled": {want: Lost, plant: func(s *script) {
+		"a tick that was not handled": {want: Lost, plant: func(s *script) {
 			s.schedules(4)
 			s.tick(1000, 0, "tick0")
 			s.events[len(s.events)-1].Kind = history.Failed
@@ -525,7 +525,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			effect(s, 60, "m")
 			effect(s, 10_080, "m")
 		}},
-		"a mail of the shipped worker twice, for no reason": {want: Twice, plant: func(s *script) {
+		"a mail of the shipped worker twice, without reason": {want: Twice, plant: func(s *script) {
 			s.born(0, roleMailWorker, "m1", "m2")
 			s.sends(50, "m", Mails, 1, history.Sent)
 			s.runs(60, 5, "m1", "m", 0, 0, history.Handled)
@@ -610,7 +610,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.events[len(s.events)-2].ID++
 			effect(s, 60, "m")
 		}},
-		"relayed at the second attempt, for the broker was away": {plant: func(s *script) {
+		"relayed at the second attempt, because the broker was away": {plant: func(s *script) {
 			s.born(0, roleRelay, "r1")
 			s.sends(50, "m", Relayed, 1, history.Sent)
 			s.strikes(40, 900, KillBroker, "")
@@ -718,7 +718,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.runs(13_400, 1, "w2", "b", 0, 1, history.Handled)
 			s.runs(13_700, 1, "w2", "t", 0, 2, history.Handled)
 		}},
-		"rescued late, for the machine stood still": {plant: func(s *script) {
+		"rescued late, because the machine stood still": {plant: func(s *script) {
 			s.sends(50, "t", Plain, 1, history.Sent)
 			s.runs(60, 1, "w1", "t", 0, 1, "")
 			s.strikes(70, 70, KillWorker, "w1")
@@ -730,7 +730,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(1100, "l", Plain, 1, history.Sent)
 			s.runs(6200, 1, "w1", "l", 0, 1, history.Handled)
 		}},
-		"nobody can send when the database is back": {want: LateFlow, plant: func(s *script) {
+		"no process can send when the database is back": {want: LateFlow, plant: func(s *script) {
 			s.sends(50, "l", Plain, 1, history.Sent)
 			s.strikes(70, 1000, Fast, "")
 			s.runs(1100, 1, "w1", "l", 0, 1, history.Handled)
@@ -744,7 +744,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			s.sends(1200, "o", Ordered, 1, history.Sent)
 			s.runs(6300, 1, "w1", "o", 0, 1, history.Handled)
 		}},
-		"everybody is busy": {busy: true, plant: func(s *script) { s.everybody(func(int, string) bool { return false }) }},
+		"all processes are busy": {busy: true, plant: func(s *script) { s.everybody(func(int, string) bool { return false }) }},
 		"a worker does nothing when the database is back": {want: LateFlow, busy: true, plant: func(s *script) {
 			s.strikes(20_100, 20_500, Fast, "")
 			s.everybody(func(ms int, who string) bool { return who == "w2" && 20_000 < ms && ms < 26_000 })
@@ -771,17 +771,17 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		}},
 		"a process ends by itself":               {want: Quit, plant: func(s *script) { s.at(60, history.Event{Kind: Died, Whom: "w1", Note: Failed}) }},
 		"it does not end":                        {want: NotDrained, open: true, plant: func(s *script) {}},
-		"a fault that strikes nobody":            {want: StruckNone, kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(70, 70, KillWorker, "w1") }},
-		"a fault that missed what was in flight": {want: StruckNone, kinds: []Fault{Heartbeat}, plant: func(s *script) { s.misses(22, Heartbeat, "w1") }},
+		"a fault that strikes no process":        {want: StruckNone, kinds: []Fault{KillWorker}, plant: func(s *script) { s.strikes(70, 70, KillWorker, "w1") }},
+		"a fault that missed messages in flight": {want: StruckNone, kinds: []Fault{Heartbeat}, plant: func(s *script) { s.misses(22, Heartbeat, "w1") }},
 		"a fault left out of a long run": {want: NotTried, plant: func(s *script) {
 			s.long()
-			s.leavesOut(DiskFull, "nobody may mount here", 0)
+			s.leavesOut(DiskFull, "mounting is not allowed here", 0)
 		}},
 		"a fault left out of a long run as it was asked for": {plant: func(s *script) {
 			s.long()
 			s.leavesOut(DiskFull, "it was asked for", 1)
 		}},
-		"a fault left out of a short run": {plant: func(s *script) { s.leavesOut(DiskFull, "nobody may mount here", 0) }},
+		"a fault left out of a short run": {plant: func(s *script) { s.leavesOut(DiskFull, "mounting is not allowed here", 0) }},
 		"the ring stands in a long run": {want: Stands, plant: func(s *script) {
 			s.long()
 			s.at(130_000, history.Event{Kind: Turned})
@@ -823,7 +823,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
-// A report tells what was found, and of many violations of a rule a few.
+// A report shows the findings, and only a few violations of each rule.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	s := begun()
@@ -843,7 +843,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
 	}
-	if want := "left out, for a reason: disk full, connections slowed\nleft out, for another: broker killed\n"; !strings.Contains(text.String(), want) {
+	if want := "left out (a reason): disk full, connections slowed\nleft out (another): broker killed\n"; !strings.Contains(text.String(), want) {
 		t.Errorf("no %q in\n%s", want, text.String())
 	}
 	if strings.Contains(text.String(), "l.5 ") {
@@ -851,7 +851,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What is no history is refused, and proves nothing.
+// Invalid histories are rejected.
 func TestNoHistory(t *testing.T) {
 	t.Parallel()
 	for name, events := range map[string][]history.Event{

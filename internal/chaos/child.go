@@ -18,11 +18,10 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// childEnv tells a process of this program that it is one of a run's. What to do
-// comes on its standard input.
+// childEnv makes a process of this program a child of a run. Its task comes on standard input.
 const childEnv = "POSTHASTE_CHAOS_CHILD"
 
-// task is what a child is told.
+// task is what a child has to do.
 type task struct {
 	Role   string
 	Name   string // of its history, and of its connections
@@ -31,13 +30,13 @@ type task struct {
 	URL    string   // of the store, through the proxy
 	Server string   // of the HTTP API
 	Queues []string // to receive from
-	Mix    []string // to send to, each as often as it shall be
+	Mix    []string // to send to, repeated by weight
 	Seed   uint64
 	Lease  time.Duration
-	Rate   float64 // messages a second, of a sender
+	Rate   float64 // messages per second, of a sender
 }
 
-// roles are what a child can be. They begin at once and end with ctx.
+// roles are the possible roles of a child. They start immediately and end with ctx.
 var roles = map[string]func(ctx context.Context, t task, r *history.Recorder) error{
 	roleSender:       engineSender,
 	roleSQLSender:    sqlSender,
@@ -47,8 +46,8 @@ var roles = map[string]func(ctx context.Context, t task, r *history.Recorder) er
 	roleHTTPReceiver: httpReceiver,
 }
 
-// Child ends this process, as one of a run's, if it was started as such. The
-// program that runs a rig calls it first of all.
+// Child runs this process as a child, and exits, if it was started as one. The program that
+// runs a rig must call it first.
 func Child() {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
@@ -67,7 +66,7 @@ func child() int {
 		return 2
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	go func() { // the rig's end is this one's
+	go func() { // this process ends with the rig
 		_, _ = io.Copy(io.Discard, in)
 		os.Exit(3)
 	}()
@@ -88,19 +87,19 @@ func child() int {
 type running struct {
 	name, role string
 	cmd        *exec.Cmd
-	stdin      io.Closer // nil for the shipped program, which ends with the rig by a signal
+	stdin      io.Closer // nil for the shipped program, which ends by a signal
 	ended      chan struct{}
-	err        error // once ended is closed
+	err        error // after ended is closed
 	killed     bool  // by the rig; guarded by the rig's mutex
-	asked      bool  // to end, the same
+	asked      bool  // to end; likewise
 }
 
-// signal sends a signal, to no other process than this.
+// signal sends a signal to this process only.
 func (p *running) signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
-// alive is 1 while the process is there, and 0 then.
+// alive returns 1 while the process runs, and 0 afterwards.
 func (p *running) alive() int {
 	select {
 	case <-p.ended:
@@ -116,11 +115,11 @@ func (p *running) terminated() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
 }
 
-// start starts a command, whose words go to log.
+// start starts a command, whose output goes to log.
 func start(name, role string, cmd *exec.Cmd, log io.Writer, input []byte) (*running, error) {
 	p := &running{name: name, role: role, cmd: cmd, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the rig, which ends them in order
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the rig, which ends its processes gracefully
 	if input != nil {
 		in, err := cmd.StdinPipe()
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// choose decides what depends on the engine: queues, processes and kinds of faults.
+// choose decides everything that depends on the engine: queues, processes and kinds of faults.
 func (r *rig) choose() (err error) {
 	if r.store, err = r.newStore(); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (r *rig) choose() (err error) {
 	return r.chooseKinds()
 }
 
-// chooseKinds decides which kinds of faults there are, and why not others.
+// chooseKinds decides which kinds of faults to inject, and records why others are left out.
 func (r *rig) chooseKinds() error {
 	all := slices.DeleteFunc(AllFaults(), func(f Fault) bool {
 		return r.can[f] == nil || only(f) != "" && !slices.Contains(r.store.queues(), only(f))
@@ -74,16 +74,16 @@ func (r *rig) chooseKinds() error {
 	return nil
 }
 
-// allKinds is from when on a run brings about every kind of fault.
+// allKinds is the minimum duration of a run with every kind of fault.
 const allKinds = 2 * time.Minute
 
-// mostImportant are the four faults that matter most.
+// mostImportant returns the four most important faults.
 func (r *rig) mostImportant() []Fault {
 	return []Fault{KillWorker, KillSender, r.store.deadliest(), Cut}
 }
 
-// leaveOut leaves out a kind of fault, and says why: because that was asked for, or
-// because it cannot be brought about here.
+// leaveOut leaves out a kind of fault and records the reason: it was requested, or the fault
+// is not possible here.
 func (r *rig) leaveOut(kind Fault, why string, asked bool) {
 	e := history.Event{Kind: LeftOut, Note: string(kind), Key: why}
 	if asked {
@@ -95,10 +95,10 @@ func (r *rig) leaveOut(kind Fault, why string, asked bool) {
 	r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(f Fault) bool { return f == kind })
 }
 
-// announce records what the checker has to know of the run besides what happens in it.
+// announce records the parameters of the run that the checker needs.
 func (r *rig) announce() {
 	r.record.Record(history.Event{Kind: Planned, Took: r.Duration})
-	// In a short run only these make sure that something is in flight.
+	// In a short run only these ensure that messages are in flight.
 	wanted := intersection(r.mostImportant(), r.Kinds)
 	if r.Duration >= longRun {
 		wanted = r.Kinds

@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// chosen is a rig that has chosen what to run with.
+// chosen returns a rig that has chosen its parameters.
 func chosen(t *testing.T, c Config) (*rig, error) {
 	t.Helper()
 	c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -24,8 +24,8 @@ func chosen(t *testing.T, c Config) (*rig, error) {
 	return r, r.choose()
 }
 
-// Each kind of fault that the engine has is brought about or left out, with a reason;
-// and whoever did not ask for that is told from who did.
+// Each kind of fault of the engine is injected or left out with a reason, and requested
+// omissions are distinguished from others.
 func TestEachKindIsBroughtAboutOrLeftOut(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -71,14 +71,14 @@ func TestEachKindIsBroughtAboutOrLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.leaveOut(DiskFull, "nobody may mount here", false)
+	r.leaveOut(DiskFull, "mounting is not allowed here", false)
 	if r.left[DiskFull].Count != 0 || slices.Contains(r.Kinds, DiskFull) {
 		t.Errorf("left out of necessity: %+v, and the kinds are %q", r.left[DiskFull], r.Kinds)
 	}
 }
 
-// In a long run one process of each role of which there are several lives on, and all
-// others can be killed.
+// In a long run one process of each role with several processes is never killed, and all
+// others can be.
 func TestSomeAreSparedInALongRun(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{OnPostgres, OnRedis} {

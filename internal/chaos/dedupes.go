@@ -2,8 +2,8 @@ package chaos
 
 import "github.com/posthaste-mq/posthaste/internal/history"
 
-// dedupes checks that of all that was sent under one dedupe key one message came, and
-// that everybody who was answered was told its id. The keys' window is longer than a run.
+// dedupes checks that one message came for each dedupe key, and that every sender that got an
+// answer got its id. The dedupe window is longer than a run.
 func (c *checker) dedupes() {
 	groups := map[string][]*send{}
 	for _, s := range c.list {
@@ -36,7 +36,7 @@ func (c *checker) dedupes() {
 		switch {
 		case came == nil || !came.messages[0].handled():
 			c.v.Lost++
-			c.broken(Lost, "message %s, of which %s was told at %s for dedupe key %s: nobody is done with it", told.ids[0], told.token, clock(told.to), key)
+			c.broken(Lost, "message %s, of which %s was told at %s for dedupe key %s: it was not handled", told.ids[0], told.token, clock(told.to), key)
 		case came.messages[0].calls[0].id != told.ids[0]:
 			c.broken(Mistaken, "%s, and %s was told message %s for dedupe key %s", came.messages[0].calls[0], told.token, told.ids[0], key)
 		}

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallSize is the file system of the data, when it shall get full.
+// smallSize is the size of the data's file system, if the disk is to be filled.
 const smallSize = "3g"
 
-// makeSmall makes a file system for the data, which only root can, if the disk
-// is to be filled.
+// makeSmall mounts a file system for the data, which requires root, if the disk is to be
+// filled.
 func (s *postgresStore) makeSmall(dir string) error {
 	if !slices.Contains(s.Kinds, DiskFull) {
 		return nil
@@ -40,12 +40,12 @@ func (s *postgresStore) dropSmall() error {
 	return unix.Unmount(s.small, unix.MNT_DETACH)
 }
 
-// fillDisk leaves PostgreSQL no space for a while. It may end itself then.
+// fillDisk leaves PostgreSQL no space for a while. PostgreSQL may crash.
 func (s *postgresStore) fillDisk() func(context.Context) error {
 	long := time.Second + time.Duration(s.random.Int64N(int64(2*time.Second)))
 	return func(ctx context.Context) error {
-		// A connection that is there before ends with every backend if one of them
-		// could not go on without space, also where the postmaster stays.
+		// If one backend cannot continue without space, all backends end, even if the
+		// postmaster survives. So a connection that existed before reveals a crash.
 		return s.connected(ctx, func(witness *pgx.Conn) error {
 			return s.marked(DiskFull, "", func() (int, string, error) {
 				filler := filepath.Join(s.small, "filler")
@@ -69,7 +69,7 @@ func (s *postgresStore) fillDisk() func(context.Context) error {
 	}
 }
 
-// connectable waits until PostgreSQL, which starts anew by itself, takes connections.
+// connectable waits until PostgreSQL, which restarts itself, accepts connections.
 func (s *postgresStore) connectable(ctx context.Context) error {
 	for {
 		err := s.connected(ctx, func(*pgx.Conn) error { return nil })
@@ -80,7 +80,7 @@ func (s *postgresStore) connectable(ctx context.Context) error {
 	}
 }
 
-// fill takes all space that there is, and what becomes free, for a while.
+// fill uses all free space for a while, including space that is freed later.
 func fill(ctx context.Context, name string, long time.Duration) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -93,7 +93,7 @@ func fill(ctx context.Context, name string, long time.Duration) error {
 		_, err := f.Write(zeros)
 		switch {
 		case errors.Is(err, syscall.ENOSPC):
-			zeros = zeros[:4096] // the rest, too
+			zeros = zeros[:4096] // fill the remaining space, too
 			time.Sleep(time.Millisecond)
 		case err != nil:
 			return err

@@ -18,12 +18,12 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// leastTime is what a fault has to strike, also where the time for faults is over.
+// leastTime is the minimum duration of a fault, even if the time for faults is over.
 const leastTime = 3 * time.Second
 
-// strikeAll brings faults about until loaded ends: first each kind once in a
-// random order, however long that takes, then any. They may overlap. Who is
-// struck, how and when is drawn here, so that a seed repeats it.
+// strikeAll injects faults until loaded ends: first each kind once in a random order, however
+// long that takes, then random ones. They may overlap. Targets, variants and times are drawn
+// here, so that a seed repeats them.
 func (r *rig) strikeAll(ctx, loaded context.Context) {
 	var striking sync.WaitGroup
 	defer striking.Wait()
@@ -38,7 +38,7 @@ func (r *rig) strikeAll(ctx, loaded context.Context) {
 		strike := r.can[kind]()
 		pause := 500*time.Millisecond + time.Duration(r.random.Int64N(int64(2500*time.Millisecond)))
 		bring := func() {
-			// What begins late has time to strike, too.
+			// A late fault also needs time to strike.
 			least, cancel := context.WithTimeout(ctx, leastTime)
 			defer cancel()
 			lasting := loaded
@@ -50,7 +50,7 @@ func (r *rig) strikeAll(ctx, loaded context.Context) {
 			}
 		}
 		if n := natures[kind]; n == outage || n == crash {
-			bring() // and time to come back before the next one
+			bring() // and time to recover before the next one
 			pause += 2 * time.Second
 		} else {
 			striking.Go(bring)
@@ -59,7 +59,7 @@ func (r *rig) strikeAll(ctx, loaded context.Context) {
 	}
 }
 
-// hold waits for a time, or until ctx ends.
+// hold waits for a duration, or until ctx ends.
 func hold(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -67,9 +67,9 @@ func hold(ctx context.Context, d time.Duration) {
 	}
 }
 
-// during does what a fault is, on record. do tells how many it struck, of processes,
-// connections, backends or whatever it is that the kind strikes: one that struck
-// nothing, or failed before it did, proves nothing.
+// during injects a fault and records it. do returns the number of targets that it struck, such
+// as processes, connections or backends: a fault that struck none, or failed before, proves
+// nothing.
 func (r *rig) during(kind Fault, whom string, do func() (struck int, err error)) error {
 	return r.marked(kind, whom, func() (int, string, error) {
 		struck, err := do()
@@ -77,7 +77,7 @@ func (r *rig) during(kind Fault, whom string, do func() (struck int, err error))
 	})
 }
 
-// marked is during, for a fault that also tells what became of it.
+// marked is during for faults that also report their outcome.
 func (r *rig) marked(kind Fault, whom string, do func() (struck int, became string, err error)) error {
 	r.mu.Lock()
 	r.faults++
@@ -90,10 +90,10 @@ func (r *rig) marked(kind Fault, whom string, do func() (struck int, became stri
 	return err
 }
 
-// strike draws what a fault will be, and returns what brings it about.
+// strike draws the parameters of a fault, and returns the function that injects it.
 type strike func() func(ctx context.Context) error
 
-// strikes are the faults that every engine has.
+// strikes returns the faults of every engine.
 func (r *rig) strikes() map[Fault]strike {
 	return map[Fault]strike{
 		KillWorker: func() func(context.Context) error {
@@ -133,10 +133,10 @@ func (r *rig) strikes() map[Fault]strike {
 	}
 }
 
-// storeRoles are those that connect to the store.
+// storeRoles are the roles that connect to the store.
 var storeRoles = append([]string{roleServer, roleSender, roleSQLSender, roleSQLReceiver}, workerRoles...)
 
-// kill kills a process in the middle of something, and waits for its end.
+// kill kills a process while it has work in flight, and waits for its end.
 func (r *rig) kill(kind Fault, place int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		p := r.at(place)
@@ -153,13 +153,13 @@ func (r *rig) kill(kind Fault, place int) func(context.Context) error {
 	}
 }
 
-// freeze stops a process in the middle of something, once it is seen to be, and
-// returns what lets it go on. While the store is away that takes its time.
+// freeze stops a process while it has work in flight, and returns the function that resumes
+// it. While the store is unavailable this takes longer.
 func (r *rig) freeze(p *running) (thaw func()) {
 	thaw = func() { p.signal(syscall.SIGCONT) }
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
 		p.signal(syscall.SIGSTOP)
-		time.Sleep(time.Millisecond) // it may still be about to
+		time.Sleep(time.Millisecond) // the signal may not have been delivered yet
 		if slices.ContainsFunc(r.witnesses(p), r.inFlight) {
 			return thaw
 		}
@@ -168,8 +168,8 @@ func (r *rig) freeze(p *running) (thaw func()) {
 	return thaw
 }
 
-// witnesses are the processes whose histories tell what a process is in the
-// middle of: itself, and of the server those that call it.
+// witnesses returns the processes whose histories show a process's work in flight: its own,
+// and for the server those of its callers.
 func (r *rig) witnesses(p *running) (names []string) {
 	if p.role != roleServer {
 		return []string{p.name}
@@ -182,8 +182,7 @@ func (r *rig) witnesses(p *running) (names []string) {
 	return names
 }
 
-// whileInFlight waits, for a while, until one of some processes is in the middle of
-// something.
+// whileInFlight waits for a limited time until one of the processes has work in flight.
 func (r *rig) whileInFlight(ctx context.Context, names func() []string) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; hold(ctx, 2*time.Millisecond) {
 		if slices.ContainsFunc(names(), r.inFlight) {
@@ -192,11 +191,11 @@ func (r *rig) whileInFlight(ctx context.Context, names func() []string) {
 	}
 }
 
-// inFlight reports whether a process's history has something begun and not ended.
+// inFlight reports whether a process's history has an event that started and did not end.
 func (r *rig) inFlight(name string) bool {
 	content, err := os.ReadFile(filepath.Join(r.Dir, name+".history"))
 	if err != nil {
-		return false // it has not begun yet
+		return false // it has not started yet
 	}
 	open := 0
 	for kind, n := range map[history.Kind]int{Intent: 1, history.Started: 1, history.Handled: -1, history.Failed: -1,
@@ -206,7 +205,7 @@ func (r *rig) inFlight(name string) bool {
 	return open > 0
 }
 
-// outage ends the store in some way, and starts it again after a moment.
+// outage ends the store, and starts it again after a moment.
 func (r *rig) outage(kind Fault, end, start func(context.Context) error) func(context.Context) error {
 	away := time.Duration(r.random.Int64N(int64(1500 * time.Millisecond)))
 	return func(ctx context.Context) error {
@@ -238,7 +237,7 @@ func (r *rig) cut() func(context.Context) error {
 	place := r.some(storeRoles...)
 	return func(ctx context.Context) error {
 		p := r.at(place)
-		for len(r.proxy.of(p.name)) == 0 && ctx.Err() == nil { // the database was away a moment ago
+		for len(r.proxy.of(p.name)) == 0 && ctx.Err() == nil { // the database was unavailable a moment ago
 			hold(ctx, 10*time.Millisecond)
 			p = r.at(place)
 		}
@@ -253,8 +252,8 @@ func (r *rig) cut() func(context.Context) error {
 	}
 }
 
-// sever cuts connections of a process each at the next occasion of a kind, some of
-// them at once. Where none comes it waits for one, for a while.
+// sever cuts each connection of a process at its next occasion of a kind, and some
+// immediately. If there is no connection, it waits for one for a while.
 func (r *rig) sever(kind Fault, when int32) func(context.Context) error {
 	place, most := r.some(storeRoles...), 1+r.random.IntN(3)
 	return func(ctx context.Context) error {
@@ -268,8 +267,7 @@ func (r *rig) sever(kind Fault, when int32) func(context.Context) error {
 	}
 }
 
-// severing cuts the links that there are each at its next occasion, and tells how many
-// had one.
+// severing cuts each current link at its next occasion, and returns how many had one.
 func severing(ctx context.Context, there func() []*link, when int32) (struck int) {
 	for range 10 {
 		links := there()
@@ -327,7 +325,7 @@ func (r *rig) slow() func(context.Context) error {
 	}
 }
 
-// replace asks one worker after the other to end; another takes its place.
+// replace asks one worker after the other to end. Another one takes its place.
 func (r *rig) replace() func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.during(Replace, "", func() (struck int, err error) {

@@ -2,61 +2,61 @@ package chaos
 
 import "github.com/posthaste-mq/posthaste/internal/history"
 
-// What the histories hold besides history.Started, Handled and Failed, which
-// receivers write, and history.Sent, which bears the ids of a whole token.
+// Events of the histories besides history.Started, Handled and Failed, which receivers write,
+// and history.Sent, which contains the ids of a whole token.
 const (
-	// Of senders. An Intent without an answer is as good as Unsure.
-	Intent     history.Kind = "intent"      // about to send Count messages as Token to Queue, with Key (of Deduped the dedupe key), held back for Took
+	// Events of senders. An Intent without an answer counts as Unsure.
+	Intent     history.Kind = "intent"      // about to send Count messages as Token to Queue, with Key (of Deduped the dedupe key), delayed by Took
 	Refused    history.Kind = "refused"     // the answer says that nothing was stored
 	RolledBack history.Kind = "rolled back" // the sender rolled its transaction back
 	Unsure     history.Kind = "unsure"      // the answer was lost
-	Ticked     history.Kind = "ticked"      // it was sent by a schedule; nobody writes this
+	Ticked     history.Kind = "ticked"      // sent by a schedule; never written
 
-	// Of receivers. Of the shipped worker and the shipped relay their other side writes:
-	// a mail server from the mail to its answer, and the proxy before the broker from
-	// the message to its confirm.
+	// Events of receivers. For the shipped worker and the shipped relay their peers write
+	// them: a mail server from the mail to its answer, and the proxy in front of the broker
+	// from the message to its confirm.
 	Claimed history.Kind = "claimed" // Count messages of Queue were handed to the process, which starts them when it can
-	Damaged history.Kind = "damaged" // a payload is not what was sent
-	Effect  history.Kind = "effect"  // a row that a handler's transaction left behind or a relayed message that arrived, read at the end; or a mail that arrived
+	Damaged history.Kind = "damaged" // the payload differs from the one sent
+	Effect  history.Kind = "effect"  // a row of a handler's transaction or a relayed message that arrived, read at the end; or a mail that arrived
 
-	// Of the rig.
-	Born    history.Kind = "born"     // process Whom starts: Note is its role, Took its lease, Count what it may hold
-	Asked   history.Kind = "asked"    // process Whom is asked to end in order: it takes nothing more
-	Died    history.Kind = "died"     // process Whom is gone: Note is one of the deaths
-	Struck  history.Kind = "struck"   // the fault Token begins: Note is its kind, Whom whom it strikes, "" is everybody
-	Healed  history.Kind = "healed"   // the fault Token is over: it struck Count, and became Note
-	Planned history.Kind = "planned"  // the run is to take Took
-	Wanted  history.Kind = "wanted"   // the fault Note must strike something that is in flight
-	LeftOut history.Kind = "left out" // the fault Note is not brought about in this run, for Key; Count is 1 where that was asked for
+	// Events of the rig.
+	Born    history.Kind = "born"     // process Whom starts: Note is its role, Took its lease, Count its maximum number of messages
+	Asked   history.Kind = "asked"    // process Whom is asked to end gracefully: it takes no more messages
+	Died    history.Kind = "died"     // process Whom has ended: Note is one of the deaths
+	Struck  history.Kind = "struck"   // the fault Token begins: Note is its kind, Whom its target, "" is all
+	Healed  history.Kind = "healed"   // the fault Token is over: it struck Count targets, with the outcome Note
+	Planned history.Kind = "planned"  // the planned duration of the run is Took
+	Wanted  history.Kind = "wanted"   // the fault Note must strike work in flight
+	LeftOut history.Kind = "left out" // the fault Note is left out of this run because of Key; Count is 1 if that was requested
 	Memory  history.Kind = "memory"   // process Whom has Count bytes of resident memory
-	Stalled history.Kind = "stalled"  // the whole machine stood still for Took
+	Stalled history.Kind = "stalled"  // the whole machine stalled for Took
 	Began   history.Kind = "began"    // the schedule's first tick is Note
-	Rests   history.Kind = "rests"    // the schedule was stopped at Note, by the clock that it goes by
-	Calm    history.Kind = "calm"     // no faults any more, and nobody sends
-	Drained history.Kind = "drained"  // nothing waits any more
+	Rests   history.Kind = "rests"    // the schedule was stopped at Note, by its own clock
+	Calm    history.Kind = "calm"     // no more faults and no more sends
+	Drained history.Kind = "drained"  // no messages wait any more
 	Left    history.Kind = "left"     // Count of Note were left in the ledger at the end
-	Turned  history.Kind = "turned"   // the ring went on Count times
+	Turned  history.Kind = "turned"   // the ring advanced Count times
 )
 
-// How a process died.
+// How a process ended.
 const (
 	Killed = "killed" // by the rig, with SIGKILL
-	Ended  = "ended"  // in order, as it was asked to
+	Ended  = "ended"  // gracefully, when asked
 	Failed = "failed" // by itself
 )
 
-// Crashed is what became of a store whose disk was full, if it did not survive that.
+// Crashed is the outcome of a full disk if the store did not survive it.
 const Crashed = "crashed"
 
-// nature is what a kind of fault can bring about.
+// nature is what a kind of fault can cause.
 type nature int
 
 const (
 	harmless nature = iota // nothing that a receiver may notice
-	death                  // what the process had in flight runs again elsewhere
-	silence                // so it does if this lasts for about the lease
-	outage                 // silence of the store, for everybody
-	crash                  // an outage that claims which were not flushed do not survive
+	death                  // the process's messages in flight run again elsewhere
+	silence                // the same, if it lasts for about the lease
+	outage                 // silence of the store, seen by all processes
+	crash                  // an outage that unflushed claims do not survive
 )
 
 // Fault is a kind of fault.
@@ -99,11 +99,11 @@ const (
 	CutMails     Fault = "cut between a mail and its answer"
 )
 
-// natures says of every kind what it can bring about.
+// natures maps every kind to its possible effect.
 var natures = map[Fault]nature{
 	KillWorker: death, KillSender: death, KillServer: harmless,
 	KillPostgres: crash, Immediate: crash, Fast: outage, DiskFull: crash,
-	// What appendonly promises: what Redis has written outlives its process.
+	// With appendonly, written data outlives Redis's process.
 	KillRedis: outage, ShutRedis: outage, FullMemory: harmless,
 	Pause: silence, LongPause: silence,
 	Cut: harmless, CutStatement: harmless, CutAnswer: harmless, CutReply: harmless, HalfOpen: silence, Slow: silence,
@@ -113,8 +113,8 @@ var natures = map[Fault]nature{
 	RefuseMails: harmless, CutMails: harmless,
 }
 
-// only is the queue whose messages alone can notice a kind of fault, for it strikes what
-// they are delivered to; "" for all others.
+// only returns the only queue whose messages can be affected by a kind of fault, because it
+// strikes their target; "" for all other kinds.
 func only(f Fault) string {
 	switch f {
 	case KillBroker, CutBroker, CutConfirm, BrokerAlarm:
@@ -125,7 +125,7 @@ func only(f Fault) string {
 	return ""
 }
 
-// unnoticed says that a kind of fault costs nobody an attempt but those of [only].
+// unnoticed reports whether a kind of fault costs an attempt only in the queue of [only].
 func unnoticed(f Fault) bool {
 	switch f {
 	case FullMemory, Snapshot, Backup, Migrate, Rewrite, Replace, Clock:
@@ -134,10 +134,10 @@ func unnoticed(f Fault) bool {
 	return only(f) != ""
 }
 
-// leasesRunOn says that a worker's lease does not begin anew when an outage is over.
+// leasesRunOn reports whether a worker's lease continues to run during an outage.
 func leasesRunOn(f Fault) bool { return f == KillRedis || f == ShutRedis }
 
-// The queues of a run, one for each promise.
+// The queues of a run, one for each guarantee.
 const (
 	Plain   = "plain"
 	Ordered = "ordered"
@@ -145,16 +145,16 @@ const (
 	Once    = "once" // at most once
 	Mails   = "emails"
 	Relayed = "relayed" // to a broker
-	Shared  = "shared"  // with a further subscription, Audit
-	Deduped = "deduped" // sent to with keys that several senders use
+	Shared  = "shared"  // with a second subscription, Audit
+	Deduped = "deduped" // messages with dedupe keys that several senders use
 	Limited = "limited" // with limits
 	Ticks   = "ticks"   // of a schedule
 )
 
-// Audit is the further subscription of Shared.
+// Audit is the second subscription of Shared.
 const Audit = "audit"
 
-// subscriptions are those of a queue.
+// subscriptions returns the subscriptions of a queue.
 func subscriptions(queue string) []string {
 	if queue == Shared {
 		return []string{"", Audit}
@@ -175,10 +175,11 @@ const (
 	roleHTTPReceiver = "http-receiver"
 )
 
-// workerRoles are those that run the runtime: the rig's own program, and the shipped one.
+// workerRoles are the roles with the worker runtime: the rig's own program, and the shipped
+// one.
 var workerRoles = []string{roleWorker, roleMailWorker, roleRelay}
 
-// receives reports whether processes of a role take from several queues.
+// receives reports whether processes of a role receive from several queues.
 func receives(role string) bool {
 	return role == roleWorker || role == roleSQLReceiver || role == roleHTTPReceiver
 }
@@ -186,7 +187,7 @@ func receives(role string) bool {
 // needed is the queue without which a run has no process of a role.
 var needed = map[string]string{roleMailWorker: Mails, roleRelay: Relayed}
 
-// AllFaults are all kinds, in the order of reports.
+// AllFaults returns all kinds, in the order of reports.
 func AllFaults() []Fault {
 	return []Fault{KillWorker, KillSender, KillServer, KillPostgres, Immediate, Fast, DiskFull, KillRedis, ShutRedis, FullMemory, Pause, LongPause,
 		Cut, CutStatement, CutAnswer, CutReply, HalfOpen, Slow, Terminate, Listener, Heartbeat,

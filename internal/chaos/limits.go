@@ -8,13 +8,12 @@ import (
 
 // The limits of Limited.
 const (
-	limit      = 6  // messages that are handed out and not settled
-	limitRate  = 80 // messages that are handed out in a second
+	limit      = 6  // messages handed out and not settled
+	limitRate  = 80 // messages handed out per second
 	limitBurst = 8  // at once, after a pause
 )
 
-// limits checks that of the queue with limits no more ran at a time, and no more began in
-// a time, than these allow.
+// limits checks that the queue with limits never exceeded its concurrency and its rate.
 func (c *checker) limits() {
 	var runs []*call
 	for _, run := range c.calls {
@@ -43,8 +42,8 @@ func (c *checker) concurrent(runs []*call) {
 	}
 }
 
-// holdsPlace is until when a call certainly counts against the limit: until its process
-// may have lost the lease, or the database what it had handed out.
+// holdsPlace returns until when a call certainly counts against the limit: until its process
+// may have lost the lease, or the database the claim.
 func (c *checker) holdsPlace(run *call) time.Duration {
 	end := run.to
 	if p := c.processes[run.process]; p != nil {
@@ -61,8 +60,8 @@ func (c *checker) holdsPlace(run *call) time.Duration {
 	return max(run.from, end)
 }
 
-// rate checks how many began in any time: tokens come evenly, and some are kept. What was
-// handed out begins a little later: as much as can be in flight.
+// rate checks how many started in any period: tokens come evenly, and some are kept. A message
+// starts a little after it was handed out, by at most the number in flight.
 func (c *checker) rate(runs []*call) {
 	const most = limitBurst + 2*limit // of tokens
 	var used float64                  // of those
@@ -72,13 +71,13 @@ func (c *checker) rate(runs []*call) {
 			continue // it was handed out long ago
 		}
 		if slices.ContainsFunc(c.faults, func(f *fault) bool { return f.nature() == crash && f.touches(span{last, run.from}) }) {
-			used = 0 // what the last claims took is not known any more
+			used = 0 // the tokens of the last claims are unknown
 		}
 		used = max(0, used-(run.from-last).Seconds()*limitRate*1.05) + 1
 		last = run.from
 		if used > most {
 			c.broken(OverRate, "%s is one too many: at most %d a second are allowed, and %d at once", run, limitRate, limitBurst)
-			used = 0 // and once each time
+			used = 0 // and report each period once
 		}
 	}
 }

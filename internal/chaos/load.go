@@ -15,8 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// content is a message's payload: who sent it as what, and a filling that
-// follows from that, so that a receiver sees what is not whole.
+// content is a message's payload: the sender's token, and a filling derived from it, so that a
+// receiver detects damage.
 type content struct {
 	Token   string `json:"token"`
 	Part    int    `json:"part"`
@@ -39,7 +39,7 @@ func hash(token string, part int) uint64 {
 	return h.Sum64()
 }
 
-// parse reads a payload, and tells what is wrong with it.
+// parse reads a payload and describes its fault, if any.
 func parse(payload []byte) (c content, fault string) {
 	if err := json.Unmarshal(payload, &c); err != nil {
 		return c, err.Error()
@@ -50,7 +50,7 @@ func parse(payload []byte) (c content, fault string) {
 	return c, ""
 }
 
-// asMail is a mail with a payload as its text.
+// asMail returns a mail with a payload as its text.
 func asMail(token string, payload []byte) email.Email {
 	return email.Email{From: "rig@example.com", To: []string{"reader@example.com"}, Subject: token, Text: string(payload)}
 }
@@ -60,12 +60,11 @@ type plan struct {
 	token, queue, key string
 	dedupe            string // the dedupe key
 	payloads          []json.RawMessage
-	delay             time.Duration // for which it is held back
-	rollBack          bool          // in the end, if it has a transaction
+	delay             time.Duration // duration of the delay
+	rollBack          bool          // at the end, if it has a transaction
 }
 
-// planner makes the plans of one line of sends, which follow each other. It is
-// not safe for concurrent use.
+// planner makes the plans of one sequence of sends. It is not safe for concurrent use.
 type planner struct {
 	r      *history.Recorder
 	name   string
@@ -73,9 +72,9 @@ type planner struct {
 	queues []string
 	n      int
 	keys   [4]int // how often each key was changed
-	last   int    // the key of the plan before
+	last   int    // the previous plan's key
 	rate   float64
-	delays bool // whether some are held back
+	delays bool // whether some messages are delayed
 }
 
 func newPlanner(t task, r *history.Recorder, line int) *planner {
@@ -99,15 +98,14 @@ func (p *planner) next(most int) plan {
 	if p.random.IntN(3) == 0 {
 		n += p.random.IntN(most)
 	}
-	// Many take the queue with limits, and those of a key, so long that a run would end
-	// before they do.
+	// Large batches to the queue with limits, or of one key, would take longer than a run.
 	if p.random.IntN(300) == 0 && d.queue != Limited {
 		n = 300 // a large batch
 		if d.queue == Ordered {
 			n = 100
 		}
 	}
-	if d.queue == Deduped { // whoever sends at about the same time uses the same key
+	if d.queue == Deduped { // senders at about the same time use the same key
 		d.dedupe, n = fmt.Sprint("at-", int64(history.Now()/time.Second)), 1
 	}
 	for i := range n {
@@ -124,9 +122,8 @@ func (p *planner) next(most int) plan {
 	return d
 }
 
-// answered records what became of a plan, and waits as the rate wants. A key
-// whose last send may still be under way is not used again: a later one could
-// overtake it.
+// answered records the result of a plan, and waits according to the rate. A key whose last
+// send may still be running is not used again, because a later one could overtake it.
 func (p *planner) answered(ctx context.Context, d plan, e history.Event) {
 	e.Token = d.token
 	p.r.Record(e)
@@ -135,13 +132,13 @@ func (p *planner) answered(ctx context.Context, d plan, e history.Event) {
 	}
 	pause := p.random.ExpFloat64() * float64(len(d.payloads)) / p.rate
 	if e.Kind == Refused {
-		pause = max(pause, 0.05) // it is away
+		pause = max(pause, 0.05) // the store is unavailable
 	}
 	hold(ctx, time.Duration(min(pause, 2)*float64(time.Second)))
 }
 
-// work is how long a handler takes, from what it handles. Long ones are for
-// workers, which keep their lease alive.
+// work returns the duration of a handler for a content. Long ones are for workers, which keep
+// their lease alive.
 func work(c content, long bool) time.Duration {
 	switch h := hash(c.Token, c.Part) / 7 % 1000; {
 	case h < 5 && long:
@@ -158,8 +155,8 @@ func fails(c content, attempt int) bool {
 	return attempt == 1 && hash(c.Token, c.Part)/11%50 == 0
 }
 
-// dies reports whether a handler fails for good on purpose, in the queues where what
-// is dead is replayed.
+// dies reports whether a handler fails permanently on purpose, in the queues whose dead
+// letters are replayed.
 func dies(queue string, c content, attempt int) bool {
 	return queue == Plain && attempt == 1 && hash(c.Token, c.Part)/13%100 == 0
 }

@@ -6,37 +6,37 @@ import (
 )
 
 const (
-	// longRun is from when on a run must show everything: that each kind of fault struck,
-	// that none was left out, that the ring went on, and that memory stayed flat.
+	// longRun is the duration from which a run must show everything: each kind of fault
+	// struck, none was left out, the ring advanced, and memory stayed constant.
 	longRun = 5 * time.Minute
-	// longLife is from when on a process's memory is compared with its own before.
+	// longLife is the age from which a process's memory is compared with its earlier memory.
 	longLife = 3 * time.Minute
 	// youngFrom and youngTo are the age at which processes of a role are compared.
 	youngFrom, youngTo = 5 * time.Second, 35 * time.Second
 )
 
-// memoryRoles are those whose memory is watched: processes that run what is shipped, the
+// memoryRoles are the roles whose memory is watched: processes that run shipped code, the
 // program or the library.
 var memoryRoles = []string{roleServer, roleMailWorker, roleRelay, roleSender, roleWorker}
 
-// grew reports whether memory that was first so much is too much now. A heap that is
-// collected now and then, and what load comes and goes, stays below.
+// grew reports whether memory increased too much. Garbage collection and changing load stay
+// below the limit.
 func grew(first, last int) bool { return last > first*3/2+32<<20 }
 
-// resident is the memory that a process had at a time.
+// resident is a process's memory at a time.
 type resident struct {
 	at    time.Duration
 	bytes int
 }
 
-// roleMemory is what processes of a role had, for the report.
+// roleMemory is the memory of a role's processes in the report.
 type roleMemory struct {
 	role               string
-	first, last, worst int // medians of the quarters of their lives, and the most there was
+	first, last, worst int // medians of the quarters of their lives, and the maximum
 }
 
-// memory checks that the memory of no process grows: of each that lived for long within
-// its life, and of a role's from one to the next, at the same age.
+// memory checks that the memory of no process grows: of each long-lived process during its
+// life, and of a role from one process to the next, at the same age.
 func (c *checker) memory() {
 	for _, role := range memoryRoles {
 		var processes []*process
@@ -70,9 +70,9 @@ func (c *checker) memory() {
 	}
 }
 
-// generations checks that the processes of a role that were born in the last quarter of a
-// time had not much more, at the same age, than those of the first quarter: such growth
-// none of them shows that is killed early. They are in order of birth.
+// generations checks that the processes of a role that started in the last quarter of a period
+// did not need much more memory, at the same age, than those of the first quarter. This finds
+// growth that no process shows that is killed early. They are ordered by their start.
 func (c *checker) generations(role string, processes []*process) {
 	var births []time.Duration
 	var levels []int
@@ -106,7 +106,7 @@ func (c *checker) generations(role string, processes []*process) {
 	}
 }
 
-// quarters are what a process had in the first and in the last quarter of its life.
+// quarters returns a process's memory in the first and in the last quarter of its life.
 func (p *process) quarters() (first, last []int) {
 	end := p.memory[len(p.memory)-1].at
 	quarter := (end - p.from) / 4
@@ -119,7 +119,7 @@ func (p *process) quarters() (first, last []int) {
 		}
 	}
 	if len(first) == 0 {
-		first = last // it lived for a moment
+		first = last // it lived only briefly
 	}
 	return first, last
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// In a long run memory that grows is found, within a process's life and from one process
-// of a role to the next; what only moves is not.
+// In a long run growing memory is found, within a process's life and from one process of a
+// role to the next. Fluctuations are not reported.
 func TestGrowingMemoryIsFound(t *testing.T) {
 	t.Parallel()
 	flat := func(int) int { return 40 }
@@ -24,7 +24,7 @@ func TestGrowingMemoryIsFound(t *testing.T) {
 		short bool
 		want  bool
 	}{
-		"nobody looked":            {plant: func(*script) {}},
+		"not measured":             {plant: func(*script) {}},
 		"it is flat":               {plant: func(s *script) { s.lives(0, 300, roleMailWorker, "m", flat) }},
 		"it grows":                 {want: true, plant: func(s *script) { s.lives(0, 300, roleMailWorker, "m", leaks) }},
 		"it grows in a short run":  {short: true, plant: func(s *script) { s.lives(0, 300, roleMailWorker, "m", leaks) }},
@@ -70,7 +70,7 @@ func TestGrowingMemoryIsFound(t *testing.T) {
 	}
 }
 
-// The report tells of each role what its processes had at first, in the end and at most.
+// The report contains for each role the memory at first, at the end and the maximum.
 func TestMemoryIsReported(t *testing.T) {
 	t.Parallel()
 	s := begun()
@@ -89,7 +89,7 @@ func TestMemoryIsReported(t *testing.T) {
 	}
 }
 
-// Old histories have no such events, and -check goes by what a history has of its run.
+// Old histories lack such events, and -check uses the events that a history has.
 func TestCheckGoesByWhatTheRunRecorded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

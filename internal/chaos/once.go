@@ -7,17 +7,16 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// bearing is what a fault may have cost of messages that go out at most once: what was
-// in flight between the store and one worker.
+// bearing is the number of at-most-once messages that a fault may have lost: those in flight
+// between the store and one worker.
 type bearing struct {
-	span        // when the fault struck
-	answers int // messages of the one claim whose answer may have been lost with it
+	span        // time of the fault
+	answers int // messages of the one claim whose answer may have been lost
 	held    int // handed to the worker, which died before it started them
 }
 
-// atMostOnce checks that of a queue that hands out at most once nothing was lost but
-// what was in flight when something happened: in a claim whose answer did not arrive,
-// or in the hands of a worker that died.
+// atMostOnce checks that an at-most-once queue lost only messages in flight during a fault: in
+// a claim whose answer did not arrive, or held by a worker that died.
 func (c *checker) atMostOnce() {
 	var lost []*message
 	var starts []handing
@@ -42,23 +41,23 @@ func (c *checker) atMostOnce() {
 	overtaken := soonest(starts)
 	bearings := c.bearings()
 	for _, m := range lost {
-		// Later than this it did not wait any more, for one that was sent after it had
-		// been handed out and started.
+		// It was handed out before this time, because a message that was sent later was handed
+		// out and started then.
 		latest := overtaken(m.to)
 		if latest != never {
 			latest += slack
 		}
 		if !bear(bearings, m, latest) {
-			c.broken(TooMany, "%s of %s, message %s, which goes out at most once, was sent at %s and lost, and no more than what was lost can have been in flight when something happened",
+			c.broken(TooMany, "%s of %s, message %s, which goes out at most once, was sent at %s and lost, but no fault explains it: fewer messages were in flight than were lost",
 				m, m.queue, m.ids[m.part], clock(m.to))
 		}
 	}
 }
 
-// bear finds what a message was lost with, and takes it from that.
+// bear finds the fault that lost a message, and reduces its number.
 func bear(bearings []*bearing, m *message, latest time.Duration) bool {
 	for _, b := range bearings {
-		// The store may work on a claim still when nobody waits for it any more.
+		// The store may still work on a claim after its caller has given up.
 		if b.answers > 0 && b.from <= latest && m.from <= b.to+slack {
 			b.answers--
 			return true
@@ -73,8 +72,8 @@ func bear(bearings []*bearing, m *message, latest time.Duration) bool {
 	return false
 }
 
-// bearings are those of all faults, by time. A worker has one claim of a queue on its
-// way at a time.
+// bearings returns those of all faults, by time. A worker has one claim of a queue in flight
+// at a time.
 func (c *checker) bearings() (all []*bearing) {
 	for _, p := range c.processes {
 		if p.role != roleWorker {
@@ -102,8 +101,8 @@ func (c *checker) bearings() (all []*bearing) {
 	return all
 }
 
-// held is how many messages that go out at most once a worker had been handed when it
-// died, and did not start. Of what it had been handed last it may not have told.
+// held returns how many at-most-once messages a worker had been handed when it died, and had
+// not started. The last ones handed to it may not be recorded.
 func (c *checker) held(p *process) (n int) {
 	n = p.once
 	for _, run := range c.calls {
@@ -117,8 +116,8 @@ func (c *checker) held(p *process) (n int) {
 // handing is when a message was sent, at the earliest, and when it started.
 type handing struct{ sent, started time.Duration }
 
-// soonest returns a function that tells when the first message that was sent after a
-// time started: never, if there is none.
+// soonest returns a function that returns when the first message that was sent after a time
+// started, or never.
 func soonest(all []handing) func(after time.Duration) time.Duration {
 	slices.SortFunc(all, func(x, y handing) int { return int(x.sent - y.sent) })
 	first := make([]time.Duration, len(all)+1) // of those from there on

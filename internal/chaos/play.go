@@ -14,13 +14,13 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// drainTime is what is kept of a run's duration for draining: what was in flight
-// when the last fault struck must be rescued, and of a long run more may wait.
+// drainTime is the part of a run's duration for draining: messages in flight at the last fault
+// must be rescued, and in a long run more may wait.
 func (r *rig) drainTime() time.Duration {
 	return min(r.Duration/2, max(r.Lease+10*time.Second, r.Duration/20))
 }
 
-// play brings faults about until it is time to drain, and drains.
+// play injects faults until it is time to drain, and drains.
 func (r *rig) play(ctx context.Context) {
 	begun := time.Now()
 	loaded, cancel := context.WithDeadline(ctx, begun.Add(r.Duration-r.drainTime()))
@@ -28,7 +28,7 @@ func (r *rig) play(ctx context.Context) {
 	defer r.watchStalls()()
 	defer r.watchMemory()()
 	r.strikeAll(ctx, loaded)
-	// Senders end, and everything has to come to rest.
+	// Senders end, and all messages must be settled.
 	var senders []int
 	for i, role := range r.cast {
 		if strings.HasSuffix(role, roleSender) {
@@ -50,7 +50,7 @@ func (r *rig) play(ctx context.Context) {
 // scheduled is the name of the schedule.
 const scheduled = "rig"
 
-// schedule makes the schedule, which catches up all that it misses.
+// schedule creates the schedule, which catches up all missed ticks.
 func (r *rig) schedule(ctx context.Context) error {
 	first, err := r.engine.SchedulePut(ctx, posthaste.Schedule{Name: scheduled, Spec: "every 1 second", CatchUp: posthaste.CatchUpEach,
 		Message: posthaste.Message{Queue: Ticks, Payload: newContent(scheduled, 0)}})
@@ -61,7 +61,7 @@ func (r *rig) schedule(ctx context.Context) error {
 	return nil
 }
 
-// unschedule stops the schedule, so that everything can come to rest.
+// unschedule stops the schedule, so that all messages can be settled.
 func (r *rig) unschedule(ctx context.Context) {
 	if !slices.Contains(r.Queues, Ticks) {
 		return
@@ -79,13 +79,13 @@ func (r *rig) unschedule(ctx context.Context) {
 	}
 }
 
-// drain waits until no queue has anything left, and replays what is dead.
+// drain waits until all queues are empty, and replays dead letters.
 func (r *rig) drain(ctx context.Context) bool {
 	var rest int64
 	var where string
 	for {
 		begun := time.Now()
-		_, err := r.engine.Maintain(ctx) // counts, too
+		_, err := r.engine.Maintain(ctx) // updates the counts, too
 		if err == nil {
 			err = r.replay(ctx)
 		}
@@ -117,7 +117,7 @@ func (r *rig) drain(ctx context.Context) bool {
 	}
 }
 
-// replay gives what is dead another chance, as an operator does.
+// replay replays all dead letters, as an operator does.
 func (r *rig) replay(ctx context.Context) error {
 	dead, _, err := r.engine.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: Plain, Limit: 1000})
 	if err != nil || len(dead) == 0 {
@@ -131,8 +131,8 @@ func (r *rig) replay(ctx context.Context) error {
 	return err
 }
 
-// watchStalls records when the machine stands still: a process that wants to run
-// every 20 ms does not.
+// watchStalls records stalls of the machine: periods in which a process that sleeps for 20 ms
+// does not run.
 func (r *rig) watchStalls() (stop func()) {
 	const tick, much = 20 * time.Millisecond, 300 * time.Millisecond
 	before := history.Now()
@@ -145,7 +145,7 @@ func (r *rig) watchStalls() (stop func()) {
 	})
 }
 
-// every does something again and again, so long after the last time, until it is stopped.
+// every calls do repeatedly, with a pause after each call, until it is stopped.
 func every(pause time.Duration, do func()) (stop func()) {
 	done := make(chan struct{})
 	var doing sync.WaitGroup
@@ -165,13 +165,13 @@ func every(pause time.Duration, do func()) (stop func()) {
 	}
 }
 
-// look records what is in the store at the end, and what arrived elsewhere.
+// look records the content of the store at the end, and the messages that arrived elsewhere.
 func (r *rig) look(ctx context.Context) error {
-	// Workers leave in order first: what they hold until then is nobody's.
+	// Workers end gracefully first: until then their deliveries are still held.
 	r.stop(r.everywhere()...)
 	if r.broker != nil {
 		if err := r.broker.relayed(r.record); err != nil {
-			return fmt.Errorf("what was relayed cannot be read: %w", err)
+			return fmt.Errorf("relayed messages cannot be read: %w", err)
 		}
 	}
 	return r.store.look(ctx)

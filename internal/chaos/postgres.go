@@ -29,7 +29,7 @@ import (
 type postgresStore struct {
 	*rig
 	server *devpg.Server
-	small  string // the file system of the data, if it is one of its own
+	small  string // the mounted file system of the data, if there is one
 }
 
 func (s *postgresStore) cast() []string {
@@ -61,9 +61,8 @@ func (s *postgresStore) urlAt(address, process string) (string, error) {
 	return u.String(), nil
 }
 
-// tellsEnd looks for the message that says that the server is ready, and in no
-// transaction, which comes after the commit of what was asked. Type, length and "idle"
-// together make it certain enough.
+// tellsEnd looks for the message ReadyForQuery outside a transaction, which follows the commit
+// of a request. Type, length and "idle" together make it certain enough.
 func (s *postgresStore) tellsEnd(sent []byte) bool {
 	return bytes.Contains(sent, []byte("Z\x00\x00\x00\x05I"))
 }
@@ -85,7 +84,7 @@ func (s *postgresStore) start(ctx context.Context) (posthaste.Engine, error) {
 	if out, err := s.program(ctx, s.server.URL(), "migrate", "up").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("posthaste migrate up: %w: %s", err, out)
 	}
-	// Slots are left after few positions, so that the ring goes on many times.
+	// Use small slots, so that the ring advances many times.
 	if err := s.sql(ctx, effectsTable, "update posthaste.settings set slot_rows = 4096", s.Sabotage); err != nil {
 		return nil, err
 	}
@@ -100,7 +99,7 @@ func (s *postgresStore) stop(ctx context.Context) error {
 	return errors.Join(err, s.dropSmall())
 }
 
-// sql runs statements as the superuser, past the proxy. Empty ones are left out.
+// sql runs statements as the superuser, not through the proxy. It skips empty ones.
 func (s *postgresStore) sql(ctx context.Context, statements ...string) error {
 	return s.connected(ctx, func(conn *pgx.Conn) error {
 		for _, s := range statements {
@@ -121,7 +120,7 @@ func (s *postgresStore) connected(ctx context.Context, f func(conn *pgx.Conn) er
 	return f(conn)
 }
 
-// look records what is in the ledger at the end, and the effects.
+// look records the content of the ledger at the end, and the effects.
 func (s *postgresStore) look(ctx context.Context) error {
 	return s.connected(ctx, func(conn *pgx.Conn) error {
 		for what, query := range map[string]string{
@@ -129,8 +128,8 @@ func (s *postgresStore) look(ctx context.Context) error {
 			"parked messages":                      "select count(*) from posthaste.parked",
 			"dead letters":                         "select count(*) from posthaste.dead_letters",
 			"slots kept by claims or transactions": `select count(*) from posthaste.oldest_slot() where blocker not like 'subscription %'`,
-			// Not the server's settings: a throw-away one may run without fsync, which
-			// outlives what only kills processes.
+			// Server settings are ignored: an ephemeral server may run without fsync, which is
+			// safe if only processes are killed.
 			"faults that doctor finds": `select count(*) from posthaste.doctor() d where d.level = 'fault' and d."check" <> 'settings'`,
 		} {
 			var n int
@@ -190,8 +189,7 @@ func (s *postgresStore) strikes() map[Fault]strike {
 	}
 }
 
-// signalServer signals the postmaster of the rig's own cluster, and waits until
-// it has ended.
+// signalServer signals the postmaster of the rig's cluster, and waits until it has ended.
 func (s *postgresStore) signalServer(sig syscall.Signal) error {
 	raw, err := os.ReadFile(filepath.Join(s.server.DataDir(), "postmaster.pid"))
 	if err != nil {
@@ -200,7 +198,7 @@ func (s *postgresStore) signalServer(sig syscall.Signal) error {
 	first, _, _ := strings.Cut(string(raw), "\n")
 	pid, err := strconv.Atoi(first)
 	if err != nil || pid <= 1 {
-		return fmt.Errorf("%q is no process", first)
+		return fmt.Errorf("%q is not a process id", first)
 	}
 	if err := syscall.Kill(pid, sig); err != nil {
 		return err

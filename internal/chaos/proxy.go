@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// proxy stands between all processes and a server, and disturbs the connections
-// of some. Each process has an address of its own, by which it is known.
+// proxy is between all processes and a server, and injects faults into some connections. Each
+// process has its own address, which identifies it.
 type proxy struct {
 	server string
-	// tellsEnd reports whether what the server sent says that something was done.
+	// tellsEnd reports whether data from the server says that a request was done.
 	tellsEnd func(sent []byte) bool
-	// witness sees what a connection of a process passes on. Nil: nobody does.
+	// witness observes the data of a process's connection. May be nil.
 	witness func(process string) witness
-	// delay is what every piece takes on its way, twice as long at most.
+	// delay is the delay of every piece of data, at most twice as long.
 	delay  time.Duration
 	mu     sync.Mutex
 	doors  map[string]net.Listener // by process
@@ -27,17 +27,17 @@ type proxy struct {
 	all    sync.WaitGroup
 }
 
-// witness sees what is passed on. It is asked for each direction by one goroutine.
+// witness observes forwarded data. Each direction is called by one goroutine.
 type witness interface {
-	// asked sees what the process sent, before the server gets it.
+	// asked sees the data of the process before the server gets it.
 	asked(sent []byte)
-	// answered sees what the server sent, once the process was given it.
+	// answered sees the data of the server after the process got it.
 	answered(sent []byte)
 	// over is called when the connection has ended.
 	over()
 }
 
-// nobody sees nothing.
+// nobody is a witness that does nothing.
 type nobody struct{}
 
 func (nobody) asked([]byte)    {}
@@ -50,16 +50,16 @@ type link struct {
 	process        string
 	tellsEnd       func([]byte) bool
 	deaf           atomic.Bool
-	delay          atomic.Int64 // nanoseconds before anything is passed on
+	delay          atomic.Int64 // nanoseconds before data is forwarded
 	// sever cuts it at the next occasion: see the constants.
 	sever atomic.Int32
 }
 
 // When a link is cut.
 const (
-	severStatement int32 = iota + 1 // a statement was passed on in part
-	severAnswer                     // the server has done what was asked, and the client was not told
-	severReply                      // the client was told in part
+	severStatement int32 = iota + 1 // a part of a statement was forwarded
+	severAnswer                     // the server has executed the request, and the client got no answer
+	severReply                      // the client got a part of the answer
 	severed                         // it was
 )
 
@@ -88,7 +88,7 @@ func (p *proxy) open(process string) (address string, err error) {
 	return door.Addr().String(), nil
 }
 
-// forget takes the address of a process that is gone away.
+// forget removes the address of a process that has ended.
 func (p *proxy) forget(process string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *proxy) close() {
 	p.all.Wait()
 }
 
-// of returns the links of a process that are there now; those of all if it is "".
+// of returns the current links of a process, or all links for "".
 func (p *proxy) of(process string) (links []*link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,19 +155,19 @@ func (p *proxy) serve(client net.Conn, process string) {
 	both.Wait()
 }
 
-// cut ends both sides at once.
+// cut ends both sides immediately.
 func (l *link) cut() {
 	for _, c := range []net.Conn{l.client, l.server} {
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a reset, and what is on its way is gone
+			_ = tcp.SetLinger(0) // a reset, which discards data in flight
 		}
 		c.Close()
 	}
 }
 
-// copy passes on what comes, as pass allows: how many of the bytes, and whether
-// the link is cut then. Of one that is half open nothing gets through, its end
-// included. before and after see what is passed on.
+// copy forwards data as far as pass allows. pass returns how many of the bytes to forward, and
+// whether to cut the link then. A half-open link forwards nothing, including its end. before
+// and after see the forwarded data.
 func (l *link) copy(to, from net.Conn, pass func([]byte) (n int, sever bool), before, after func([]byte)) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -191,7 +191,7 @@ func (l *link) copy(to, from net.Conn, pass func([]byte) (n int, sever bool), be
 			}
 			if sever {
 				l.sever.Store(severed)
-				if some > 0 { // what is passed on shall arrive
+				if some > 0 { // forwarded data must arrive
 					time.Sleep(time.Millisecond)
 				}
 				l.cut()
@@ -205,7 +205,7 @@ func (l *link) copy(to, from net.Conn, pass func([]byte) (n int, sever bool), be
 	}
 }
 
-// forward passes a client's statements on.
+// forward forwards a client's statements.
 func (l *link) forward(b []byte) (int, bool) {
 	if l.sever.Load() == severStatement && len(b) > 10 {
 		return len(b) / 2, true
@@ -213,7 +213,7 @@ func (l *link) forward(b []byte) (int, bool) {
 	return len(b), false
 }
 
-// back passes the server's answers on.
+// back forwards the server's answers.
 func (l *link) back(b []byte) (int, bool) {
 	switch when := l.sever.Load(); {
 	case when == severAnswer && l.tellsEnd(b):

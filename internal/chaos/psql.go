@@ -27,13 +27,12 @@ type psql struct {
 	lines chan string
 }
 
-// patience is how long a statement may take before the session is given up, as
-// a person would who sees no answer.
+// patience is how long a statement may take before the session is given up.
 const patience = 5 * time.Second
 
 func openPsql(url string) (*psql, error) {
 	cmd := exec.Command("psql", "--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--field-separator=\t", url)
-	cmd.Stderr = io.Discard // every error is asked for by its SQLSTATE
+	cmd.Stderr = io.Discard // every error is read as its SQLSTATE
 	cmd.Env = append(os.Environ(), "PGCONNECT_TIMEOUT=3")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -70,7 +69,7 @@ func (s *psql) close() {
 	_ = s.cmd.Wait()
 }
 
-// errNoAnswer says that nothing is known of a statement.
+// errNoAnswer says that the result of a statement is unknown.
 var errNoAnswer = errors.New("psql ended, or does not answer")
 
 // refusal is a SQLSTATE.
@@ -78,8 +77,8 @@ type refusal string
 
 func (r refusal) Error() string { return "SQLSTATE " + string(r) }
 
-// ask runs a statement and returns its rows. The error is a refusal, or
-// errNoAnswer, after which the session is of no use.
+// ask runs a statement and returns its rows. The error is a refusal, or errNoAnswer, after
+// which the session is unusable.
 func (s *psql) ask(statement string) (rows []string, err error) {
 	const end = "=end "
 	if _, err := io.WriteString(s.in, statement+";\n\\echo "+end+":SQLSTATE\n"); err != nil {
@@ -107,7 +106,7 @@ func (s *psql) ask(statement string) (rows []string, err error) {
 	}
 }
 
-// sessions gives a psql to work with, and a new one when that ended.
+// sessions provides a psql session, and a new one when that has ended.
 type sessions struct {
 	url string
 	now *psql
@@ -142,10 +141,10 @@ func (s *sessions) end() {
 	}
 }
 
-// quoted is a SQL literal.
+// quoted returns a SQL literal.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// sqlSender sends with psql alone: by send_many, and by send in transactions.
+// sqlSender sends with psql only: with send_many, and with send in transactions.
 func sqlSender(ctx context.Context, t task, r *history.Recorder) error {
 	db := &sessions{url: t.URL}
 	defer db.end()
@@ -162,7 +161,7 @@ func sqlSender(ctx context.Context, t task, r *history.Recorder) error {
 	return nil
 }
 
-// many sends by one statement.
+// many sends with one statement.
 func (s *sessions) many(d plan) history.Event {
 	type message struct {
 		Payload json.RawMessage `json:"payload"`
@@ -181,10 +180,10 @@ func (s *sessions) many(d plan) history.Event {
 	return committed(rows, err)
 }
 
-// transaction sends one by one in a transaction.
+// transaction sends one message after the other in a transaction.
 func (s *sessions) transaction(d plan) history.Event {
 	refused := func(err error) history.Event {
-		// Whatever became of the statement, nobody commits it.
+		// Whatever the statement's result, it is not committed.
 		_, _ = s.ask("rollback")
 		return history.Event{Kind: Refused, Note: err.Error()}
 	}
@@ -217,7 +216,7 @@ func (s *sessions) transaction(d plan) history.Event {
 	return committed(ids, err)
 }
 
-// committed is what a statement's or commit's answer says of the ids it gave.
+// committed returns the event for the answer of a statement or commit.
 func committed(ids []string, err error) history.Event {
 	var state refusal
 	switch {
@@ -237,7 +236,7 @@ func committed(ids []string, err error) history.Event {
 	return e
 }
 
-// sqlReceiver receives and acknowledges with psql alone.
+// sqlReceiver receives and acknowledges with psql only.
 func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	db := &sessions{url: t.URL}
 	defer db.end()
@@ -266,7 +265,7 @@ func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			}
 			time.Sleep(work(s.content, false))
 			s.left(r, nil)
-			// Until somebody answers: a second acknowledgement changes nothing.
+			// Repeat until there is an answer: a second acknowledgement changes nothing.
 			for try := 0; try < 100; try++ {
 				if _, err := db.ask(fmt.Sprintf("select settled from posthaste.ack(array[%s])", f[0])); err == nil {
 					break

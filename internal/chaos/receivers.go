@@ -22,15 +22,15 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// concurrency of a worker, and the most messages that may be under way in it
-// with those whose settlement is: while the store takes no outcomes, such as with its
-// disk full, that is all that was claimed ahead. Of a relay it is the size of a batch.
+// concurrency of a worker, and the maximum number of messages in it, including those being
+// settled. While the store accepts no outcomes, for example because its disk is full, these
+// are all messages that were claimed ahead. For a relay it is the size of a batch.
 const (
 	concurrency = 12
 	holds       = 12 * concurrency
 )
 
-// effectsTable has no key: what happens twice is there twice.
+// effectsTable has no key, so that duplicate effects are visible.
 const effectsTable = "create table chaos_effects (token text not null, part int not null, process text not null)"
 
 // seen is a delivery whose payload was read.
@@ -39,20 +39,20 @@ type seen struct {
 	event history.Event
 }
 
-// asEvent is what a worker is told of a delivery.
+// asEvent returns the event for a worker's delivery.
 func asEvent(d *posthaste.RawDelivery) history.Event {
 	e := history.Event{ID: d.MessageID, Attempt: d.Attempt, Alone: d.Alone}
 	if d.Subscription != posthaste.DefaultSubscription {
 		e.Subscription = d.Subscription
 	}
-	if d.Queue == Ticks { // whose payload is the same for all
+	if d.Queue == Ticks { // all of its messages have the same payload
 		e.Token = tickPrefix + d.Headers[posthaste.HeaderTick]
 	}
 	return e
 }
 
-// arrived records that a handler got a message, of which e tells what the payload does
-// not. It returns false for a payload that is damaged.
+// arrived records that a handler got a message. e has the fields that the payload lacks. It
+// returns false for a damaged payload.
 func arrived(r *history.Recorder, e history.Event, payload []byte) (seen, bool) {
 	c, fault := parse(payload)
 	if e.Token == "" {
@@ -68,7 +68,7 @@ func arrived(r *history.Recorder, e history.Event, payload []byte) (seen, bool) 
 	return seen{c, e}, true
 }
 
-// came records what is outside in the end: a mail's text, or what was relayed.
+// came records data that arrived outside in the end: a mail's text, or a relayed message.
 func came(r *history.Recorder, payload []byte) {
 	content, fault := parse(payload)
 	e := history.Event{Kind: Effect, Token: content.Token, Part: content.Part}
@@ -92,7 +92,7 @@ var (
 	errOnPurpose = errors.New("failed on purpose")
 )
 
-// workerRole handles messages with the runtime.
+// workerRole handles messages with the worker runtime.
 func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	engine, err := t.open(ctx, log)
@@ -100,7 +100,7 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 		return err
 	}
 	defer engine.Close()
-	for engine.Ready(ctx) != nil { // as the shipped program waits for a database that is away
+	for engine.Ready(ctx) != nil { // like the shipped program, wait while the database is unavailable
 		select {
 		case <-ctx.Done():
 			return nil
@@ -143,8 +143,8 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 	return w.Run(ctx)
 }
 
-// claims records what a worker is handed of messages that go out at most once: what it
-// does not start of these is lost with it.
+// claims records the at-most-once messages that a worker is handed: those that it does not
+// start are lost with it.
 type claims struct{ r *history.Recorder }
 
 // Event implements [posthaste.Telemetry].
@@ -154,13 +154,13 @@ func (c claims) Event(_ context.Context, e posthaste.Event) {
 	}
 }
 
-// reading is what a receiver by lease takes from, and how much at a time.
+// reading is a queue that a lease receiver reads, and how many messages at a time.
 type reading struct {
 	queue, subscription string
 	most                int
 }
 
-// byLease is what receivers by lease take from.
+// byLease returns what lease receivers read.
 func byLease(queues []string) (all []reading) {
 	for _, queue := range queues {
 		switch queue {
@@ -168,18 +168,18 @@ func byLease(queues []string) (all []reading) {
 			for _, s := range subscriptions(queue) {
 				all = append(all, reading{queue, s, 5})
 			}
-		case Limited: // what it has in hand counts
+		case Limited: // messages that it holds count
 			all = append(all, reading{queue, "", 1})
 		}
 	}
 	return all
 }
 
-// over reports whether the lease of what was received at a time ends about now: a
-// receiver that was kept from working leaves it to others.
+// over reports whether the lease of messages received at a time is about to end: a delayed
+// receiver leaves them to others.
 func (t task) over(received time.Time) bool { return time.Since(received) > t.Lease-time.Second }
 
-// effects is a handler that leaves a row behind, in the transaction that acknowledges.
+// effects is a handler that inserts a row in the transaction that acknowledges.
 func effects(pool *pgxpool.Pool, process string, r *history.Recorder) func(context.Context, posthaste.RawDelivery) error {
 	return func(ctx context.Context, d posthaste.RawDelivery) error {
 		s, whole := arrived(r, asEvent(&d), d.Payload)
@@ -204,7 +204,7 @@ func effects(pool *pgxpool.Pool, process string, r *history.Recorder) func(conte
 // httpReceiver receives and acknowledges over HTTP.
 func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	client := &http.Client{Timeout: 30 * time.Second}
-	always := context.WithoutCancel(ctx) // what is begun is ended
+	always := context.WithoutCancel(ctx) // a started request is finished
 	refs := byLease(t.Queues)
 	for turn := 0; ctx.Err() == nil; turn++ {
 		var got []struct {
@@ -221,7 +221,7 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			err = json.Unmarshal(body, &got)
 		}
 		if err != nil || status != http.StatusOK {
-			time.Sleep(100 * time.Millisecond) // the server is away
+			time.Sleep(100 * time.Millisecond) // the server is unavailable
 			continue
 		}
 		for _, d := range got {
@@ -234,7 +234,7 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			}
 			time.Sleep(work(s.content, false))
 			s.left(r, nil)
-			// Until somebody answers: a second acknowledgement changes nothing.
+			// Repeat until there is an answer: a second acknowledgement changes nothing.
 			ack := map[string]any{"deliveries": []any{map[string]any{"id": d.ID}}}
 			for try := 0; try < 100; try++ {
 				status, _, err := callHTTP(always, client, t.Server+"/v1/deliveries/ack", ack)

@@ -41,7 +41,8 @@ func (s *redisStore) address() string { return s.server.Address() }
 
 func (s *redisStore) urlAt(address, _ string) (string, error) { return "redis://" + address, nil }
 
-// tellsEnd: all that Redis sends says that a command has run, or that a bell has rung.
+// tellsEnd returns true for all data, because everything that Redis sends says that a command
+// has run, or that a bell has rung.
 func (s *redisStore) tellsEnd(sent []byte) bool { return len(sent) > 0 }
 
 func (s *redisStore) start(ctx context.Context) (posthaste.Engine, error) {
@@ -88,10 +89,10 @@ func (s *redisStore) strikes() map[Fault]strike {
 	}
 }
 
-// crash kills Redis. With appendfsync everysec it answers before it has written while a
-// flush of its disk is under way, and what it has answered then is lost with it: that
-// is what it promises, and nothing that this rig could tell from an engine's loss. So
-// it is told to write first, from a moment before it is killed until it starts again.
+// crash kills Redis. With appendfsync everysec, Redis answers before it has written if its
+// disk is being flushed, and such an answer is lost in a crash. That is documented behavior,
+// which this rig could not distinguish from a loss by the engine. So Redis is configured to
+// write first, from a moment before it is killed until it starts again.
 func (s *redisStore) crash(ctx context.Context) error {
 	if s.Fsync != fsyncAlways {
 		if err := s.direct.ConfigSet(ctx, "appendfsync", "no").Err(); err != nil {
@@ -118,7 +119,8 @@ func (s *redisStore) fillMemory() func(context.Context) error {
 				struck = 1
 			}
 			hold(ctx, long)
-			// However it went: a run must not end with it. Redis may be away.
+			// Always restore the memory: a run must not end without it. Redis may be
+			// unavailable.
 			for range 300 {
 				last := s.direct.ConfigSet(always, "maxmemory", "0").Err()
 				if last == nil {
@@ -132,11 +134,11 @@ func (s *redisStore) fillMemory() func(context.Context) error {
 	}
 }
 
-// emptied are the keys of a queue that are gone when nothing waits or is handed out.
+// emptied are the keys of a queue that do not exist when no messages wait or are handed out.
 var emptied = []string{"run", "due", "alone", "ready0", "ready1", "ready2", "ready3", "claims", "claim", "open", "timed", "dead",
 	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3", "wait", "held", "stopped", "aside.wait"}
 
-// look records what Redis has left of messages: in the engine's words, and in keys.
+// look records the messages left in Redis: as the engine reports them, and as keys.
 func (s *redisStore) look(ctx context.Context) error {
 	found, err := s.engine.Doctor(ctx)
 	if err != nil {

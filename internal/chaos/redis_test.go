@@ -26,9 +26,9 @@ func shortOnRedis(t *testing.T) Config {
 	return c
 }
 
-// A worker, a sender and Redis are killed, in the middle of something, Redis runs out
-// of memory, and connections are cut, also when a script has run and its reply is lost
-// or comes in part; every promise is kept.
+// A worker, a sender and Redis are killed with work in flight, Redis runs out of memory, and
+// connections are cut, also when a script has run and its reply is lost or truncated. Every
+// guarantee holds.
 func TestRE_Chaos(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "an hour of it runs at night, and TestShortRun on PostgreSQL on each change")
@@ -39,8 +39,7 @@ func TestRE_Chaos(t *testing.T) {
 	}
 }
 
-// brokenOnRedis builds the program that plays the children with scripts that are
-// broken.
+// brokenOnRedis builds the program for the children with broken scripts.
 func brokenOnRedis(t *testing.T, patches ...patch) (program string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,8 +79,8 @@ func brokenOnRedis(t *testing.T, patches ...patch) (program string) {
 	return program
 }
 
-// Senders and workers whose scripts are broken are found within a minute, as
-// [TestBrokenBuildsAreFound] has it.
+// Senders and workers with broken scripts are found within a minute, as in
+// [TestBrokenBuildsAreFound].
 func TestRE_BrokenBuildsAreFound(t *testing.T) {
 	testrun.Nightly(t, "broken twins of the whole product")
 	t.Parallel()
@@ -89,7 +88,7 @@ func TestRE_BrokenBuildsAreFound(t *testing.T) {
 		patches []patch
 		rules   []Rule
 	}{
-		"nobody knows what a killed worker held, attempts are not counted, and keys run backwards": {
+		"a killed worker's deliveries are unknown, attempts are not counted, and keys run backwards": {
 			[]patch{
 				{"hand.lua", "call('ZADD', CLAIMS, worker, tag)", ""},
 				{"ended.lua", "if outcome ~= 'released' then st.a = st.a + 1 end", ""},
@@ -111,7 +110,7 @@ func TestRE_BrokenBuildsAreFound(t *testing.T) {
 			found(t, build.rules, func() Config {
 				c := shortOnRedis(t)
 				c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
-				c.Slack = 0 // what is lost need not be waited for
+				c.Slack = 0 // lost messages need not be waited for
 				c.Children = children
 				return c
 			})

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// lead is how long a process may be disturbed before it is recorded that something
-// strikes it: it is caught in the middle of something first.
+// lead is how long a process may be disturbed before the fault is recorded, because the rig
+// first waits until it has work in flight.
 const lead = time.Second
 
-// refusals checks that no send was refused but because of a fault, which may last until
-// everything flows again: who can reach the store can send. Those of one process with
-// one kind of error are told together.
+// refusals checks that every failed send has a fault as its reason, which may last until
+// everything flows again. Failures of one process with one kind of error are reported
+// together.
 func (c *checker) refusals() {
 	type class struct{ process, err string }
 	refused := map[class][]*send{}
@@ -30,8 +30,8 @@ func (c *checker) refusals() {
 	}
 }
 
-// disturbed reports whether something may have kept the sender from sending. Who sends
-// over HTTP waits for a server to start.
+// disturbed reports whether a fault may have made a send fail. An HTTP sender waits for a
+// server to start.
 func (c *checker) disturbed(s *send) bool {
 	if p := c.processes[s.process]; p != nil && p.role == roleHTTPSender {
 		for _, server := range c.processes {
@@ -42,13 +42,13 @@ func (c *checker) disturbed(s *send) bool {
 	}
 	touches := func(o span) bool { return s.touches(span{o.from - lead, o.to + resume + c.b.Slack}) }
 	return slices.ContainsFunc(c.stalls, touches) || slices.ContainsFunc(c.faults, func(f *fault) bool {
-		// Who sends under a dedupe key waits for another's transaction with that key.
+		// A sender with a dedupe key waits for another transaction with that key.
 		return touches(f.span) && (c.concerns(f, s.process) || s.queue == Deduped) && (!unnoticed(f.kind) || f.kind == FullMemory)
 	})
 }
 
-// errorClass is what is alike in errors that differ in addresses and times: the
-// SQLSTATE if there is one, or what is said last.
+// errorClass returns the part of an error that does not depend on addresses and times: the
+// SQLSTATE if there is one, or the last part.
 func errorClass(text string) string {
 	const state = "SQLSTATE "
 	if i := strings.Index(text, state); i >= 0 && len(text) >= i+len(state)+5 {

@@ -17,8 +17,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// broker is the RabbitMQ of a run, behind a proxy that listens to what is said. Nobody
-// reads from it until all is over, so that what it has is what was relayed.
+// broker is the RabbitMQ of a run, behind a proxy that observes its connections. Its queue is
+// read only at the end, so its content is exactly the relayed messages.
 type broker struct {
 	server *devbroker.RabbitMQ
 	proxy  *proxy
@@ -26,7 +26,7 @@ type broker struct {
 	control sync.Mutex
 }
 
-// startBroker starts it, with the queue that messages are relayed to.
+// startBroker starts it, with the target queue of the relays.
 func (r *rig) startBroker(ctx context.Context) (b *broker, err error) {
 	dir := filepath.Join(r.Dir, "rabbitmq")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -47,7 +47,7 @@ func (r *rig) startBroker(ctx context.Context) (b *broker, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	// What was declared must be on disk when it is killed for the first time.
+	// The queue's declaration must be on disk before the first kill.
 	if err := b.server.Sync(ctx); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (r *rig) startBroker(ctx context.Context) (b *broker, err error) {
 	return b, nil
 }
 
-// listen is what listens to a connection of a relay. Those of one relay write to one
+// listen returns the witness of a relay's connection. All connections of a relay share one
 // history.
 func (r *rig) listen(relay string) witness {
 	r.mu.Lock()
@@ -75,7 +75,7 @@ func (b *broker) close() {
 	b.server.Stop()
 }
 
-// use opens a channel, past the proxy.
+// use opens a channel, not through the proxy.
 func (b *broker) use(do func(ch *amqp.Channel) error) error {
 	conn, err := amqp.Dial(b.server.URL())
 	if err != nil {
@@ -89,7 +89,7 @@ func (b *broker) use(do func(ch *amqp.Channel) error) error {
 	return do(ch)
 }
 
-// relayed records what the broker has.
+// relayed records the broker's messages.
 func (b *broker) relayed(r *history.Recorder) error {
 	return b.use(func(ch *amqp.Channel) error {
 		for {
@@ -102,8 +102,8 @@ func (b *broker) relayed(r *history.Recorder) error {
 	})
 }
 
-// whilePublishing waits, for a while, until some relay has published something that was
-// not confirmed yet.
+// whilePublishing waits for a limited time until a relay has published a message that is not
+// confirmed yet.
 func (r *rig) whilePublishing(ctx context.Context) {
 	r.whileInFlight(ctx, func() (relays []string) {
 		for place, role := range r.cast {
@@ -122,7 +122,7 @@ func (r *rig) killBroker() func(context.Context) error {
 		r.broker.control.Lock()
 		defer r.broker.control.Unlock()
 		if err := ctx.Err(); err != nil {
-			return err // others had it for too long
+			return err // other faults held it for too long
 		}
 		r.whilePublishing(ctx)
 		return r.during(KillBroker, "", func() (int, error) {
@@ -149,8 +149,8 @@ func (r *rig) cutBroker() func(context.Context) error {
 	}
 }
 
-// cutConfirm cuts connections when the broker has answered what was published on them,
-// and the relay has not seen that.
+// cutConfirm cuts connections after the broker has confirmed and before the relay gets the
+// confirm.
 func (r *rig) cutConfirm() func(context.Context) error {
 	return func(ctx context.Context) error {
 		return r.during(CutConfirm, "", func() (int, error) {
@@ -163,14 +163,14 @@ func (r *rig) cutConfirm() func(context.Context) error {
 	}
 }
 
-// alarm makes the broker believe that its disk is full: it blocks who publishes.
+// alarm makes the broker believe that its disk is full, so that it blocks publishers.
 func (r *rig) alarm() func(context.Context) error {
 	long := time.Duration(r.random.Int64N(int64(3 * time.Second)))
 	return func(ctx context.Context) error {
 		r.broker.control.Lock()
 		defer r.broker.control.Unlock()
 		if err := ctx.Err(); err != nil {
-			return err // others had it for too long
+			return err // other faults held it for too long
 		}
 		return r.during(BrokerAlarm, "", func() (struck int, err error) {
 			always := context.WithoutCancel(ctx)
@@ -178,7 +178,7 @@ func (r *rig) alarm() func(context.Context) error {
 				struck = 1
 			}
 			hold(ctx, long)
-			// However it went: a run must not end with it.
+			// Always end the alarm: a run must not end with it.
 			for range 10 {
 				_, last := r.broker.server.Control(always, "set_disk_free_limit", "50MB")
 				if last == nil {

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// Verdict is what the checker found.
+// Verdict is the checker's result.
 type Verdict struct {
 	Messages     int // of all intents
-	Acknowledged int // sent, and the sender was told
-	NotSent      int // refused or rolled back
+	Acknowledged int // sent, and acknowledged to the sender
+	NotSent      int // rejected or rolled back
 	Unsure       int // the sender got no answer
-	Known        int // of those acknowledged, sent again under a dedupe key
+	Known        int // of the acknowledged ones, sent again under a dedupe key
 	Ticks        int // of the schedule
-	Concurrent   int // of the queue with limits, at most
+	Concurrent   int // maximum for the queue with limits
 	Handled      int
 	Lost         int
-	LostOnce     int // of those that go out at most once
+	LostOnce     int // of the at-most-once queue
 	Twice        int // handled more than once
 	Rescued      int // in flight when their worker was killed, and run again
 	WorstRescue  time.Duration
-	WorstFlow    time.Duration // until something flowed after the database was back
-	WorstGap     time.Duration // without anything handled while somebody sent
+	WorstFlow    time.Duration // until messages flowed after the database was back
+	WorstGap     time.Duration // longest time without a handled message while senders ran
 	Violations   []Violation
 
 	memory  []roleMemory
 	account *account
 }
 
-// Report writes what was found, for a person.
+// Report writes the findings as text.
 func (v *Verdict) Report(to io.Writer) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FAULT\tTIMES\tSTRUCK\tIN FLIGHT")
@@ -89,7 +89,7 @@ func (v *Verdict) Report(to io.Writer) {
 	}
 }
 
-// reportMemory tells what memory processes had, by their role.
+// reportMemory reports the memory of the processes, by role.
 func (v *Verdict) reportMemory(to io.Writer) {
 	if len(v.memory) == 0 {
 		return
@@ -103,11 +103,10 @@ func (v *Verdict) reportMemory(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// megabytes tells a size.
+// megabytes formats a size.
 func megabytes(n int) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
 
-// reportLeftOut tells the kinds of faults that were left out, those together that were
-// for the same reason.
+// reportLeftOut lists the kinds of faults that were left out, grouped by reason.
 func (v *Verdict) reportLeftOut(to io.Writer) {
 	var reasons []string
 	kinds := map[string][]string{}
@@ -118,11 +117,11 @@ func (v *Verdict) reportLeftOut(to io.Writer) {
 		kinds[e.Key] = append(kinds[e.Key], e.Note)
 	}
 	for _, why := range reasons {
-		fmt.Fprintf(to, "left out, for %s: %s\n", why, strings.Join(kinds[why], ", "))
+		fmt.Fprintf(to, "left out (%s): %s\n", why, strings.Join(kinds[why], ", "))
 	}
 }
 
-// shown is how many violations of a rule are told one by one.
+// shown is how many violations of a rule are listed.
 const shown = 5
 
 // Broke reports whether a rule was broken.

@@ -13,11 +13,11 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// memoryEvery is how often memory is looked at.
+// memoryEvery is the interval of memory readings.
 const memoryEvery = 2 * time.Second
 
-// watchMemory records the memory of the processes whose memory is watched. Where the
-// system does not tell it, nothing is recorded.
+// watchMemory records the memory of the watched processes. If the system does not provide it,
+// nothing is recorded.
 func (r *rig) watchMemory() (stop func()) {
 	return every(memoryEvery, func() {
 		r.mu.Lock()
@@ -27,7 +27,7 @@ func (r *rig) watchMemory() (stop func()) {
 			if p == nil || !slices.Contains(memoryRoles, p.role) {
 				continue
 			}
-			// One that has ended meanwhile has none, and its number may be another's.
+			// A process that has ended has none, and its pid may belong to another process.
 			if n := residentOf(p.cmd.Process.Pid); n > 0 && p.alive() == 1 {
 				r.record.Record(history.Event{Kind: Memory, Whom: p.name, Count: n})
 			}
@@ -35,7 +35,7 @@ func (r *rig) watchMemory() (stop func()) {
 	})
 }
 
-// residentOf is a process's resident memory in bytes; 0 where nobody tells it.
+// residentOf returns a process's resident memory in bytes, or 0 if it is unknown.
 func residentOf(pid int) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -47,16 +47,16 @@ func residentOf(pid int) int {
 	return kilobytes << 10
 }
 
-// spared says that nobody kills or replaces the process at a place: in a long run the
-// first of each role of which there are several, for else none would live long enough
-// to show whether its memory grows. All else strikes it like the others.
+// spared reports whether the process at a place is never killed or replaced: in a long run the
+// first of each role with several processes, because otherwise none would live long enough to
+// show growing memory. All other faults also strike it.
 func (r *rig) spared(place int) bool {
 	role := r.cast[place]
 	first := slices.Index(r.cast, role) == place
 	return r.Duration >= longRun && first && slices.Contains(r.cast[place+1:], role)
 }
 
-// mortal is a place of one of the roles that is not spared.
+// mortal returns a place of one of the roles that is not spared.
 func (r *rig) mortal(roles ...string) int {
 	for {
 		if place := r.some(roles...); !r.spared(place) {

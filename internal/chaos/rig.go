@@ -24,47 +24,48 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// Config says how a rig runs.
+// Config configures a rig.
 type Config struct {
 	// Program is the shipped program, bin/posthaste.
 	Program string
 	// Engine is OnPostgres, the default, or OnRedis.
 	Engine string
-	// Dir is where the histories, the processes' words and the store's data lie.
-	// It must be empty.
+	// Dir is the directory of the histories, the processes' output and the store's data. It
+	// must be empty.
 	Dir string
 	// Duration is the time for faults and draining together.
 	Duration time.Duration
 	// Seed makes the same faults strike the same processes in the same order.
 	Seed uint64
-	// Kinds are the faults to bring about. Empty means those that fit Duration:
-	// the four that matter most below two minutes, and all from then on.
+	// Kinds are the faults to inject. If empty, they depend on Duration: the four most
+	// important ones below two minutes, and all otherwise.
 	Kinds []Fault
-	// Without are faults that are not to be brought about. A run of five minutes or more
-	// that lacks others, because they cannot be brought about here, fails.
+	// Without are faults to leave out. A run of at least five minutes fails if others are left
+	// out because they are not possible here.
 	Without []Fault
-	// Lease of workers, and of what is received. Default 10 s.
+	// Lease is the lease of workers and of receives. Default 10 s.
 	Lease time.Duration
-	// Rate is how many messages a second all senders send together. Default 250.
+	// Rate is the number of messages per second of all senders together. Default 250.
 	Rate float64
-	// Postgres configures the server, if it is one. DataDir is chosen by the rig.
+	// Postgres configures a PostgreSQL server. The rig chooses DataDir.
 	Postgres devpg.Config
-	// Fsync is when a Redis flushes its append-only file: everysec, the default, or always.
+	// Fsync is when Redis flushes its append-only file: everysec, the default, or always.
 	Fsync string
-	// Slack is added to the checker's bounds of time, and to Duration where it
-	// takes longer to drain.
+	// Slack is added to the checker's bounds of time, and to Duration if draining takes
+	// longer.
 	Slack time.Duration
-	// Queues are those to run with: Plain and any others. Default all that the engine has.
+	// Queues are the queues of the run: Plain and any others. Default all that the engine
+	// supports.
 	Queues []string
-	// Children is the program that plays the senders and receivers. Default this very one.
+	// Children is the program for the senders and receivers. Default this program.
 	Children string
-	// Clocks are builds of this very program whose clocks are off. If there are
-	// any, some workers and senders are of these.
+	// Clocks are builds of this program with wrong clocks. If there are any, some workers and
+	// senders use them.
 	Clocks []string
-	// Sabotage is SQL that breaks the ledger once it is installed, to see whether
-	// that is found. What the Redis engine does is in the programs: build broken ones.
+	// Sabotage is SQL that breaks the ledger after it is installed, to test whether that is
+	// found. The Redis engine is part of the programs: build broken ones.
 	Sabotage string
-	// Log gets what the rig does.
+	// Log receives the rig's actions.
 	Log *slog.Logger
 }
 
@@ -100,29 +101,29 @@ type rig struct {
 	Config
 	random *rand.Rand
 	record *history.Recorder
-	words  *os.File // of all processes
+	words  *os.File // output of all processes
 	store  store
-	cast   []string // the places of the run, by role
+	cast   []string // roles of the run's processes, by place
 	can    map[Fault]strike
-	left   map[Fault]history.Event // those left out of the run, and why
+	left   map[Fault]history.Event // faults left out of the run, and why
 	proxy  *proxy
-	engine posthaste.Engine // straight to the store
+	engine posthaste.Engine // directly to the store
 	api    string           // the HTTP server's address
-	broker *broker          // what messages are relayed to; nil without that queue
+	broker *broker          // target of the relays; nil without that queue
 
 	mu          sync.Mutex
-	places      []*running                   // the processes that shall be there, by their place
-	stopped     map[int]bool                 // nobody is started there again
-	killed      map[string]bool              // processes, by the rig
+	places      []*running                   // the current processes, by place
+	stopped     map[int]bool                 // no process is started there again
+	killed      map[string]bool              // processes that the rig killed
 	mailServers map[string]*mailServer       // the mail servers of processes
-	heard       map[string]*history.Recorder // of relays, to whose connections the rig listens
+	heard       map[string]*history.Recorder // of relays, whose connections the rig observes
 	born        int
 	faults      int
 	all         sync.WaitGroup // of all processes
 }
 
-// Run runs a rig, and returns what the checker finds in its histories, which
-// stay in c.Dir. The error says that there was no run.
+// Run runs a rig, and returns the result of the checker. The histories stay in c.Dir. The
+// error says that there was no run.
 func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	if c, err = c.withDefaults(); err != nil {
 		return nil, err
@@ -155,13 +156,13 @@ func Run(ctx context.Context, c Config) (v *Verdict, err error) {
 	return Check(events, Bounds{Slack: c.Slack, Busy: true})
 }
 
-// prepare starts the store and everybody else.
+// prepare starts the store and all processes.
 func (r *rig) prepare(ctx context.Context) error {
 	engine, err := r.store.start(ctx)
 	if err != nil {
 		return err
 	}
-	r.engine = engine // not before: an interface may hold nothing
+	r.engine = engine // not before, because an interface with a nil pointer is not nil
 	if len(r.Kinds) == 0 {
 		return errors.New("no fault is left to bring about")
 	}
@@ -172,7 +173,7 @@ func (r *rig) prepare(ctx context.Context) error {
 		if o.Mode != posthaste.AtMostOnce {
 			o.MaxAttempts, o.BackoffBase, o.BackoffMax = 1000, 100*time.Millisecond, time.Second
 		}
-		// Migrations have made that of mails.
+		// Migrations have created the queue of mails.
 		if err := r.engine.QueueCreate(ctx, queue, o); err != nil && (queue != Mails || posthaste.CodeOf(err) != posthaste.Conflict) {
 			return err
 		}
@@ -196,7 +197,7 @@ func (r *rig) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// A port for the API, which is kept over its deaths.
+	// The API's port stays the same when the server restarts.
 	port, err := devbroker.TakePort()
 	if err != nil {
 		return err
@@ -210,15 +211,14 @@ func (r *rig) prepare(ctx context.Context) error {
 	return nil
 }
 
-// program is a call of the shipped program with a store's URL.
+// program returns a call of the shipped program with a store's URL.
 func (r *rig) program(ctx context.Context, url string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, r.Program, args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL=", "REDIS_URL=", r.store.variable()+"="+url)
 	return cmd
 }
 
-// spawn starts a new process at a place, and again whenever it ends before it
-// was told to.
+// spawn starts a new process at a place, and again whenever it ends before it was told to.
 func (r *rig) spawn(place int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +251,7 @@ func (r *rig) spawn(place int) error {
 		}
 		p, err = start(name, role, cmd, r.words, nil)
 	default:
-		// The rate is shared by lines of sends.
+		// The rate is divided among the sequences of sends.
 		rate := r.Rate / 10
 		if role == roleSQLSender {
 			rate *= 2
@@ -278,7 +278,7 @@ func (r *rig) spawn(place int) error {
 		switch {
 		case p.killed:
 			how = Killed
-		case p.asked && (p.err == nil || p.terminated()): // before it could do so in order
+		case p.asked && (p.err == nil || p.terminated()): // before it could end gracefully
 			how = Ended
 		}
 		r.record.Record(history.Event{Kind: Died, Whom: p.name, Note: how})
@@ -295,7 +295,7 @@ func (r *rig) spawn(place int) error {
 	return nil
 }
 
-// leaseOf is the lease of processes of a role.
+// leaseOf returns the lease of processes of a role.
 func (r *rig) leaseOf(role string) time.Duration {
 	if role == roleMailWorker || role == roleRelay {
 		return shippedLease
@@ -303,7 +303,7 @@ func (r *rig) leaseOf(role string) time.Duration {
 	return r.Lease
 }
 
-// mix is the queues, as often as senders choose them: half of it is plain.
+// mix returns the queues, repeated by weight: half of them are plain.
 func (r *rig) mix() (mix []string) {
 	for _, queue := range r.Queues {
 		mix = append(mix, slices.Repeat([]string{queue}, map[string]int{Plain: 10, Ordered: 5, Effects: 3, Once: 2, Mails: 3, Relayed: 4, Shared: 3, Deduped: 2, Limited: 1}[queue])...)
@@ -311,8 +311,8 @@ func (r *rig) mix() (mix []string) {
 	return mix
 }
 
-// executable is what a place's processes run: at every other place one of the programs
-// whose clocks are off, if there are any, which is a fault that lasts.
+// executable returns the program of a place's process. Every other place uses a program with a
+// wrong clock, if there are any.
 func (r *rig) executable(place int, name string) string {
 	if len(r.Clocks) == 0 || place%2 == 0 {
 		return r.Children
@@ -322,14 +322,14 @@ func (r *rig) executable(place int, name string) string {
 	return r.Clocks[place/2%len(r.Clocks)]
 }
 
-// at is the process at a place.
+// at returns the process at a place.
 func (r *rig) at(place int) *running {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.places[place]
 }
 
-// some is a place of one of the roles.
+// some returns a place of one of the roles.
 func (r *rig) some(roles ...string) int {
 	var places []int
 	for i, role := range r.cast {
@@ -340,7 +340,7 @@ func (r *rig) some(roles ...string) int {
 	return places[r.random.IntN(len(places))]
 }
 
-// end ends everybody, and the store.
+// end ends all processes and the store.
 func (r *rig) end() error {
 	r.stop(r.everywhere()...)
 	r.all.Wait()
@@ -369,8 +369,8 @@ func (r *rig) everywhere() (places []int) {
 	return places
 }
 
-// stop ends the processes at some places for good: in order, and if that takes
-// too long, at once.
+// stop ends the processes at some places permanently: gracefully, or with SIGKILL if that
+// takes too long.
 func (r *rig) stop(places ...int) {
 	r.mu.Lock()
 	var ending []*running
@@ -387,9 +387,9 @@ func (r *rig) stop(places ...int) {
 	for _, p := range ending {
 		select {
 		case <-p.ended:
-		case <-time.After(40 * time.Second): // its grace is 20 s
+		case <-time.After(40 * time.Second): // its grace period is 20 s
 			r.Log.Error("a process does not end when it is asked to", "process", p.name)
-			p.signal(syscall.SIGQUIT) // what it is about goes to the log
+			p.signal(syscall.SIGQUIT) // its goroutines are written to the log
 			select {
 			case <-p.ended:
 			case <-time.After(5 * time.Second):

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shipped builds the program as it is shipped.
+// shipped builds the shipped program.
 var shipped = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "posthaste-chaos-test-")
 	if err != nil {
@@ -42,8 +42,8 @@ var shipped = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// short is a run of about 12 s: a shorter lease makes rescues quick, and
-// the bounds of time are those of machines that do other things as well.
+// short is a run of about 12 s. A shorter lease makes rescues fast, and the bounds of time are
+// for busy machines.
 func short(t *testing.T) Config {
 	t.Helper()
 	program, err := shipped()
@@ -58,7 +58,7 @@ func short(t *testing.T) Config {
 	}
 	t.Logf("seed %d", seed)
 	dir := t.TempDir()
-	// PostgreSQL's user must get through to its data.
+	// PostgreSQL's user must be able to enter the directories of its data.
 	for d := dir; len(d) > len(os.TempDir()); d = filepath.Dir(d) {
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -82,8 +82,8 @@ func run(t *testing.T, c Config) *Verdict {
 	return v
 }
 
-// A worker, a sender and PostgreSQL are killed, and connections cut, each in the
-// middle of something; every promise is kept.
+// A worker, a sender and PostgreSQL are killed, and connections cut, each with work in flight.
+// Every guarantee holds.
 func TestShortRun(t *testing.T) {
 	t.Parallel()
 	v := run(t, short(t))
@@ -95,7 +95,7 @@ func TestShortRun(t *testing.T) {
 // patch breaks a function of the ledger.
 type patch struct{ file, from, to string }
 
-// broken is SQL that installs patched functions.
+// broken returns SQL that installs patched functions.
 func broken(t *testing.T, patches ...patch) string {
 	t.Helper()
 	var names []string
@@ -120,18 +120,18 @@ func broken(t *testing.T, patches ...patch) string {
 	return all.String()
 }
 
-// Deliberately broken builds are found within a minute. Several faults are in one
-// build where they do not hide each other. One build after the other, for a rig is
-// all that a small machine can take beside that of TestShortRun.
+// Deliberately broken builds are found within a minute. A build has several faults if they do
+// not hide each other. The builds run one after the other, because a small machine can run
+// only one rig next to that of TestShortRun.
 func TestBrokenBuildsAreFound(t *testing.T) {
 	testrun.Nightly(t, "broken twins of the whole product")
 	t.Parallel()
 	for name, build := range map[string]struct {
 		patches []patch
 		rules   []Rule
-		other   func(*Config) // what is different in its run
+		other   func(*Config) // changes to its run
 	}{
-		"what a killed worker held is not handed out anew": {
+		"a killed worker's deliveries are not handed out again": {
 			[]patch{{"finish.sql", "where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed", "where z.became in ('retried', 'released') and v_kept and not q.keyed"}},
 			[]Rule{Lost}, nil,
 		},
@@ -142,7 +142,7 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 			},
 			[]Rule{Attempts, Order}, nil,
 		},
-		"living workers are taken for dead, and what they do all the same is not withdrawn": {
+		"living workers are declared lost, and their late settlements are not withdrawn": {
 			[]patch{
 				// A heartbeat comes after three tenths of a lease.
 				{"worker_overdue.sql", "+ w.lease <", "+ w.lease / 10 <"},
@@ -150,10 +150,10 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 			},
 			[]Rule{Twice}, nil,
 		},
-		"what was answered is not on disk yet": {
+		"acknowledged sends are not on disk yet": {
 			nil, []Rule{Lost},
 			func(c *Config) {
-				c.Kinds, c.Queues = []Fault{KillPostgres}, []string{Plain, Ordered, Effects, Mails} // handing out at most once is flushed whatever is set, and what was sent before with it
+				c.Kinds, c.Queues = []Fault{KillPostgres}, []string{Plain, Ordered, Effects, Mails} // at-most-once claims are always flushed, together with earlier sends
 				c.Sabotage = "alter role all set synchronous_commit = off"
 			},
 		},
@@ -164,7 +164,7 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 				c := short(t)
 				c.Duration, c.Kinds = 16*time.Second, []Fault{KillWorker}
 				c.Queues = []string{Plain, Ordered, Effects, Once, Mails} // a broker takes a while to start
-				c.Slack = 0                                               // what is lost need not be waited for
+				c.Slack = 0                                               // lost messages need not be waited for
 				c.Sabotage = sabotage
 				if build.other != nil {
 					build.other(&c)
@@ -175,8 +175,8 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 	}
 }
 
-// found runs what is broken until each of the rules was broken, at most for a minute: a
-// run of a few seconds does not come to every moment.
+// found runs a broken build until each of the rules was broken, at most for a minute, because
+// a run of a few seconds does not reach every case.
 func found(t *testing.T, rules []Rule, config func() Config) {
 	t.Helper()
 	for range 3 {

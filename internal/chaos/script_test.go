@@ -9,13 +9,13 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// script writes a history by hand. Times are of its own clock.
+// script writes a history by hand. Times are those of its own clock.
 type script struct {
 	events []history.Event
 	faults int
 }
 
-// at adds an event in the millisecond told.
+// at adds an event at a millisecond.
 func (s *script) at(ms int, e history.Event) {
 	e.At = time.Duration(ms) * time.Millisecond
 	s.events = append(s.events, e)
@@ -27,7 +27,7 @@ func (s *script) born(ms int, role string, names ...string) {
 	}
 }
 
-// sends a token of n messages, with the answer 5 ms later.
+// sends sends a token of n messages, with the answer 5 ms later.
 func (s *script) sends(ms int, token, queue string, n int, answer history.Kind) {
 	s.at(ms, history.Event{Kind: Intent, Process: "s", Token: token, Queue: queue, Key: "k", Count: n})
 	e := history.Event{Kind: answer, Process: "s", Token: token}
@@ -41,7 +41,7 @@ func (s *script) sends(ms int, token, queue string, n int, answer history.Kind) 
 	}
 }
 
-// ids of a token begin here.
+// ids returns the first id of a token.
 func (s *script) ids(token string) (id posthaste.MessageID) {
 	for _, c := range token {
 		id = id*31 + posthaste.MessageID(c)
@@ -49,16 +49,16 @@ func (s *script) ids(token string) (id posthaste.MessageID) {
 	return id * 100
 }
 
-// dedupes sends a message under a dedupe key, with the answer 5 ms later: the id that it
-// is told is told's.
+// dedupes sends a message under a dedupe key, with the answer 5 ms later: the id in the answer
+// is that of told.
 func (s *script) dedupes(ms int, token, told, key string) {
 	s.sends(ms, token, Deduped, 1, history.Sent)
 	n := len(s.events)
 	s.events[n-2].Key, s.events[n-1].IDs[0] = key, s.ids(told)
 }
 
-// tick is a tick of the schedule, so many seconds after its first one, which is handled
-// at once: message id tells which.
+// tick is a tick of the schedule, n seconds after its first one, which is handled immediately
+// as the given message.
 func (s *script) tick(ms, n int, message string) {
 	token := tickPrefix + firstTick.Add(time.Duration(n)*everyTick).Format(time.RFC3339)
 	s.runs(ms, 5, "w1", token, 0, 1, history.Handled)
@@ -67,16 +67,16 @@ func (s *script) tick(ms, n int, message string) {
 	}
 }
 
-// firstTick is that of a script's schedule.
+// firstTick is the first tick of a script's schedule.
 var firstTick = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// schedules says when the schedule began, and that it was stopped so many ticks later.
+// schedules records when the schedule began, and that it was stopped after that many ticks.
 func (s *script) schedules(ticks int) {
 	s.at(5, history.Event{Kind: Began, Note: firstTick.Format(time.RFC3339Nano)})
 	s.at(100_000, history.Event{Kind: Rests, Note: firstTick.Add(time.Duration(ticks) * everyTick).Format(time.RFC3339Nano)})
 }
 
-// audits is runs, for the further subscription.
+// audits is runs with the second subscription.
 func (s *script) audits(ms, took int, process, token string, part, attempt int, kind history.Kind) {
 	n := len(s.events)
 	s.runs(ms, took, process, token, part, attempt, kind)
@@ -85,8 +85,7 @@ func (s *script) audits(ms, took int, process, token string, part, attempt int, 
 	}
 }
 
-// runs an attempt at a message for some milliseconds; kind "" means that it does
-// not end.
+// runs runs an attempt at a message for some milliseconds; kind "" means that it does not end.
 func (s *script) runs(ms, took int, process, token string, part, attempt int, kind history.Kind) {
 	e := history.Event{Kind: history.Started, Process: process, Token: token, Part: part, Attempt: attempt, ID: s.ids(token) + posthaste.MessageID(part)}
 	s.at(ms, e)
@@ -106,14 +105,14 @@ func (s *script) strikes(from, to int, kind Fault, whom string) {
 	}
 }
 
-// misses is a fault that strikes nothing.
+// misses is a fault without a target.
 func (s *script) misses(ms int, kind Fault, whom string) {
 	s.strikes(ms, ms, kind, whom)
 	s.events[len(s.events)-1].Count = 0
 }
 
-// everybody is busy until sending ends: s sends every second, and of the workers those
-// handle it whom idle does not say to do nothing at that time.
+// everybody keeps all processes busy until sending ends: s sends every second, and the workers
+// handle its messages, except those that idle says are idle at that time.
 func (s *script) everybody(idle func(ms int, who string) bool) {
 	for ms := 1000; ms < 100_000; ms += 1000 {
 		if idle(ms, "s") {
@@ -130,13 +129,13 @@ func (s *script) everybody(idle func(ms int, who string) bool) {
 	}
 }
 
-// sorted is the history as it is read.
+// sorted returns the history in the order in which it is read.
 func (s *script) sorted() []history.Event {
 	slices.SortStableFunc(s.events, func(a, b history.Event) int { return int(a.At - b.At) })
 	return s.events
 }
 
-// begun is a run that everybody takes part in, and ended how it ends well.
+// begun returns a run in which all processes take part and that ends well.
 func begun() *script {
 	s := &script{}
 	s.born(0, roleSender, "s")
@@ -147,16 +146,16 @@ func begun() *script {
 	return s
 }
 
-// long says that the run is a long one.
+// long makes the run a long one.
 func (s *script) long() { s.at(0, history.Event{Kind: Planned, Took: longRun}) }
 
-// leavesOut says that a kind of fault was left out.
+// leavesOut records that a kind of fault was left out.
 func (s *script) leavesOut(kind Fault, why string, asked int) {
 	s.at(0, history.Event{Kind: LeftOut, Note: string(kind), Key: why, Count: asked})
 }
 
-// lives is a process that is there from and to some second, and has as many megabytes at
-// each age.
+// lives is a process that lives from one second to another, with the given megabytes at each
+// age.
 func (s *script) lives(from, to int, role, name string, megabytes func(age int) int) {
 	s.born(from*1000, role, name)
 	for at := from + 1; at < to; at += 2 {

@@ -25,11 +25,11 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// lines is how many sends of a sender are under way at the same time.
+// lines is the number of concurrent sequences of sends of a sender.
 const lines = 4
 
-// engineSender sends as Go programs do: by a client, which gathers, in batches,
-// and, where there are any, in transactions of its own, some of which it rolls back.
+// engineSender sends as Go programs do: with a client that gathers messages, in batches, and,
+// if supported, in its own transactions, some of which it rolls back.
 func engineSender(ctx context.Context, t task, r *history.Recorder) error {
 	engine, err := t.open(ctx, slog.Default())
 	if err != nil {
@@ -73,8 +73,8 @@ func (d plan) messages() []posthaste.Message {
 	return messages
 }
 
-// answer is what a send's answer says: every error but one means that nothing
-// was stored.
+// answer returns the event for a send's result: every error but one means that nothing was
+// stored.
 func answer(ids []posthaste.MessageID, err error) history.Event {
 	switch {
 	case err == nil:
@@ -86,7 +86,7 @@ func answer(ids []posthaste.MessageID, err error) history.Event {
 	}
 }
 
-// inTransaction sends in a transaction, and rolls it back if so planned.
+// inTransaction sends in a transaction, and rolls it back if the plan says so.
 func inTransaction(ctx context.Context, pool *pgxpool.Pool, d plan) history.Event {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func inTransaction(ctx context.Context, pool *pgxpool.Pool, d plan) history.Even
 	defer func() { _ = tx.Rollback(ctx) }()
 	ids, err := postgres.In(tx).Send(ctx, d.messages()...)
 	switch {
-	case err != nil: // and so nobody commits it
+	case err != nil: // so it is not committed
 		return history.Event{Kind: Refused, Note: err.Error()}
 	case d.rollBack:
 		return history.Event{Kind: RolledBack}
@@ -112,8 +112,8 @@ func inTransaction(ctx context.Context, pool *pgxpool.Pool, d plan) history.Even
 	}
 }
 
-// endsSession reports whether an error of a commit says that the connection
-// ends, which may be after the commit.
+// endsSession reports whether an error of a commit means that the connection ends, which may
+// be after the commit.
 func endsSession(sqlstate string) bool {
 	return strings.HasPrefix(sqlstate, "57P") || strings.HasPrefix(sqlstate, "08") || sqlstate == "40003"
 }

@@ -18,17 +18,18 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// shippedLease is that of the shipped program's workers and relays, which cannot be set.
+// shippedLease is the lease of the shipped program's workers and relays, which cannot be
+// configured.
 const shippedLease = 10 * time.Second
 
-// Why a shipped process's attempt did not end well, as its other side sees it.
+// Why a shipped process's attempt failed, as its peer sees it.
 var (
 	errRefused     = errors.New("the broker refused it")
 	errUnconfirmed = errors.New("the connection ended before the confirm")
 	errUnanswered  = errors.New("the connection ended before the answer")
 )
 
-// shippedCommand is a process of the shipped program at a store's URL. after is called
+// shippedCommand returns a process of the shipped program for a store's URL. after is called
 // when it has ended. The caller holds the rig's mutex.
 func (r *rig) shippedCommand(role, name, url string) (cmd *exec.Cmd, after func(), err error) {
 	ctx := context.Background() // it ends by signals
@@ -62,7 +63,7 @@ func (r *rig) shippedCommand(role, name, url string) (cmd *exec.Cmd, after func(
 	}
 }
 
-// registered is the name by which a worker is registered.
+// registered returns the name under which a worker is registered.
 func (p *running) registered() string {
 	if p.role == roleWorker {
 		return p.name
@@ -71,12 +72,12 @@ func (p *running) registered() string {
 	return fmt.Sprintf("%s/%d", host, p.cmd.Process.Pid)
 }
 
-// mailServer is that of one shipped worker. It writes down as that worker's what
-// it gets from it, for the worker writes no history itself.
+// mailServer is the mail server of one shipped worker. It writes the worker's history from the
+// mails that it gets, because the worker writes none itself.
 type mailServer struct {
 	server *catcher.Catcher
 	r      *history.Recorder
-	mu     sync.RWMutex // held by those who write
+	mu     sync.RWMutex // held while a mail is recorded
 	closed bool
 }
 
@@ -89,8 +90,8 @@ func (r *rig) openMailServer(process string) (p *mailServer, err error) {
 	return p, err
 }
 
-// kept records a mail. Between that and the answer it takes a while, in which the
-// worker can be killed.
+// kept records a mail. It waits before the answer, so that the worker can be killed in
+// between.
 func (p *mailServer) kept(m catcher.Mail, success bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -118,14 +119,14 @@ func (p *mailServer) close() {
 	_ = p.r.Close()
 }
 
-// mailID is the message that a Message-ID names; 0 if it names none.
+// mailID returns the message that a Message-ID names, or 0.
 func mailID(header string) posthaste.MessageID {
 	text, _, _ := strings.Cut(strings.TrimPrefix(header, "<posthaste."), ".")
 	id, _ := strconv.ParseInt(text, 10, 64)
 	return posthaste.MessageID(id)
 }
 
-// mailFault makes every mail server do something else than take a few mails.
+// mailFault makes every mail server fail for a few mails.
 func (r *rig) mailFault(kind Fault, f catcher.Fault) func(context.Context) error {
 	f.Stage, f.Times = catcher.StageEnd, 1+r.random.IntN(8)
 	return func(ctx context.Context) error {

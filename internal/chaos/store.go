@@ -18,34 +18,33 @@ const (
 	OnRedis    = "redis"
 )
 
-// store is a server that the messages of a run lie in, and what is its engine's alone.
-// All else of a rig is common.
+// store is the server of a run's messages, with everything that depends on the engine.
 type store interface {
-	// cast are the roles of a run's processes, by their place.
+	// cast returns the roles of a run's processes, by place.
 	cast() []string
-	// queues are those that the engine can have.
+	// queues returns the queues that the engine supports.
 	queues() []string
-	// deadliest is the fault that ends the server in the middle of something.
+	// deadliest is the fault that kills the server with work in flight.
 	deadliest() Fault
-	// strikes are the faults that no other engine has.
+	// strikes returns the faults that only this engine has.
 	strikes() map[Fault]strike
-	// start starts the server, and opens an engine straight to it.
+	// start starts the server, and opens an engine directly to it.
 	start(ctx context.Context) (posthaste.Engine, error)
-	// address is where the server listens, "host:port".
+	// address returns the server's address, "host:port".
 	address() string
-	// variable is what names the server to the shipped program, in its environment.
+	// variable is the environment variable that names the server to the shipped program.
 	variable() string
-	// urlAt is the server's URL for a process that reaches it at an address.
+	// urlAt returns the server's URL for a process that reaches it at an address.
 	urlAt(address, process string) (string, error)
-	// tellsEnd reports whether what the server sent says that something was done.
+	// tellsEnd reports whether data from the server says that a request was done.
 	tellsEnd(sent []byte) bool
-	// look records what is left in the server when everything has come to rest.
+	// look records the content of the server after all messages were settled.
 	look(ctx context.Context) error
 	// stop ends it, if it was started.
 	stop(ctx context.Context) error
 }
 
-// newStore is the one of the run's engine.
+// newStore returns the store of the run's engine.
 func (r *rig) newStore() (store, error) {
 	switch r.Engine {
 	case OnPostgres:
@@ -56,7 +55,7 @@ func (r *rig) newStore() (store, error) {
 	return nil, fmt.Errorf("the engine must be %s or %s, and is %q", OnPostgres, OnRedis, r.Engine)
 }
 
-// open opens a child's engine, whose server may be away.
+// open opens a child's engine, whose server may be unavailable.
 func (t task) open(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
 	if t.Engine == OnRedis {
 		return redis.Open(ctx, t.URL, redis.Lazily())

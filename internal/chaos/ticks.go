@@ -8,21 +8,22 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// tickPrefix begins the tokens of what a schedule sent; the time of the tick follows.
+// tickPrefix is the prefix of the tokens of a schedule's messages. The time of the tick
+// follows.
 const tickPrefix = "tick/"
 
 // everyTick is the time between ticks.
 const everyTick = time.Second
 
-// ticked is a tick of the schedule, as a send whose sender nobody asked.
+// ticked returns the send of a tick of the schedule, which has no sender to ask.
 func ticked(e history.Event) *send {
 	s := &send{token: e.Token, queue: Ticks, span: span{e.At, e.At}, answer: Ticked, count: 1}
 	s.messages = []message{{send: s}}
 	return s
 }
 
-// ticks checks that each tick of the schedule had its message, from the first one to the
-// last before sending ended. That each had but one is checked as of any message.
+// ticks checks that each tick of the schedule had its message, from the first one to the last
+// before sending ended. Duplicates are checked as for any message.
 func (c *checker) ticks() {
 	var times []time.Time
 	for _, s := range c.list {
@@ -31,14 +32,14 @@ func (c *checker) ticks() {
 		}
 		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(s.token, tickPrefix))
 		if err != nil {
-			c.broken(Invented, "%s is no tick: %s", s.token, err)
+			c.broken(Invented, "%s is not a tick: %s", s.token, err)
 			continue
 		}
 		times = append(times, at)
 		c.v.Ticks++
 		if !s.messages[0].handled() {
 			c.v.Lost++
-			c.broken(Lost, "%s: nobody is done with it, after %d calls", s.token, len(s.messages[0].calls))
+			c.broken(Lost, "%s: it was not handled, after %d calls", s.token, len(s.messages[0].calls))
 		}
 	}
 	if c.first.IsZero() {
@@ -60,7 +61,7 @@ func (c *checker) ticks() {
 		}
 	}
 	if !c.last.IsZero() {
-		// Whoever ticks has to be back, and to be told.
+		// The ticking process must be back, and know of the schedule.
 		late := 2*resume + c.paused(span{c.calm - 4*resume, c.calm}) + c.b.Slack
 		missed(c.last.Add(-late))
 	}

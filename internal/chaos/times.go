@@ -7,7 +7,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// times checks how long it took until things went on.
+// times checks how long it took until messages flowed again.
 func (c *checker) times() {
 	c.rescues()
 	c.flows()
@@ -45,7 +45,7 @@ func (c *checker) times() {
 			}
 			after := span{f.to, next}
 			c.v.WorstFlow = max(c.v.WorstFlow, after.length())
-			// Struck again before anything could flow, it counts from then on.
+			// If it is struck again before messages could flow, the time counts from then on.
 			if most := resume + c.pausedBut(f, after) + c.b.Slack; after.length() > most {
 				c.broken(LateFlow, "nothing was %s for %s after the end of %q at %s", what, after.length(), f.kind, clock(f.to))
 			}
@@ -53,9 +53,9 @@ func (c *checker) times() {
 	}
 }
 
-// flows checks of each queue and each process that it got on: within a while of the
-// return of the database, and, of a process, ever. Where there is always something to
-// do for everybody, one that does nothing hangs.
+// flows checks that each queue and each process resumed: within a while after the database was
+// back, and for a process, at any time. If all processes always have work, one that does
+// nothing hangs.
 func (c *checker) flows() {
 	sent, handled := map[string][]time.Duration{}, map[string][]time.Duration{} // by queue
 	did := map[string][]time.Duration{}                                         // by process
@@ -86,7 +86,7 @@ func (c *checker) flows() {
 			continue
 		}
 		for queue := range sent {
-			// From when on there is something to handle.
+			// There is work from this time on.
 			after := span{max(f.to, next(sent[queue], f.to, end)), next(handled[queue], f.to, end)}
 			if after.length() > resume+c.b.Slack && after.length() > resume+c.pausedBut(f, after)+c.obstructed(after, queue)+c.b.Slack {
 				c.broken(LateFlow, "nothing of %s was handled for %s, from %s on, after the end of %q at %s", queue, after.length(), clock(after.from), f.kind, clock(f.to))
@@ -95,22 +95,22 @@ func (c *checker) flows() {
 	}
 	if c.b.Busy {
 		for _, p := range c.processes {
-			if p.role != roleServer { // which its callers tell of
+			if p.role != roleServer { // its callers record it
 				c.busy(p, did[p.name], end)
 			}
 		}
 	}
 }
 
-// busy checks of one process when it did anything, until the end of sending.
+// busy checks when a process did anything, until the end of sending.
 func (c *checker) busy(p *process, did []time.Duration, end time.Duration) {
 	end = min(end, p.to, p.asked)
 	most := resume
 	switch p.role {
 	case roleSQLReceiver, roleHTTPReceiver:
-		most *= 3 // workers are quicker, and leave them little
+		most *= 3 // workers are faster, and leave them little
 	case roleMailWorker, roleRelay:
-		most *= 3 // of one queue each, which the other may be quicker at
+		most *= 3 // each reads one queue, and the other may be faster
 	}
 	for _, f := range c.faults {
 		if !f.away() || f.to > end || f.to < p.from {
@@ -123,7 +123,7 @@ func (c *checker) busy(p *process, did []time.Duration, end time.Duration) {
 	}
 	for at := p.from; at < end; {
 		idle := span{at, next(did, at+1, end)}
-		// Besides, it may have to start.
+		// It may also have to start.
 		if idle.length() > 2*most+c.b.Slack && idle.length() > 2*most+c.paused(idle)+c.disturbance(p, idle)+c.b.Slack {
 			c.broken(Hung, "%s did nothing for %s from %s on", p.name, idle.length(), clock(at))
 		}
@@ -131,7 +131,7 @@ func (c *checker) busy(p *process, did []time.Duration, end time.Duration) {
 	}
 }
 
-// next is the first of times from a time on, or the end.
+// next returns the first of times after a time, or the end.
 func next(times []time.Duration, from, end time.Duration) time.Duration {
 	if i, _ := slices.BinarySearch(times, from); i < len(times) {
 		return min(times[i], end)
@@ -139,8 +139,8 @@ func next(times []time.Duration, from, end time.Duration) time.Duration {
 	return end
 }
 
-// disturbance is how long faults struck a process alone, or what it delivers to, with the time that each end
-// of that may cost until it gets on. What struck it just before counts, too.
+// disturbance returns how long faults struck only this process, or its target, plus the
+// recovery time after each of them. Faults shortly before the span count, too.
 func (c *checker) disturbance(p *process, s span) (sum time.Duration) {
 	for _, f := range c.faults {
 		alone := f.whom != "" && c.concerns(f, p.name) && f.kind != Clock || only(f.kind) != "" && only(f.kind) == needed[p.role]
@@ -151,7 +151,7 @@ func (c *checker) disturbance(p *process, s span) (sum time.Duration) {
 	return sum
 }
 
-// pausedBut is paused, without one fault.
+// pausedBut is paused without one fault.
 func (c *checker) pausedBut(but *fault, s span) time.Duration {
 	sum := c.paused(s)
 	if but.touches(s) {
@@ -160,7 +160,7 @@ func (c *checker) pausedBut(but *fault, s span) time.Duration {
 	return sum
 }
 
-// rescues checks when what dead workers held ran again.
+// rescues checks when the messages of dead workers ran again.
 func (c *checker) rescues() {
 	for _, run := range c.calls {
 		p := c.processes[run.process]
@@ -174,12 +174,12 @@ func (c *checker) rescues() {
 			}
 		}
 		if next == nil {
-			continue // lost, or its settlement went through
+			continue // lost, or its settlement succeeded
 		}
 		took := span{p.to, next.from}
 		c.v.Rescued++
 		c.v.WorstRescue = max(c.v.WorstRescue, took.length())
-		// One that had it in between, and did not start it, lost it as well.
+		// A worker that held it in between, and did not start it, lost it as well.
 		if next.attempt > run.attempt+1 || next.attempt == 0 && c.anotherDied(p, took) {
 			continue
 		}
@@ -190,9 +190,9 @@ func (c *checker) rescues() {
 	}
 }
 
-// behind is how long messages of a queue had waited that began for the first time in
-// the moments before a time, their median: what runs again has to wait for a handler
-// like them. More than the bound for a database's return is no excuse.
+// behind returns the median time that messages of a queue had waited that started for the
+// first time shortly before a time: a rescued message has to wait for a handler like them. It
+// is limited to the bound for a database's return.
 func (c *checker) behind(queue string, at time.Duration) time.Duration {
 	var waits []time.Duration
 	for _, run := range c.calls {
@@ -217,8 +217,8 @@ func (c *checker) anotherDied(p *process, s span) bool {
 	return false
 }
 
-// anew is after what time of a span a lease that began with it began anew for
-// the last time: the database came back.
+// anew returns after how much of a span a lease that started with it was last renewed because
+// the database came back.
 func (c *checker) anew(s span) (after time.Duration) {
 	for _, f := range c.faults {
 		if f.away() && f.touches(s) {
@@ -228,9 +228,9 @@ func (c *checker) anew(s span) (after time.Duration) {
 	return after
 }
 
-// obstructed is how long the machine or connections stalled: whoever was handed
-// the message may have been unable to get or start it. Relays wait for their broker
-// with all that they may have in hand.
+// obstructed returns how long the machine or connections stalled, so that a process that was
+// handed the message may have been unable to get or start it. Relays wait for their broker
+// with all messages that they may hold.
 func (c *checker) obstructed(s span, queue string) (sum time.Duration) {
 	for _, stall := range c.stalls {
 		sum += stall.within(s)
@@ -242,7 +242,7 @@ func (c *checker) obstructed(s span, queue string) (sum time.Duration) {
 		if only(f.kind) == queue && f.touches(s) {
 			sum += f.within(s) + resume
 		}
-		// Whoever holds all places of a limit keeps them until it is rescued.
+		// A process that holds all places of a limit keeps them until it is rescued.
 		if p := c.processes[f.whom]; queue == Limited && p != nil && receives(p.role) && (f.nature() == death || f.nature() == silence) && f.touches(span{s.from - p.lease - rescue, s.to}) {
 			sum += p.lease + rescue
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// wiretap writes down what a shipped relay does, which writes no history itself: it
-// reads a connection to RabbitMQ, and records each message that is published on it, and
-// the broker's confirm once the relay was given that.
+// wiretap writes the history of a shipped relay, which writes none itself. It reads a
+// connection to RabbitMQ, and records each published message, and the broker's confirm after
+// the relay got it.
 type wiretap struct {
 	r *history.Recorder
-	// killed reports whether the relay was: what it had in flight then has no end.
+	// killed reports whether the relay was killed: its messages in flight then have no end.
 	killed func() bool
 
 	relay, broker frames
@@ -25,17 +25,17 @@ type wiretap struct {
 	body          []byte
 
 	mu   sync.Mutex
-	tag  uint64          // of the last message that was published
-	open map[uint64]seen // those without a confirm
+	tag  uint64          // of the last published message
+	open map[uint64]seen // messages without a confirm
 }
 
-// The relay tells by these headers what the broker does not know of a message.
+// The relay sets these headers with data that the broker does not know.
 const (
 	headerID      = "rig-id"
 	headerAttempt = "rig-attempt"
 )
 
-// Of AMQP: kinds of frames, and methods by class and number.
+// Constants of AMQP: kinds of frames, and methods by class and number.
 const (
 	methodFrame = 1
 	headerFrame = 2
@@ -48,7 +48,7 @@ var (
 	basicNack    = []byte{0, 60, 0, 120}
 )
 
-// confirms reports whether a piece of what the broker sent holds a confirm.
+// confirms reports whether data from the broker contains a confirm.
 func confirms(sent []byte) bool { return bytes.Contains(sent, basicAck) }
 
 // asked implements [witness].
@@ -82,7 +82,7 @@ func (w *wiretap) published() {
 	}
 }
 
-// headerOf is a text among the headers of a message; empty if it is not there.
+// headerOf returns a string among the headers of a message, or "".
 func headerOf(head []byte, name string) string {
 	i := bytes.Index(head, append([]byte{byte(len(name))}, name+"S"...))
 	if i < 0 {
@@ -135,16 +135,16 @@ func (w *wiretap) over() {
 	w.open = nil
 }
 
-// frame is one of AMQP's.
+// frame is an AMQP frame.
 type frame struct {
 	kind    byte
 	payload []byte
 }
 
-// frames cuts a stream into frames.
+// frames splits a stream into frames.
 type frames struct{ rest []byte }
 
-// cut takes what came, and returns the frames that are whole by now.
+// cut adds data, and returns the frames that are complete.
 func (f *frames) cut(sent []byte) (all []frame) {
 	const greeting = "AMQP"
 	f.rest = append(f.rest, sent...)

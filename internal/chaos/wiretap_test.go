@@ -10,13 +10,13 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// amqpFrame is a frame as it is on the wire.
+// amqpFrame returns a frame as it is on the wire.
 func amqpFrame(kind byte, payload ...byte) []byte {
 	f := binary.BigEndian.AppendUint32([]byte{kind, 0, 1}, uint32(len(payload)))
 	return append(append(f, payload...), 0xCE)
 }
 
-// amqpPublish is a message as it is published, in two bodies.
+// amqpPublish returns a published message with two bodies.
 func amqpPublish(t *testing.T, token, id, attempt string) (all []byte) {
 	t.Helper()
 	body, err := json.Marshal(newContent(token, 0))
@@ -38,8 +38,8 @@ func amqpConfirm(method []byte, tag uint64, several byte) []byte {
 	return amqpFrame(methodFrame, append(binary.BigEndian.AppendUint64(method[:4:4], tag), several)...)
 }
 
-// What passes on a connection to the broker is recorded as what it means, in whatever
-// pieces it comes, and what a killed relay had in flight has no end.
+// Data on a connection to the broker is recorded by its meaning, in whatever pieces it comes,
+// and the messages in flight of a killed relay have no end.
 func TestWiretap(t *testing.T) {
 	t.Parallel()
 	for _, piece := range []int{1, 7, 100_000} {

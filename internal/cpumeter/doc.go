@@ -1,4 +1,4 @@
-// Package cpumeter tells how much CPU time a server process and its children have
-// used. Benchmarks divide it by the number of messages. Only Linux has what it reads;
-// elsewhere every meter knows nothing.
+// Package cpumeter measures the CPU time of a server process and its children. Benchmarks
+// divide it by the number of messages. It works only on Linux; on other systems every meter
+// returns no value.
 package cpumeter

@@ -13,40 +13,39 @@ import (
 // tick is the unit of times in /proc/PID/stat: USER_HZ, 100 everywhere.
 const tick = 10 * time.Millisecond
 
-// Meter reads the CPU time of a server on this machine. Safe for concurrent use. The
-// zero value knows nothing.
+// Meter reads the CPU time of a server on this machine. Safe for concurrent use. The zero
+// value returns no value.
 type Meter struct {
 	postmaster int
 	children   *children
 }
 
-// children are those of a server as they were when they were read last.
+// children are a server's children at the last reading.
 type children struct {
 	mu     sync.Mutex
 	living map[one]time.Duration // nil before the first reading
-	reaped time.Duration         // of those that the server has reaped, in ticks
-	gone   time.Duration         // of those that ended since the first reading
+	reaped time.Duration         // of children that the server has reaped, in ticks
+	gone   time.Duration         // of children that ended since the first reading
 }
 
-// one is a process: numbers are used again.
+// one identifies a process, because process ids are reused.
 type one struct{ pid, started int }
 
-// Server makes the meter of the PostgreSQL server that has the backend pid. Without
-// one on this machine, the meter knows nothing.
+// Server returns a meter of the PostgreSQL server that has the backend pid. If that server is
+// not on this machine, the meter returns no value.
 func Server(backend int) Meter {
 	p, ok := readProcess(backend)
 	if !ok {
 		return Meter{}
 	}
-	// A server elsewhere may have a backend of a number that exists here too.
+	// A remote server may have a backend with a pid that also exists here.
 	if parent, ok := readProcess(p.parent); ok && p.postgres && parent.postgres {
 		return Meter{p.parent, new(children)}
 	}
 	return Meter{}
 }
 
-// Process makes the meter of one process whose name begins with name, and of its
-// children.
+// Process returns a meter of a process whose name begins with name, and of its children.
 func Process(pid int, name string) Meter {
 	if p, ok := readProcess(pid); !ok || !strings.HasPrefix(p.name, name) {
 		return Meter{}
@@ -54,12 +53,12 @@ func Process(pid int, name string) Meter {
 	return Meter{pid, new(children)}
 }
 
-// Total is the CPU time that the server has used: that of the postmaster, of its
-// living children, and of those that ended since it was first asked for. It never
-// decreases. Of a child that ended since the last reading counts what it had used by
-// then, or what the server knows of all that it reaped since, if that is more: those
-// are sampled ticks. The latter only where the two can be read as of one moment; on a
-// server whose connections come and go all the time they cannot.
+// Total returns the CPU time of the server: of the postmaster, its living children, and the
+// children that ended since the first call. It never decreases. For a child that ended since
+// the last reading, it counts the CPU time at that reading, or the increase of the server's
+// total for reaped children if that is larger, because those ticks are sampled. The latter is
+// used only if both values could be read for the same moment, which is not possible on a
+// server whose connections come and go all the time.
 func (m Meter) Total() (time.Duration, bool) {
 	if m.postmaster == 0 {
 		return 0, false
@@ -102,7 +101,7 @@ func (m Meter) Total() (time.Duration, bool) {
 	}
 }
 
-// living is the CPU time of the postmaster's living children.
+// living returns the CPU time of the postmaster's living children.
 func (m Meter) living() map[one]time.Duration {
 	all := map[one]time.Duration{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -117,7 +116,7 @@ func (m Meter) living() map[one]time.Duration {
 
 type process struct {
 	parent      int
-	started     int // in ticks since the machine was
+	started     int // in ticks since the machine booted
 	own, reaped time.Duration
 	name        string
 	postgres    bool
@@ -128,7 +127,7 @@ func readProcess(pid int) (p process, ok bool) {
 	if err != nil {
 		return p, false
 	}
-	// The name is in parentheses and may hold any bytes.
+	// The name is in parentheses and may contain any bytes.
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open {
 		return p, false
@@ -142,7 +141,8 @@ func readProcess(pid int) (p process, ok bool) {
 	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n }
 	p.parent, p.started = number(1), number(19)
 	p.own = time.Duration(number(11)+number(12)) * tick
-	// Ticks are sampled, and miss most of what runs for less than one at a time.
+	// Ticks are sampled, and miss most of the time of processes that run for less than one at
+	// a time.
 	if b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat"); err == nil {
 		if exact, err := strconv.ParseInt(string(bytes.SplitN(b, []byte(" "), 2)[0]), 10, 64); err == nil && exact > 0 {
 			p.own = time.Duration(exact)
@@ -152,7 +152,7 @@ func readProcess(pid int) (p process, ok bool) {
 	return p, true
 }
 
-// Of returns the CPU time of one process of this machine; 0 if there is none.
+// Of returns the CPU time of a process of this machine, or 0 if it does not exist.
 func Of(pid uint32) time.Duration {
 	p, _ := readProcess(int(pid))
 	return p.own

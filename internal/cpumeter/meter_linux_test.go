@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A server's CPU is known, and does not decrease, whatever of its children come and go.
+// A server's CPU time is known and never decreases while its children come and go.
 func TestMeterOfAServerWhoseChildrenEnd(t *testing.T) {
 	t.Parallel()
 	m := Process(os.Getpid(), "")
@@ -49,7 +49,7 @@ func TestMeterOfAServerWhoseChildrenEnd(t *testing.T) {
 	}
 }
 
-// What a child used that nobody saw alive counts, too, and once.
+// The CPU time of a child that was never seen alive counts once.
 func TestMeterCountsChildrenThatItNeverSaw(t *testing.T) {
 	t.Parallel()
 	server := exec.Command("sh", "-c", "read go; sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo; read end")

@@ -4,16 +4,16 @@ package cpumeter
 
 import "time"
 
-// Meter knows nothing here.
+// Meter returns no value on this system.
 type Meter struct{}
 
-// Server returns a meter that knows nothing.
+// Server returns a meter without a value.
 func Server(int) Meter { return Meter{} }
 
-// Process returns a meter that knows nothing.
+// Process returns a meter without a value.
 func Process(int, string) Meter { return Meter{} }
 
-// Total reports that nothing is known.
+// Total reports that the value is unknown.
 func (Meter) Total() (time.Duration, bool) { return 0, false }
 
 // Of returns 0.

@@ -20,8 +20,8 @@ func parse(t *testing.T, spec string) Spec {
 	return s
 }
 
-// The ticks of a cron line are those that somebody finds who looks at the clock of the
-// zone each minute, also while clocks are set.
+// The ticks of a cron line are those found by checking the zone's clock every minute, even
+// when clocks are changed.
 func TestTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -54,8 +54,8 @@ func TestZonesAreNamedByAPlace(t *testing.T) {
 	}
 }
 
-// What was missed is caught up as the schedule says, in bounded steps, as
-// posthaste.tick_schedule does it.
+// Missed ticks are caught up as the schedule says, in bounded steps, as in
+// posthaste.tick_schedule.
 func TestMissedTicksAreCaughtUpAsAsked(t *testing.T) {
 	t.Parallel()
 	const minutes, seconds = "* * * * *", "every 60 seconds"
@@ -93,7 +93,7 @@ func TestMissedTicksAreCaughtUpAsAsked(t *testing.T) {
 	}
 }
 
-// A schedule that goes on keeps its step, and misses what was in between.
+// A resumed schedule keeps its interval, and counts the ticks in between as missed.
 func TestResumed(t *testing.T) {
 	t.Parallel()
 	next := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
@@ -108,7 +108,7 @@ func TestResumed(t *testing.T) {
 	}
 }
 
-// Whatever the spec says, it is refused as bad input or ticks later than asked.
+// Any spec is rejected as invalid or ticks after the given time.
 func FuzzParse(f *testing.F) {
 	for _, spec := range []string{"* * * * *", "*/15 2,3-5 1-31/2 jan-mar,12 fri-sun", "@daily", "every 90 seconds", "0 0 31 2 *", "every 1 year", "59 23 29 2 0-7/3", "1,,2 * * * *", "every 1h2m"} {
 		f.Add(spec)

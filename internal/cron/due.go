@@ -8,25 +8,24 @@ import (
 )
 
 const (
-	// eachMost and ticksMost bound one step of catching up: messages where each tick
-	// gets one, else ticks.
+	// eachMost and ticksMost bound one step of catching up: messages if each tick gets one,
+	// otherwise ticks.
 	eachMost, ticksMost = 100, 1000
-	// skipAfter is how late a tick may be where those that are late are skipped.
+	// skipAfter is how late a tick may be before the catch-up mode skip skips it.
 	skipAfter = time.Minute
 )
 
-// Due is what becomes of the ticks of a schedule that are due.
+// Due says what to do with the due ticks of a schedule.
 type Due struct {
-	// Ticks are those that get a message, oldest first.
+	// Ticks are the ticks that get a message, oldest first.
 	Ticks []time.Time
-	// Missed counts those that get none.
+	// Missed counts the ticks that get none.
 	Missed int64
-	// Next is the tick after them, which may be due, too: steps are bounded. It is zero
-	// if there is none.
+	// Next is the tick after them, or zero. It may be due as well, because steps are bounded.
 	Next time.Time
 }
 
-// Due is what to do at now about ticks from next on, which is due.
+// Due says what to do at now with the ticks from next on, which is due.
 func (s Spec) Due(zone *time.Location, next, now time.Time, catchUp posthaste.CatchUp) (d Due) {
 	d.Next = next
 	each, most := catchUp == posthaste.CatchUpEach, ticksMost
@@ -55,8 +54,8 @@ func (s Spec) Due(zone *time.Location, next, now time.Time, catchUp posthaste.Ca
 	return d
 }
 
-// Resumed is the next tick of a schedule that goes on at now, whose next was next: an
-// interval keeps its step. It is zero if there is none.
+// Resumed returns the next tick, or zero, of a schedule that is resumed at now and whose next
+// tick was next. An interval keeps its rhythm.
 func (s Spec) Resumed(zone *time.Location, next, now time.Time) time.Time {
 	if next.After(now) {
 		return next
@@ -68,7 +67,7 @@ func (s Spec) Resumed(zone *time.Location, next, now time.Time) time.Time {
 	return next
 }
 
-// Upcoming are the next ticks from next on, which is one, at most so many.
+// Upcoming returns the next ticks, beginning with next, at most most of them.
 func (s Spec) Upcoming(zone *time.Location, next time.Time, most int) (ticks []time.Time) {
 	for ok := true; ok && len(ticks) < most; next, ok = s.Next(zone, next) {
 		ticks = append(ticks, next)
@@ -76,7 +75,7 @@ func (s Spec) Upcoming(zone *time.Location, next time.Time, most int) (ticks []t
 	return ticks
 }
 
-// Tick is the message of a schedule's tick.
+// Tick returns the message of a schedule's tick.
 func Tick(schedule string, m posthaste.Message, tick time.Time) posthaste.Message {
 	m.Headers = maps.Clone(m.Headers)
 	if m.Headers == nil {

@@ -14,14 +14,14 @@ var (
 	offsetZone = regexp.MustCompile(`^Etc/GMT([+-]?0|\+([1-9]|1[0-2])|-([1-9]|1[0-4]))$`)
 )
 
-// Zone finds a time zone by its name as the database of time zones writes it; "" is
-// UTC. Abbreviations, which have no summer time, are refused, with
-// [posthaste.Invalid] and the field time_zone.
+// Zone finds a time zone by its name in the time zone database; "" is UTC. Abbreviations are
+// rejected, because they have no daylight saving time. The error is [posthaste.Invalid] with
+// the field time_zone.
 func Zone(name string) (*time.Location, error) {
 	if name == "" || strings.EqualFold(name, "UTC") {
 		return time.UTC, nil
 	}
-	// right/… has leap seconds, which no clock on a wall shows.
+	// right/… has leap seconds, which local clocks do not show.
 	if (placeZone.MatchString(name) || offsetZone.MatchString(name)) && !strings.HasPrefix(name, "right/") {
 		if zone, err := time.LoadLocation(name); err == nil {
 			return zone, nil
@@ -31,13 +31,12 @@ func Zone(name string) (*time.Location, error) {
 		Hint: "UTC, or a name with a place in it as the database of time zones writes it, such as Europe/Berlin"}
 }
 
-// Next is the first tick after a time; of an interval, one that ticked at that time. ok
-// is false if there is none in nine years, in which every date there is comes once.
+// Next returns the first tick after a time; for an interval, that time must be a tick. ok is
+// false if no tick exists in nine years, a period in which every date occurs.
 //
-// A line that names every hour follows the passing of time: it ticks whenever the clocks
-// of the zone show one of its minutes, so that every 15 minutes stays that when they are
-// set. Any other names times of a day: each comes once, the first time that the clocks
-// show it or a later one.
+// A line with every hour follows elapsed time: it ticks whenever the local time matches one of
+// its minutes, so that every 15 minutes stays true when clocks change. Any other line names
+// local times: each ticks once, when the clock first shows it or a later time.
 func (s Spec) Next(zone *time.Location, after time.Time) (tick time.Time, ok bool) {
 	if s.every > 0 {
 		return after.Add(s.every), true
@@ -46,7 +45,7 @@ func (s Spec) Next(zone *time.Location, after time.Time) (tick time.Time, ok boo
 	if s.hours != 1<<24-1 {
 		wall := onWall(after, zone).Truncate(time.Minute)
 		for {
-			// In an hour that comes again, the times that have come are passed over.
+			// In a repeated hour, skip the times that have already ticked.
 			if wall, ok = s.nextOnWall(wall.Add(time.Minute)); !ok {
 				return tick, false
 			}
@@ -57,7 +56,7 @@ func (s Spec) Next(zone *time.Location, after time.Time) (tick time.Time, ok boo
 	}
 	from := after.Truncate(time.Second).Add(time.Second)
 	for {
-		// Up to the next change of its clocks the zone is as far from UTC as now.
+		// Until the next change of its clocks, the zone keeps its offset from UTC.
 		wall := onWall(from, zone)
 		found, ok := s.nextOnWall(wall.Add(time.Minute - time.Second).Truncate(time.Minute))
 		if !ok {
@@ -72,17 +71,17 @@ func (s Spec) Next(zone *time.Location, after time.Time) (tick time.Time, ok boo
 	}
 }
 
-// onWall is what the clocks of a zone show at a time, as a time of UTC.
+// onWall returns the local time of a zone, as a time in UTC.
 func onWall(t time.Time, zone *time.Location) time.Time {
 	_, offset := t.In(zone).Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// firstShown is the first moment at which the clocks of a zone show a time or a later
-// one: of a time that comes twice the first, and of one that they are set forward over
-// the moment when that is done.
+// firstShown returns the first time at which the clocks of a zone show a local time or a later
+// one. For a local time that occurs twice it is the first; for one that is skipped it is the
+// moment of the change.
 func firstShown(wall time.Time, zone *time.Location) time.Time {
-	// Clocks are never as far as that from UTC, nor set by more.
+	// Offsets from UTC, and changes of clocks, are always smaller than this.
 	from := wall.Add(-48 * time.Hour)
 	for {
 		t := from.Add(wall.Sub(onWall(from, zone)))
@@ -97,8 +96,8 @@ func firstShown(wall time.Time, zone *time.Location) time.Time {
 	}
 }
 
-// nextOnWall is the first time on the wall that a line names, from a whole minute on:
-// the calendar only.
+// nextOnWall returns the first local time that a line names, from a whole minute on. It uses
+// only the calendar.
 func (s Spec) nextOnWall(from time.Time) (time.Time, bool) {
 	has := func(bits uint64, v int) bool { return bits>>v&1 == 1 }
 	year, month, day := from.Date()

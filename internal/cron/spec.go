@@ -1,7 +1,7 @@
-// Package cron says when schedules tick, for stores that cannot say it themselves:
-// cron lines by the clocks of a time zone, and intervals. It is the twin of
-// posthaste.schedule_spec and posthaste.next_tick of the PostgreSQL engine, with which it
-// must agree; package crontest holds what both are tested by.
+// Package cron computes when schedules tick, for stores that cannot do it themselves: cron
+// lines in the local time of a time zone, and intervals. It implements the same rules and
+// error texts as posthaste.schedule_spec and posthaste.next_tick of the PostgreSQL engine.
+// Package crontest tests both.
 package cron
 
 import (
@@ -15,12 +15,11 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Spec says when a schedule ticks: at the times that a cron line names, or after each
-// interval.
+// Spec says when a schedule ticks: at the times of a cron line, or after each interval.
 type Spec struct {
-	every                                  time.Duration // 0: by the fields, which are sets of bits
+	every                                  time.Duration // 0: by the fields, which are bit sets
 	minutes, hours, days, months, weekdays uint64
-	either                                 bool // one of day and weekday is enough
+	either                                 bool // day or weekday must match, not both
 }
 
 const (
@@ -36,9 +35,9 @@ func invalid(hint, format string, args ...any) error {
 
 func blank(r rune) bool { return r == ' ' || r == '\t' }
 
-// Parse takes apart a cron line of five fields, @hourly, @daily, @midnight, @weekly,
-// @monthly, @yearly or @annually, or "every" and a duration. Its errors are
-// [posthaste.Invalid] with the field spec.
+// Parse parses a cron line of five fields, @hourly, @daily, @midnight, @weekly, @monthly,
+// @yearly or @annually, or "every" and a duration. Its errors are [posthaste.Invalid] with the
+// field spec.
 func Parse(spec string) (s Spec, err error) {
 	text := strings.ToLower(strings.Trim(spec, " \t"))
 	switch {
@@ -93,8 +92,8 @@ func Parse(spec string) (s Spec, err error) {
 
 var partOfField = regexp.MustCompile(`^(?:(\*)|([a-z]+|[0-9]{1,2})(?:-([a-z]+|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?$`)
 
-// values are those that one field names, as bits, or what is wrong with it. Names are
-// of values from low on. In a week, whose highest value is 7, Sunday is 0 and 7, so that
+// values returns the values of a field as bits, or a description of the fault. Names stand for
+// values from low on. In a weekday field, whose highest value is 7, Sunday is 0 and 7, so that
 // a range may end with it.
 func values(text string, low, high int, names []string) (bits uint64, fault string) {
 	week, modulus := high == 7, 60
@@ -115,7 +114,7 @@ func values(text string, low, high int, names []string) (bits uint64, fault stri
 		}
 		from, to, step := low, high, 1
 		if m[4] != "" {
-			step, _ = strconv.Atoi(m[4]) // it is digits
+			step, _ = strconv.Atoi(m[4]) // the pattern matches only digits
 		}
 		if m[1] == "" {
 			var ok bool
@@ -152,7 +151,7 @@ func values(text string, low, high int, names []string) (bits uint64, fault stri
 
 var partOfInterval = regexp.MustCompile(`^[ \t]*([0-9]{1,9})[ \t]*([a-z]+)`)
 
-// interval reads whole numbers of weeks, days, hours, minutes and seconds.
+// interval parses whole numbers of weeks, days, hours, minutes and seconds.
 func interval(text string) (every time.Duration, err error) {
 	named := map[time.Duration]bool{}
 	for rest := text; rest != ""; {
@@ -170,7 +169,7 @@ func interval(text string) (every time.Duration, err error) {
 		case "h", "hr", "hrs", "hour", "hours":
 			unit = time.Hour
 		case "d", "day", "days":
-			unit = 24 * time.Hour // whatever the clocks do
+			unit = 24 * time.Hour // 24 hours, even when clocks change
 		case "w", "week", "weeks":
 			unit = 7 * 24 * time.Hour
 		case "mon", "mons", "month", "months", "y", "yr", "yrs", "year", "years":
@@ -179,11 +178,11 @@ func interval(text string) (every time.Duration, err error) {
 		default:
 			return 0, invalid(specHint, "'%s' is no duration", text)
 		}
-		if named[unit] { // as PostgreSQL sees it
+		if named[unit] { // as in PostgreSQL
 			return 0, invalid(specHint, "'%s' is no duration", text)
 		}
 		named[unit] = true
-		n, _ := strconv.Atoi(m[1]) // it is digits
+		n, _ := strconv.Atoi(m[1]) // the pattern matches only digits
 		if time.Duration(n) > (everyMost-every)/unit {
 			every = 0
 			break

@@ -24,8 +24,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// checksums are the SHA-256 sums of archives known when this was written. For
-// others the repository's own is taken.
+// checksums are the SHA-256 sums of known archives. For other versions the repository's
+// checksum is used.
 var checksums = map[string]string{
 	"linux-amd64-14.18.0":   "d08a4c4703faf3f78ed74af72f1794d32ad3798f7dedf46abd383f809a99262b",
 	"linux-amd64-18.3.0":    "1974c3a59c3ae010e9818e81637e425aad94eaac26e4ef533b42e081fe7ca345",
@@ -36,17 +36,17 @@ var checksums = map[string]string{
 // publicRepository is Maven Central.
 const publicRepository = "https://repo1.maven.org/maven2"
 
-// stallPatience is how long a download may bring nothing.
+// stallPatience is how long a download may receive no data.
 const stallPatience = time.Minute
 
-// archive is a jar that holds a tar of PostgreSQL.
+// archive is a jar that contains a tar of PostgreSQL.
 type archive struct {
-	file     string // in the cache; appears whole or not at all
+	file     string // in the cache; created atomically
 	platform string
 	release  string
 }
 
-// fetch makes sure that the archive is in the cache and whole.
+// fetch downloads the archive into the cache unless a complete one is there.
 func (a archive) fetch(ctx context.Context, c Config) error {
 	want := checksums[a.platform+"-"+a.release]
 	if want == "" {
@@ -81,8 +81,8 @@ func (a archive) url(c Config) string {
 	return fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s-%s.jar", strings.TrimRight(base, "/"), artifact, a.release, artifact, a.release)
 }
 
-// download fetches url into the cache and checks it against want, or against
-// the repository's own checksum if want is empty.
+// download fetches url into the cache and checks its sum against want, or against the
+// repository's checksum if want is empty.
 func (a archive) download(ctx context.Context, url, want string, progress func(string, int64, int64)) error {
 	fresh := want == ""
 	if fresh {
@@ -91,7 +91,7 @@ func (a archive) download(ctx context.Context, url, want string, progress func(s
 			return err
 		}
 		if want = strings.ToLower(strings.TrimSpace(sum.String())); len(want) != 2*sha256.Size {
-			return fmt.Errorf("%s.sha256 holds no checksum", url)
+			return fmt.Errorf("%s.sha256 contains no checksum", url)
 		}
 	}
 	f, err := os.CreateTemp(filepath.Dir(a.file), filepath.Base(a.file)+".new-")
@@ -105,8 +105,8 @@ func (a archive) download(ctx context.Context, url, want string, progress func(s
 		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != want {
-		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("what %s holds is not what was expected: its SHA-256 is %s and should be %s", url, got, want),
-			Hint: "the download was tampered with or the repository is broken; try again or use another"}
+		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("the content of %s is not as expected: its SHA-256 is %s and should be %s", url, got, want),
+			Hint: "the download was tampered with or the repository is broken; try again or use another repository"}
 	}
 	if err := f.Close(); err != nil {
 		return err
@@ -119,11 +119,11 @@ func (a archive) download(ctx context.Context, url, want string, progress func(s
 	return os.Rename(f.Name(), a.file)
 }
 
-// get copies what url holds, and gives up when nothing comes for a while.
+// get copies the content of url, and fails if no data arrives for a while.
 func get(ctx context.Context, url string, to io.Writer, progress func(string, int64, int64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(stallPatience, func() { cancel(fmt.Errorf("nothing came for %v", stallPatience)) })
+	stalled := time.AfterFunc(stallPatience, func() { cancel(fmt.Errorf("no data for %v", stallPatience)) })
 	defer stalled.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -171,11 +171,11 @@ func (a archive) unpack(ctx context.Context, dir string, progress func(string, i
 		}
 		return untar(ctx, tar.NewReader(plain), dir)
 	}
-	return fmt.Errorf("%s holds no PostgreSQL", a.file)
+	return fmt.Errorf("%s does not contain PostgreSQL", a.file)
 }
 
 func untar(ctx context.Context, from *tar.Reader, dir string) error {
-	root, err := os.OpenRoot(dir) // nothing can be written outside of it
+	root, err := os.OpenRoot(dir) // prevents writing outside of dir
 	if err != nil {
 		return err
 	}
@@ -217,12 +217,12 @@ func untarOne(root *os.Root, h *tar.Header, content io.Reader) error {
 			return err
 		}
 		_, err = io.Copy(f, content)
-		return errors.Join(err, f.Chmod(mode), f.Close()) // whatever the umask
+		return errors.Join(err, f.Chmod(mode), f.Close()) // independent of the umask
 	}
-	return nil // nothing else is needed
+	return nil // other kinds of entries are not needed
 }
 
-// mkdirAll makes directories that everyone can enter, whatever the umask.
+// mkdirAll creates directories that all users can enter, whatever the umask.
 func mkdirAll(root *os.Root, name string) error {
 	if name == "." {
 		return nil
@@ -252,7 +252,7 @@ func sumFile(file string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// counter tells how much was read.
+// counter counts the bytes read.
 type counter struct {
 	r           io.Reader
 	done, total int64

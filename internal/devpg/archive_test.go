@@ -25,7 +25,7 @@ import (
 
 func asError(err error, e **posthaste.Error) bool { return errors.As(err, e) }
 
-// jar is an archive such as the repository holds.
+// jar returns an archive in the format of the repository.
 func jar(t *testing.T, entries ...tar.Header) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -103,7 +103,7 @@ func TestFetchOnceThenOffline(t *testing.T) {
 	if err := a.fetch(t.Context(), c); err != nil || requests.Load() != fetched {
 		t.Errorf("the second time asked %d times more (%v)", requests.Load()-fetched, err)
 	}
-	// A damaged archive is noticed and fetched anew.
+	// A damaged archive is detected and downloaded again.
 	if err := os.Truncate(a.file, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestFetchRefusesWhatHasAnotherChecksum(t *testing.T) {
 	t.Parallel()
 	content := jar(t)
 	repo, _ := repository(t, content, hexSum([]byte("something else")))
-	// One whose checksum is known here, and one whose is only the repository's.
+	// One archive whose checksum is known here, and one that has only the repository's.
 	for _, platform := range []string{"linux-amd64", "test"} {
 		a := archive{file: filepath.Join(t.TempDir(), "a.jar"), platform: platform, release: "18.3.0"}
 		err := a.fetch(t.Context(), Config{Repository: repo, Progress: func(string, int64, int64) {}})

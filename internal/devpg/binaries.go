@@ -42,7 +42,7 @@ func (b binaries) major() string {
 	return major
 }
 
-// probe tells whether who can enter dir and run the programs, by doing it.
+// probe runs the programs as user who, to check that it can enter dir and run them.
 func (b binaries) probe(ctx context.Context, dir string, who *syscall.Credential) error {
 	_, err := b.askVersion(ctx, dir, who)
 	return err
@@ -59,12 +59,12 @@ func (b binaries) askVersion(ctx context.Context, dir string, who *syscall.Crede
 	}
 	f := strings.Fields(string(out)) // postgres (PostgreSQL) 18.3 …
 	if len(f) < 3 {
-		return "", fmt.Errorf("postgres --version answered %q", out)
+		return "", fmt.Errorf("postgres --version printed %q", out)
 	}
 	return f[2], nil
 }
 
-// findBinaries returns programs that who can run, fetching them if need be.
+// findBinaries returns programs that user who can run, and fetches them if necessary.
 func findBinaries(ctx context.Context, c Config, who *syscall.Credential) (binaries, error) {
 	if c.BinDir != "" {
 		return ownBinaries(ctx, c, who)
@@ -72,8 +72,8 @@ func findBinaries(ctx context.Context, c Config, who *syscall.Credential) (binar
 	release := releases[c.Version]
 	if release == "" {
 		return binaries{}, &posthaste.Error{Code: posthaste.Unsupported, Field: "version",
-			Message: fmt.Sprintf("the cluster was made by PostgreSQL %s, and only 14 and 18 can be fetched", c.Version),
-			Hint:    "use binaries of your own of that version"}
+			Message: fmt.Sprintf("the cluster was created by PostgreSQL %s, and only 14 and 18 can be fetched", c.Version),
+			Hint:    "set BinDir to binaries of that version"}
 	}
 	cache, err := cacheDir(c)
 	if err != nil {
@@ -89,7 +89,7 @@ func findBinaries(ctx context.Context, c Config, who *syscall.Credential) (binar
 			}
 		}
 		if who != nil && !enterable(base) {
-			errs = append(errs, fmt.Errorf("not everyone can enter %s", base))
+			errs = append(errs, fmt.Errorf("not all users can enter %s", base))
 			continue
 		}
 		b := binaries{dir: filepath.Join(base, name, "bin")}
@@ -108,7 +108,7 @@ func findBinaries(ctx context.Context, c Config, who *syscall.Credential) (binar
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", b.dir, err))
 	}
-	return binaries{}, fmt.Errorf("there is no place from which PostgreSQL's programs can be run: %w", errors.Join(errs...))
+	return binaries{}, fmt.Errorf("PostgreSQL's programs cannot be run from any directory: %w", errors.Join(errs...))
 }
 
 func ownBinaries(ctx context.Context, c Config, who *syscall.Credential) (binaries, error) {
@@ -153,8 +153,8 @@ func cacheDir(c Config) (string, error) {
 	return dir, nil
 }
 
-// unpackDirs lists where the programs may lie, best first. The directories
-// belong to this user: whom PostgreSQL runs as must not be able to change them.
+// unpackDirs lists possible directories for the programs, best first. They belong to this
+// user, because the user that PostgreSQL runs as must not be able to change them.
 func unpackDirs(cache string, who *syscall.Credential) []string {
 	if who == nil {
 		return []string{cache}
@@ -162,8 +162,8 @@ func unpackDirs(cache string, who *syscall.Credential) []string {
 	return []string{cache, systemCacheDir, filepath.Join(os.TempDir(), "posthaste-cache")}
 }
 
-// enterable tells whether everyone may pass through all folders to dir. It
-// only chooses where to unpack; whether it serves is tried afterwards.
+// enterable reports whether all users may enter all parents of dir. It only chooses where to
+// unpack; the result is tested afterwards.
 func enterable(dir string) bool {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -180,8 +180,8 @@ func enterable(dir string) bool {
 	}
 }
 
-// fetchAndUnpack puts the programs at base/name. Processes that want the same
-// wait for each other.
+// fetchAndUnpack unpacks the programs to base/name. Processes that want the same version wait
+// for each other.
 func fetchAndUnpack(ctx context.Context, c Config, cache, base, name, release string) error {
 	unlock, err := waitLock(ctx, filepath.Join(base, name+".lock"))
 	if err != nil {
@@ -190,7 +190,7 @@ func fetchAndUnpack(ctx context.Context, c Config, cache, base, name, release st
 	defer unlock()
 	final := filepath.Join(base, name)
 	if _, err := os.Stat(final); err == nil {
-		return nil // another process did it meanwhile
+		return nil // another process unpacked it
 	}
 	a := archive{file: filepath.Join(cache, name+".jar"), platform: platform(), release: release}
 	if err := a.fetch(ctx, c); err != nil {
@@ -228,8 +228,8 @@ func waitLock(ctx context.Context, file string) (unlock func(), err error) {
 	}
 }
 
-// flock locks a file for this process alone. If another has it until ctx ends, the error is
-// EWOULDBLOCK.
+// flock locks a file exclusively. If another process holds the lock until ctx ends, the error
+// is EWOULDBLOCK.
 func flock(ctx context.Context, f *os.File) error {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

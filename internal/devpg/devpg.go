@@ -21,76 +21,72 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Config says which PostgreSQL to run and how. The zero value of each field
-// but DataDir has a default.
+// Config configures PostgreSQL. All fields except DataDir have defaults.
 type Config struct {
-	// Version is "14" or "18". Empty means that of the cluster in DataDir, or
-	// "18" where there is none yet. With BinDir it must be empty or the major
-	// version of those binaries.
+	// Version is "14" or "18". If empty, it is the version of the cluster in DataDir, or "18"
+	// for a new cluster. With BinDir it must be empty or the major version of those binaries.
 	Version string
-	// DataDir holds the cluster, or the note where it lies instead. It is
-	// made if missing. Required unless Ephemeral.
+	// DataDir is the directory of the cluster, or of the note that says where the cluster is.
+	// It is created if missing. Required unless Ephemeral.
 	DataDir string
-	// Port on 127.0.0.1; 0 takes a free one, which a Restart keeps.
+	// Port is the port on 127.0.0.1; 0 chooses a free one, which Restart keeps.
 	Port int
-	// User is the superuser made with the cluster, Password its password,
-	// Database a database of its own; each is "posthaste" by default. The
-	// database's search_path is public unless it was set to something else.
+	// User is the superuser created with the cluster, Password its password, and Database a
+	// database; each is "posthaste" by default. The database's search_path is public unless it
+	// was set to something else.
 	User, Password, Database string
-	// Settings are server parameters, as in postgresql.conf. PostgreSQL's own
-	// defaults hold for all others: commits are durable.
+	// Settings are server parameters, as in postgresql.conf. All others have PostgreSQL's
+	// defaults: commits are durable.
 	Settings map[string]string
-	// BinDir holds initdb and postgres to use instead of fetching them.
+	// BinDir contains initdb and postgres, to use instead of fetching them.
 	BinDir string
-	// CacheDir keeps what was fetched; "posthaste" in the user's cache
-	// directory by default.
+	// CacheDir stores downloads; "posthaste" in the user's cache directory by default.
 	CacheDir string
-	// Repository is the Maven repository to fetch from. Empty means the
-	// environment's POSTHASTE_MAVEN_REPOSITORY or else the public one.
+	// Repository is the Maven repository to fetch from. If empty, it is the value of the
+	// environment variable POSTHASTE_MAVEN_REPOSITORY, or else the public one.
 	Repository string
-	// Log receives PostgreSQL's own log; nil drops it. Writes come from one
-	// goroutine.
+	// Log receives PostgreSQL's log; nil discards it. One goroutine writes to it.
 	Log io.Writer
-	// Progress is told how far Start is: total is 0 where it is unknown. It is
-	// called from the goroutine that called Start.
+	// Progress reports the progress of Start; total is 0 if it is unknown. It is called from
+	// the goroutine that called Start.
 	Progress func(stage string, done, total int64)
-	// Ephemeral makes a cluster to be thrown away: initdb does not sync it,
-	// and it is removed, with DataDir if nothing else is in that, at Stop, or by the guard when this process dies.
-	// An empty DataDir then means a new one in the temporary directory.
+	// Ephemeral creates a temporary cluster: initdb does not sync it, and it is removed at
+	// Stop, or by the guard when this process dies. DataDir is removed as well if it is then
+	// empty. An empty DataDir means a new one in the temporary directory.
 	Ephemeral bool
 }
 
-// The stages that [Config.Progress] is told, in order. The first two are left
-// out when the binaries are there already, the third when the cluster is.
+// The stages that [Config.Progress] reports, in order. The first two are skipped if the
+// binaries exist, the third if the cluster exists.
 const (
 	StageFetch  = "fetch"  // done and total are bytes of the archive
 	StageUnpack = "unpack" // done and total are bytes of the archive
-	StageInit   = "init"   // a new cluster is being made
+	StageInit   = "init"   // a new cluster is created
 	StageStart  = "start"  // PostgreSQL starts, and recovers if it was killed
 )
 
-// stopPatience is how long a fast shutdown may take before harder means are
-// used: an immediate shutdown, and after as long again SIGKILL.
+// stopPatience is how long a fast shutdown may take before an immediate shutdown, and how long
+// that may take before SIGKILL.
 const stopPatience = 20 * time.Second
 
-// Server is a running PostgreSQL, which runs until [Server.Stop] or the end of
-// this process. Its methods are safe for concurrent use.
+// Server is a running PostgreSQL, which runs until [Server.Stop] or the end of this process.
+// Its methods are safe for concurrent use.
 type Server struct {
 	config   Config
 	binaries binaries
 	place    *place
 	port     int
 
-	mu     sync.Mutex // held while PostgreSQL is being started or stopped
+	mu     sync.Mutex // held while PostgreSQL is started or stopped
 	daemon *daemon    // nil when stopped
 	guard  *guard     // nil before the first start and after Stop
-	closed bool       // an ephemeral cluster was removed
+	closed bool       // the ephemeral cluster was removed
 }
 
-// Start starts PostgreSQL in c.DataDir, making the cluster and the database if
-// they are missing, and returns when it accepts connections. A wrong config, a
-// port that is taken and a DataDir in use by another live process are
-// [*posthaste.Error]s. If ctx ends first, nothing is left running.
+// Start starts PostgreSQL in c.DataDir, creates the cluster and the database if they are
+// missing, and returns when it accepts connections. An invalid config, a port in use and a
+// DataDir in use by another live process are [*posthaste.Error]s. If ctx ends first, nothing
+// is left running.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -98,10 +94,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	if c.DataDir == "" {
 		if c.DataDir, err = os.MkdirTemp("", "posthaste-postgres-"); err != nil {
-			return nil, fmt.Errorf("no directory for the cluster: %w", err)
+			return nil, fmt.Errorf("the directory of the cluster cannot be created: %w", err)
 		}
-		if err := os.Chmod(c.DataDir, 0o711); err != nil { // for the user PostgreSQL runs as
-			return nil, fmt.Errorf("no directory for the cluster: %w", err)
+		if err := os.Chmod(c.DataDir, 0o711); err != nil { // so that the user that PostgreSQL runs as can enter it
+			return nil, fmt.Errorf("the directory of the cluster cannot be opened to other users: %w", err)
 		}
 	}
 	p, err := openPlace(c.DataDir)
@@ -149,8 +145,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// prepare does all that comes before the first start of the server: binaries,
-// the cluster's place, what an earlier process left running, and initdb.
+// prepare does everything before the first start of the server: it finds the binaries and the
+// cluster, stops leftovers of an earlier process, and runs initdb.
 func (s *Server) prepare(ctx context.Context) error {
 	version, err := s.place.version()
 	if err != nil {
@@ -170,7 +166,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	}
 	if version != "" && s.binaries.major() != version {
 		return &posthaste.Error{Code: posthaste.Conflict, Field: "version",
-			Message: fmt.Sprintf("the cluster in %s was made by PostgreSQL %s and cannot be used by %s", s.place.cluster(), version, s.binaries.version),
+			Message: fmt.Sprintf("the cluster in %s was created by PostgreSQL %s and cannot be used by %s", s.place.cluster(), version, s.binaries.version),
 			Hint:    "use that version, or another data directory"}
 	}
 	if version == "" {
@@ -180,13 +176,13 @@ func (s *Server) prepare(ctx context.Context) error {
 	return stopLeftovers(ctx, s.place.cluster())
 }
 
-// Restart stops PostgreSQL if it runs, and starts it again with the same port
-// and settings. It is also the way back after Stop and Kill.
+// Restart stops PostgreSQL if it runs, and starts it again with the same port and settings. It
+// also starts it after Stop and Kill.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return &posthaste.Error{Code: posthaste.NotFound, Message: "the throw-away cluster was removed when it was stopped"}
+		return &posthaste.Error{Code: posthaste.NotFound, Message: "the ephemeral cluster was removed when it was stopped"}
 	}
 	if err := s.place.lock(); err != nil {
 		return err
@@ -206,9 +202,9 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// start tries some ports if it may choose: one that was free a moment ago may
-// be taken when PostgreSQL wants it. The memory of one that was killed may be let go of a
-// moment after its last process has gone.
+// start tries several ports if it may choose, because a port that was just free may be in use
+// when PostgreSQL opens it. It also retries while the shared memory of a killed PostgreSQL is
+// still being released.
 func (s *Server) start(ctx context.Context) error {
 	for try, begun := 1, time.Now(); ; try++ {
 		port := s.port
@@ -236,7 +232,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 }
 
-// URL is how the superuser connects to the database. It holds the password.
+// URL returns the superuser's URL of the database, including the password.
 func (s *Server) URL() string { return s.url(s.config.Database) }
 
 func (s *Server) url(database string) string {
@@ -245,21 +241,21 @@ func (s *Server) url(database string) string {
 	return u.String()
 }
 
-// Port is where PostgreSQL listens on 127.0.0.1.
+// Port returns PostgreSQL's port on 127.0.0.1.
 func (s *Server) Port() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.port
 }
 
-// DataDir is where the cluster really lies.
+// DataDir returns the actual directory of the cluster.
 func (s *Server) DataDir() string { return s.place.cluster() }
 
-// Version is the exact version of the binaries, such as "18.3".
+// Version returns the exact version of the binaries, such as "18.3".
 func (s *Server) Version() string { return s.binaries.version }
 
-// Done returns a channel that is closed when PostgreSQL, as started last, has
-// ended for whatever reason.
+// Done returns a channel that is closed when the PostgreSQL that was started last has ended
+// for any reason.
 func (s *Server) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,10 +267,10 @@ func (s *Server) Done() <-chan struct{} {
 	return s.daemon.done
 }
 
-// Stop shuts PostgreSQL down: its clients are disconnected and everything is
-// written out. If ctx ends first it is shut down without that, which the next
-// start makes good by recovery. Afterwards the DataDir is free for others, and
-// an ephemeral cluster is gone. Stopping twice does nothing.
+// Stop shuts PostgreSQL down: clients are disconnected and everything is written to disk. If
+// ctx ends first, PostgreSQL is shut down immediately, and the next start recovers it.
+// Afterwards DataDir is unlocked, and an ephemeral cluster is removed. Stopping twice does
+// nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,11 +279,11 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// running keeps each server that was started and not stopped from the garbage
-// collector, which would close its lock and the guard's pipe.
+// running protects running servers from the garbage collector, which would close their lock
+// and the guard's pipe.
 var running sync.Map
 
-// letGo gives up the guard and the lock, and the cluster too if it is ephemeral.
+// letGo releases the guard and the lock, and removes the cluster if it is ephemeral.
 func (s *Server) letGo() {
 	defer func() {
 		if s.guard != nil {
@@ -310,16 +306,15 @@ func (s *Server) stop(ctx context.Context) error {
 	}
 	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
 	if s.config.Ephemeral {
-		signals = signals[1:] // nothing needs to be written out
+		signals = signals[1:] // nothing needs to be written to disk
 	}
 	err := s.daemon.stop(ctx, signals...)
 	s.daemon = nil
 	return err
 }
 
-// Kill ends the postmaster and every backend with SIGKILL, as a crash would,
-// and returns when all are gone. The DataDir stays this server's, and Restart
-// recovers it.
+// Kill ends the postmaster and every backend with SIGKILL, as in a crash, and returns when all
+// are gone. DataDir stays locked by this server, and Restart recovers it.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,8 +336,8 @@ func (s *Server) createDatabase(ctx context.Context) error {
 	}
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Denied, Message: "PostgreSQL started but refuses the configured user or password",
-			Hint: "a cluster keeps the user and password it was made with", Cause: err}
+		return &posthaste.Error{Code: posthaste.Denied, Message: "PostgreSQL started but rejects the configured user or password",
+			Hint: "a cluster keeps the user and password it was created with", Cause: err}
 	}
 	defer conn.Close(ctx)
 	var exists, set bool
@@ -361,8 +356,8 @@ func (s *Server) createDatabase(ctx context.Context) error {
 	if set {
 		return nil
 	}
-	// PostgreSQL's own default begins with "$user": where a schema is called
-	// like the user, every unqualified `create table` would land in it.
+	// PostgreSQL's default search_path begins with "$user". If a schema had the user's name,
+	// every unqualified `create table` would create its table there.
 	_, err = conn.Exec(ctx, "alter database "+name+" set search_path = public")
 	return err
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ownerEnv makes the test binary a process that owns a cluster until killed.
+// ownerEnv makes the test binary a process that owns a cluster until it is killed.
 const ownerEnv = "POSTHASTE_DEVPG_TEST_OWNER"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// owned is what an owner process tells on its standard output.
+// owned is the output of an owner process.
 type owned struct {
 	URL, DataDir      string
 	Postmaster, Guard int
@@ -123,9 +123,8 @@ func start(t *testing.T, c Config) *Server {
 	return s
 }
 
-// dir is a data directory that everyone can reach, which t.TempDir is not. It
-// lies in memory where there is room: making a cluster takes seconds on a disk
-// that others use too.
+// dir returns a data directory that all users can reach, unlike t.TempDir. It is in memory if
+// there is room, because creating a cluster takes seconds on a busy disk.
 func dir(t *testing.T) string {
 	t.Helper()
 	base := ""
@@ -210,7 +209,7 @@ func TestStartRestartStopAndKill(t *testing.T) {
 			if last := stages[len(stages)-1]; last != StageStart || !contains(stages, StageInit) {
 				t.Errorf("told stages %q", stages)
 			}
-			// A schema called like the user does not catch their tables.
+			// A schema with the user's name does not become the default for their tables.
 			exec1(t, s.URL(), "create schema posthaste; create table kept (n int); insert into kept values (1)")
 			if got := ask(t, s.URL(), "select relnamespace::regnamespace::text from pg_class where relname = 'kept'"); got != "public" {
 				t.Errorf("an unqualified table lands in schema %s", got)
@@ -244,7 +243,7 @@ func TestStartRestartStopAndKill(t *testing.T) {
 				t.Errorf("after a stop the table holds %s rows", got)
 			}
 			if err := s.createDatabase(t.Context()); err != nil || ask(t, url, "show search_path") != "own, public" {
-				t.Errorf("a search_path that somebody set was changed (%v)", err)
+				t.Errorf("a search_path that was set before was changed (%v)", err)
 			}
 		})
 	}
@@ -259,7 +258,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// killAndRecover kills all of PostgreSQL with a session open.
+// killAndRecover kills all of PostgreSQL while a session is open.
 func killAndRecover(t *testing.T, s *Server) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.URL())
@@ -297,7 +296,7 @@ func TestDataSurvivesTheOwnersDeath(t *testing.T) {
 			kill(t, o.Guard)
 			kill(t, cmd.Process.Pid)
 			if ask(t, o.URL, "select 1::text") != "1" {
-				t.Error("PostgreSQL should still run: the test does not test what it means to")
+				t.Error("PostgreSQL should still run, or the test is not valid")
 			}
 		},
 		"everything": func(t *testing.T, cmd *exec.Cmd, o owned) {
@@ -363,8 +362,7 @@ func TestStaleLockFileWithTheIDOfAnotherProgram(t *testing.T) {
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// A process of the cluster's own user: PostgreSQL would believe it to be
-	// a postmaster.
+	// A process of the cluster's user, which PostgreSQL would take for a postmaster.
 	who, err := s.place.owner()
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +409,7 @@ func TestBelowADirectoryOnlyRootCanEnter(t *testing.T) {
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The same cluster is found again, also when the directory was moved.
+	// The cluster is found again, even after the directory was moved.
 	moved := data + "-moved"
 	if err := os.Rename(data, moved); err != nil {
 		t.Fatal(err)
@@ -454,18 +452,18 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	}
 	kill(t, cmd.Process.Pid)
 	_ = cmd.Wait()
-	// Root goes on with that user's cluster, as that user.
+	// Root uses that user's cluster, as that user.
 	again := start(t, Config{DataDir: data})
 	if again.DataDir() != o.DataDir {
 		t.Errorf("the cluster lies in %s, and before in %s", again.DataDir(), o.DataDir)
 	}
 }
 
-// A user id that has no name, as containers are given, is told what to do.
+// The error for a user id without a name, as in some containers, says what to do.
 func TestAsAUserWithoutAName(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can start a process as somebody without a name")
+		t.Skip("only root can start a process as a user without a name")
 	}
 	s := start(t, Config{DataDir: dir(t)}) // for its binaries
 	const uid = 54321
@@ -545,9 +543,9 @@ func TestEphemeralLeavesNothing(t *testing.T) {
 		}
 	}
 	if err := s.Restart(t.Context()); posthaste.CodeOf(err) != posthaste.NotFound {
-		t.Errorf("restarting what was thrown away: %v", err)
+		t.Errorf("restarting a removed cluster: %v", err)
 	}
-	// Also when its owner is killed.
+	// Also if its owner is killed.
 	cmd, o := startOwner(t, Config{Ephemeral: true}, nil)
 	kill(t, cmd.Process.Pid)
 	eventually(t, "the guard removes the cluster", func() bool {
@@ -567,7 +565,7 @@ func TestRunsOnWhenNobodyHoldsTheServer(t *testing.T) {
 	}()
 	for range 3 {
 		runtime.GC()
-		runtime.GC() // what the first found, and its finalizers closed, goes with the second
+		runtime.GC() // finalizers of the first server must not affect the second
 		if ask(t, url, "select 1::text") != "1" {
 			t.Error("PostgreSQL does not answer")
 		}

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package devpg runs a real PostgreSQL for development and tests: it fetches
-// the binaries once, makes a cluster, starts it, and stops it in order.
+// Package devpg runs a real PostgreSQL for development and tests: it fetches the binaries
+// once, creates a cluster, starts it and shuts it down.
 //
 // # Binaries
 //
@@ -14,23 +14,22 @@
 //
 // # Root
 //
-// PostgreSQL refuses to run as root. A process with root's rights starts
-// initdb and postgres as the owner of the cluster, or for a new cluster as the
-// user "posthaste" if there is one, else as "nobody". Where that user cannot
-// reach [Config.DataDir] (below a folder that only root can enter), the cluster
-// lies in /var/lib/posthaste or, where that cannot be made, in the temporary
-// directory. A file in DataDir remembers the place, [Server.DataDir] tells it,
-// and [Remove] removes it wherever it is. Unpacked binaries are placed alike.
+// PostgreSQL refuses to run as root. A process with root's privileges starts initdb and
+// postgres as the owner of the cluster, or for a new cluster as the user "posthaste" if it
+// exists, otherwise as "nobody". If that user cannot reach [Config.DataDir] (below a folder
+// that only root can enter), the cluster is in /var/lib/posthaste or, if that cannot be
+// created, in the temporary directory. A file in DataDir records the location.
+// [Server.DataDir] returns it, and [Remove] removes the cluster wherever it is. The location
+// of unpacked binaries is chosen in the same way.
 //
-// # Death
+// # Crashes
 //
-// PostgreSQL runs in a session of its own, so a Ctrl-C in the terminal does not
-// reach it before its owner stops it. If the owner dies without stopping it, a
-// guard stops it: a second process of the same program, which package devpg
-// recognises in its init function by the environment variable
-// POSTHASTE_DEVPG_GUARD and which therefore works in test binaries too. If the
-// guard was killed as well, PostgreSQL lives on until the next [Start] in the
-// same DataDir, which stops it and starts it anew rather than adopting it: its
-// port and settings may be others now, and only a child tells of its death.
-// Stale lock files and orphaned backends are cleared on the way.
+// PostgreSQL runs in its own session, so that a Ctrl-C in the terminal does not reach it
+// before its owner stops it. If the owner dies without stopping it, a guard stops it. The
+// guard is a second process of the same program: package devpg recognizes it in its init
+// function by the environment variable POSTHASTE_DEVPG_GUARD, so it also works in test
+// binaries. If the guard was killed as well, PostgreSQL keeps running until the next [Start]
+// in the same DataDir. That stops it and starts it again instead of adopting it, because its
+// port and settings may differ, and only a child process reports its end. Stale lock files and
+// orphaned backends are removed as well.
 package devpg

@@ -17,16 +17,16 @@ import (
 	"syscall"
 )
 
-// guardEnv tells a process of this program that it is a guard, and what of.
+// guardEnv makes a process of this program a guard. Its value is the guard's order.
 const guardEnv = "POSTHASTE_DEVPG_GUARD"
 
-// guardOrder is what a guard does when its owner dies.
+// guardOrder says what a guard does when its owner dies.
 type guardOrder struct {
-	// Cluster is whose postmaster to stop.
+	// Cluster is the cluster whose postmaster it stops.
 	Cluster string
-	// Remove lists what to remove then, in order.
+	// Remove lists the paths that it then removes, in order.
 	Remove []string
-	// RemoveEmpty is a directory to remove if it is empty after that.
+	// RemoveEmpty is a directory to remove afterwards if it is empty.
 	RemoveEmpty string
 }
 
@@ -36,8 +36,8 @@ type guard struct {
 	cmd  *exec.Cmd
 }
 
-// startGuard starts this program once more as the guard. The owner's death
-// closes the pipe, whatever it died of.
+// startGuard starts this program again as the guard. The owner's death closes the pipe,
+// whatever its cause.
 func startGuard(p *place, ephemeral bool) (*guard, error) {
 	order := guardOrder{Cluster: p.cluster()}
 	if ephemeral {
@@ -68,10 +68,11 @@ func startGuard(p *place, ephemeral bool) (*guard, error) {
 	return &guard{pipe: pipe, cmd: cmd}, nil
 }
 
-// watch names the postmaster. A lost guard is no error: it is the second net.
+// watch tells the guard the postmaster's pid. A lost guard is not an error, because it is only
+// a second line of defense.
 func (g *guard) watch(pid int) { fmt.Fprintf(g.pipe, "%d\n", pid) }
 
-// release sends the guard away.
+// release ends the guard without action.
 func (g *guard) release() {
 	fmt.Fprintln(g.pipe, "done")
 	g.pipe.Close()
@@ -91,7 +92,7 @@ func init() {
 	os.Exit(0)
 }
 
-// follow reads the owner's pipe to its end and acts if the owner died.
+// follow reads the owner's pipe until it is closed, and acts if the owner died.
 func (o guardOrder) follow(pipe io.Reader) {
 	pid := 0
 	for in := bufio.NewScanner(pipe); in.Scan(); {
@@ -102,11 +103,11 @@ func (o guardOrder) follow(pipe io.Reader) {
 		pid, _ = strconv.Atoi(line)
 	}
 	ctx := context.Background()
-	// Only the owner's own postmaster: a new owner may have started another.
+	// Only stop the owner's postmaster: a new owner may have started another one.
 	if running, err := clusterProcesses(o.Cluster); err == nil && slices.Contains(running, pid) {
 		sig := syscall.SIGINT
 		if len(o.Remove) > 0 {
-			sig = syscall.SIGQUIT // nothing needs to be written out
+			sig = syscall.SIGQUIT // nothing needs to be written to disk
 		}
 		if syscall.Kill(pid, sig) == nil {
 			waitGone(ctx, o.Cluster, stopPatience)

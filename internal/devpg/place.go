@@ -24,26 +24,26 @@ import (
 const (
 	clusterName = "postgres"      // the cluster, in its home
 	lockName    = "postgres.lock" // in DataDir and in the cluster's home
-	noteName    = "postgres.json" // in DataDir, once there is a cluster
+	noteName    = "postgres.json" // in DataDir, once a cluster exists
 	systemDir   = "/var/lib/posthaste"
 )
 
-// place knows where a cluster lies: in its home, which is DataDir or, where
-// the user PostgreSQL runs as cannot reach that, a directory elsewhere.
+// place is the location of a cluster. The cluster is in its home, which is DataDir or, if the
+// user that PostgreSQL runs as cannot reach that, another directory.
 type place struct {
 	dataDir string
 	home    string
 	locks   []*os.File
 }
 
-// note is what the file in DataDir remembers.
+// note is the content of the file in DataDir.
 type note struct {
-	// Home is the cluster's home elsewhere; empty means DataDir, which may
-	// then be moved as a whole.
+	// Home is the cluster's home if it is not DataDir. If empty, DataDir may be moved as a
+	// whole.
 	Home string `json:"home,omitempty"`
 }
 
-// openPlace makes dataDir if it is missing, locks it and finds its cluster.
+// openPlace creates dataDir if it is missing, locks it and finds its cluster.
 func openPlace(dataDir string) (*place, error) {
 	dataDir, err := filepath.Abs(dataDir)
 	if err != nil {
@@ -51,13 +51,13 @@ func openPlace(dataDir string) (*place, error) {
 	}
 	mode := fs.FileMode(0o700)
 	if os.Geteuid() == 0 {
-		mode = 0o711 // for the user PostgreSQL runs as
+		mode = 0o711 // so that the user that PostgreSQL runs as can enter it
 	}
 	if err := os.MkdirAll(dataDir, mode); err != nil {
 		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "data_dir", Message: "the data directory cannot be made: " + err.Error(), Cause: err}
 	}
-	// PostgreSQL's processes are recognised by their working directory, which
-	// the system tells without symbolic links.
+	// PostgreSQL's processes are recognized by their working directory, which the system
+	// reports without symbolic links.
 	if dataDir, err = filepath.EvalSymlinks(dataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -90,15 +90,15 @@ func (p *place) readNote() error {
 	p.home = n.Home
 	if _, err := os.Stat(p.cluster()); err != nil {
 		return &posthaste.Error{Code: posthaste.NotFound, Field: "data_dir", Cause: err,
-			Message: fmt.Sprintf("%s says that its PostgreSQL cluster lies in %s, where it is not found", p.dataDir, p.cluster()),
-			Hint:    "bring it back, or start over with an empty data directory"}
+			Message: fmt.Sprintf("%s says that its PostgreSQL cluster is in %s, but it is not there", p.dataDir, p.cluster()),
+			Hint:    "restore it, or start over with an empty data directory"}
 	}
 	return p.lockIn(p.home)
 }
 
 func (p *place) cluster() string { return filepath.Join(p.home, clusterName) }
 
-// version is the cluster's major version, or "" where there is no cluster.
+// version returns the cluster's major version, or "" if there is no cluster.
 func (p *place) version() (string, error) {
 	raw, err := os.ReadFile(filepath.Join(p.cluster(), "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +107,7 @@ func (p *place) version() (string, error) {
 	if errors.Is(err, fs.ErrPermission) {
 		return "", &posthaste.Error{Code: posthaste.Denied, Field: "data_dir", Cause: err,
 			Message: fmt.Sprintf("the PostgreSQL cluster in %s belongs to another user", p.cluster()),
-			Hint:    "start as the user who made it or as root, or use another data directory"}
+			Hint:    "start as that user or as root, or use another data directory"}
 	}
 	if err != nil {
 		return "", fmt.Errorf("the cluster's version cannot be read: %w", err)
@@ -115,7 +115,7 @@ func (p *place) version() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// owner is who PostgreSQL runs as; nil means this process's own user.
+// owner returns the user that PostgreSQL runs as; nil means this process's own user.
 func (p *place) owner() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -137,11 +137,11 @@ func (p *place) owner() (*syscall.Credential, error) {
 	}
 	return nil, &posthaste.Error{Code: posthaste.Refused,
 		Message: "PostgreSQL refuses to run as root, and there is no user \"posthaste\" or \"nobody\" to run it as",
-		Hint:    "make a user posthaste, or start as an ordinary user"}
+		Hint:    "create a user posthaste, or start as an ordinary user"}
 }
 
-// create finds a home that who can reach, makes the cluster there and writes
-// the note. The cluster appears whole or not at all.
+// create finds a home that user who can reach, creates the cluster there atomically and writes
+// the note.
 func (p *place) create(ctx context.Context, b binaries, who *syscall.Credential, c Config) error {
 	if b.probe(ctx, p.dataDir, who) != nil {
 		home, err := homeElsewhere(ctx, b, who, c.Ephemeral)
@@ -175,12 +175,12 @@ func (p *place) writeNote() error {
 	}
 	file := filepath.Join(p.dataDir, noteName)
 	if err := os.WriteFile(file+".new", append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("the place of the cluster cannot be noted: %w", err)
+		return fmt.Errorf("the location of the cluster cannot be recorded: %w", err)
 	}
 	return os.Rename(file+".new", file)
 }
 
-// homeElsewhere makes a new directory that who can reach.
+// homeElsewhere creates a new directory that user who can reach.
 func homeElsewhere(ctx context.Context, b binaries, who *syscall.Credential, ephemeral bool) (string, error) {
 	bases := []string{systemDir, os.TempDir()}
 	if ephemeral {
@@ -210,12 +210,12 @@ func homeElsewhere(ctx context.Context, b binaries, who *syscall.Credential, eph
 		errs = append(errs, err)
 	}
 	return "", &posthaste.Error{Code: posthaste.Refused, Field: "data_dir", Cause: errors.Join(errs...),
-		Message: fmt.Sprintf("no place for the cluster that user %d, whom PostgreSQL has to run as, can reach: %v", who.Uid, errors.Join(errs...)),
-		Hint:    "use a data directory below folders that everyone can enter"}
+		Message: fmt.Sprintf("no directory for the cluster can be reached by user %d, as which PostgreSQL must run: %v", who.Uid, errors.Join(errs...)),
+		Hint:    "use a data directory whose parents all users can enter"}
 }
 
-// ownDir makes a directory for this user's use that others can pass through,
-// or checks that one found is safe from others.
+// ownDir creates a directory of this user that other users can enter, or checks that an
+// existing one cannot be changed by others.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -231,7 +231,7 @@ func ownDir(dir string) error {
 	return nil
 }
 
-// lock takes what is not held yet.
+// lock takes the locks that are not held yet.
 func (p *place) lock() error {
 	if len(p.locks) > 0 {
 		return nil
@@ -245,8 +245,8 @@ func (p *place) lock() error {
 	return nil
 }
 
-// lockPatience is how long a lock may outlast its process: the kernel lets go of it when
-// nothing looks at the process's files any more.
+// lockPatience is how long a lock may outlast its process, because the kernel releases it only
+// when no other process reads the process's files.
 const lockPatience = time.Second
 
 func (p *place) lockIn(dir string) error {
@@ -267,7 +267,7 @@ func (p *place) lockIn(dir string) error {
 			Message: fmt.Sprintf("the PostgreSQL cluster of %s is in use by process %s", p.dataDir, strings.TrimSpace(string(holder[:n]))),
 			Hint:    "stop that process or use another data directory"}
 	}
-	// Only for people to read: the lock itself is the kernel's.
+	// Only as information: the kernel holds the lock.
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	p.locks = append(p.locks, f)
@@ -281,7 +281,7 @@ func (p *place) unlock() {
 	p.locks = nil
 }
 
-// remove removes the cluster, and DataDir too if nothing else is in it.
+// remove removes the cluster, and DataDir if it is then empty.
 func (p *place) remove() {
 	for _, path := range p.paths() {
 		_ = os.RemoveAll(path)
@@ -290,8 +290,8 @@ func (p *place) remove() {
 	p.unlock()
 }
 
-// paths lists all that belongs to the cluster, the note last but for the lock:
-// a removal that was cut short can be repeated.
+// paths lists all files of the cluster, with the note last except for the lock, so that an
+// interrupted removal can be repeated.
 func (p *place) paths() []string {
 	first := []string{p.cluster(), p.cluster() + ".new"}
 	if p.home != p.dataDir {
@@ -300,10 +300,9 @@ func (p *place) paths() []string {
 	return append(first, filepath.Join(p.dataDir, noteName), filepath.Join(p.dataDir, lockName))
 }
 
-// Remove removes the cluster of dataDir wherever it lies, stopping what an
-// earlier process may have left running. A cluster in use by another live
-// process is a [posthaste.Conflict]; where there is no cluster, nothing
-// happens. Other files in dataDir stay.
+// Remove removes the cluster of dataDir wherever it is, and stops processes that an earlier
+// process left running. A cluster in use by another live process is a [posthaste.Conflict]. If
+// there is no cluster, it does nothing. Other files in dataDir stay.
 func Remove(ctx context.Context, dataDir string) error {
 	if _, err := os.Stat(dataDir); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -24,12 +24,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// pollEvery is how often the state of other processes is looked at.
+// pollEvery is the interval at which other processes are checked.
 const pollEvery = 10 * time.Millisecond
 
-// command builds a call of one of PostgreSQL's programs as another user, apart
-// from the terminal, and with none of this process's secrets: whoever runs as
-// that user can read its environment.
+// command builds a call of one of PostgreSQL's programs as another user, detached from the
+// terminal. Its environment has none of this process's secrets, because any process of that
+// user can read it.
 func command(ctx context.Context, who *syscall.Credential, dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
@@ -43,7 +43,7 @@ func command(ctx context.Context, who *syscall.Credential, dir, program string, 
 	return cmd
 }
 
-// initCluster makes a cluster at dir, which appears only when it is whole.
+// initCluster creates a cluster at dir atomically.
 func initCluster(ctx context.Context, b binaries, who *syscall.Credential, dir string, c Config) error {
 	unfinished, secret := dir+".new", dir+".password"
 	if err := os.RemoveAll(unfinished); err != nil {
@@ -74,7 +74,7 @@ func initCluster(ctx context.Context, b binaries, who *syscall.Credential, dir s
 	}
 	out, err := command(ctx, who, unfinished, b.program("initdb"), args...).CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("the PostgreSQL cluster cannot be made: initdb: %w: %s", errors.Join(err, ctx.Err()), lastLines(out))
+		err = fmt.Errorf("the PostgreSQL cluster cannot be created: initdb: %w: %s", errors.Join(err, ctx.Err()), lastLines(out))
 		if who == nil && ctx.Err() == nil {
 			return nameless(os.Geteuid(), err)
 		}
@@ -83,17 +83,17 @@ func initCluster(ctx context.Context, b binaries, who *syscall.Credential, dir s
 	return os.Rename(unfinished, dir)
 }
 
-// nameless adds to a failure of initdb what to do if this process's user has no
-// name, as in a container that was given a bare user id. initdb asks for it
-// whatever --username says, and nothing but an entry in passwd helps. Asked only
-// after the failure, for other ways of naming users are not seen from here.
+// nameless adds a remedy to a failure of initdb if this process's user has no name, as in a
+// container with a bare user id. initdb needs the name even with --username, and only an entry
+// in passwd helps. It is checked only after the failure, because other sources of user names
+// cannot be seen from here.
 func nameless(uid int, err error) error {
 	if _, unknown := user.LookupId(strconv.Itoa(uid)); unknown == nil {
 		return err
 	}
 	return &posthaste.Error{Code: posthaste.Refused, Cause: err, Message: err.Error(),
 		Hint: fmt.Sprintf("user id %d has no name on this system, and PostgreSQL needs one: add a line such as `posthaste:x:%d:%d::/:/sbin/nologin` to /etc/passwd, "+
-			"start as a user who has a name, or as root, who runs PostgreSQL as another user", uid, uid, os.Getegid())}
+			"start as a user with a name, or as root, which runs PostgreSQL as another user", uid, uid, os.Getegid())}
 }
 
 // daemon is one run of a postmaster, started by this process.
@@ -112,7 +112,7 @@ func startDaemon(ctx context.Context, b binaries, p *place, g *guard, port int, 
 	}
 	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",
-		"unix_socket_directories": "", // a path below DataDir may be too long for one
+		"unix_socket_directories": "", // a path below DataDir may be too long for a socket
 	}
 	maps.Copy(settings, c.Settings)
 	settings["port"] = strconv.Itoa(port)
@@ -131,9 +131,9 @@ func startDaemon(ctx context.Context, b binaries, p *place, g *guard, port int, 
 	return d, nil
 }
 
-// run starts the process and collects its log and its end. The log comes
-// through a pipe of our own: backends that outlive a killed postmaster hold
-// it, and must not hold up the news of its end.
+// run starts the process and collects its log and its exit status. The log uses a pipe of its
+// own: backends that outlive a killed postmaster keep it open, and must not delay the
+// detection of its end.
 func (d *daemon) run(cmd *exec.Cmd) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -155,7 +155,7 @@ func (d *daemon) run(cmd *exec.Cmd) error {
 	}()
 	go func() {
 		_ = cmd.Wait()
-		// The last lines say why; but do not wait for orphaned backends.
+		// The last lines contain the reason. Do not wait for orphaned backends.
 		select {
 		case <-logged:
 		case <-time.After(time.Second):
@@ -171,9 +171,9 @@ func (d *daemon) waitReady(ctx context.Context) error {
 	for {
 		select {
 		case <-d.done:
-			return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL ended while it was being started: " + d.log.lastLines()}
+			return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL ended while it was starting: " + d.log.lastLines()}
 		case <-ctx.Done():
-			return fmt.Errorf("PostgreSQL was being started: %w", ctx.Err())
+			return fmt.Errorf("PostgreSQL was still starting: %w", ctx.Err())
 		case <-tick.C:
 			if f := readPidFile(d.dir); f.pid == d.pid && f.ready {
 				return nil
@@ -182,10 +182,9 @@ func (d *daemon) waitReady(ctx context.Context) error {
 	}
 }
 
-// stop sends one signal after the other: SIGINT asks for a fast shutdown,
-// SIGQUIT for one without writing anything out, and SIGKILL comes last, for
-// after that shared memory stays behind. ctx shortens the patience with a fast
-// shutdown only.
+// stop sends one signal after the other: SIGINT requests a fast shutdown, SIGQUIT one that
+// writes nothing to disk. SIGKILL is last, because it leaves shared memory behind. ctx
+// shortens only the wait for a fast shutdown.
 func (d *daemon) stop(ctx context.Context, signals ...syscall.Signal) error {
 	for _, sig := range signals {
 		parent := ctx
@@ -206,15 +205,15 @@ func (d *daemon) stop(ctx context.Context, signals ...syscall.Signal) error {
 }
 
 func (d *daemon) kill() error {
-	// Stopped, it cannot start another backend while they are being killed.
+	// While stopped, it cannot start another backend while they are killed.
 	_ = syscall.Kill(d.pid, syscall.SIGSTOP)
 	err := killAll(context.Background(), d.dir, d.pid)
 	<-d.done
 	return err
 }
 
-// killAll kills every PostgreSQL process of the cluster in dir, besides the
-// postmaster if its pid is not 0, and returns when all are gone.
+// killAll kills every PostgreSQL process of the cluster in dir, and the postmaster if its pid
+// is not 0, and returns when all are gone.
 func killAll(ctx context.Context, dir string, postmaster int) error {
 	ctx, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
@@ -224,7 +223,7 @@ func killAll(ctx context.Context, dir string, postmaster int) error {
 			return fmt.Errorf("PostgreSQL's processes cannot be listed: %w", err)
 		}
 		if postmaster != 0 {
-			// Its backends first: those who outlive it can end in order.
+			// Backends first, so that auxiliary processes that outlive them can end in order.
 			pids = append(slices.DeleteFunc(pids, func(pid int) bool { return pid == postmaster }), postmaster)
 		}
 		if len(pids) == 0 {
@@ -240,14 +239,14 @@ func killAll(ctx context.Context, dir string, postmaster int) error {
 		postmaster = 0
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("PostgreSQL's processes %v do not end: %w", pids, ctx.Err())
+			return fmt.Errorf("PostgreSQL's processes %v did not end: %w", pids, ctx.Err())
 		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// stopLeftovers stops what an earlier owner of the cluster in dir left
-// running, and removes a lock file that would bar the next start.
+// stopLeftovers stops processes that an earlier owner of the cluster in dir left running, and
+// removes a lock file that would prevent the next start.
 func stopLeftovers(ctx context.Context, dir string) error {
 	pid := readPidFile(dir).pid
 	if pid == 0 {
@@ -261,7 +260,7 @@ func stopLeftovers(ctx context.Context, dir string) error {
 		waitGone(ctx, dir, stopPatience)
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("PostgreSQL of an earlier process was being stopped: %w", err)
+		return fmt.Errorf("PostgreSQL of an earlier process was still stopping: %w", err)
 	}
 	if err := killAll(ctx, dir, 0); err != nil {
 		return err
@@ -272,7 +271,7 @@ func stopLeftovers(ctx context.Context, dir string) error {
 	return nil
 }
 
-// waitGone waits for the end of all of the cluster's processes.
+// waitGone waits until all of the cluster's processes have ended.
 func waitGone(ctx context.Context, dir string, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -290,9 +289,9 @@ func waitGone(ctx context.Context, dir string, patience time.Duration) {
 
 const pidFileName = "postmaster.pid"
 
-// pidFile is what a postmaster says of itself.
+// pidFile is the content of postmaster.pid.
 type pidFile struct {
-	pid   int // 0 if there is no such file
+	pid   int // 0 if the file does not exist
 	ready bool
 }
 
@@ -309,7 +308,7 @@ func readPidFile(dir string) pidFile {
 	return pidFile{pid: pid, ready: len(lines) >= 8 && strings.TrimSpace(lines[7]) == "ready"}
 }
 
-// tail passes a log on and keeps its end for error messages.
+// tail forwards a log and keeps its end for error messages.
 type tail struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -325,8 +324,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	if n := len(t.last) - tailBytes; n > 0 {
 		t.last = t.last[n:]
 	}
-	// A log that cannot be written must not stop the reading: PostgreSQL
-	// would wait on a full pipe.
+	// If the log cannot be written, continue reading: PostgreSQL would block on a full pipe.
 	_, _ = t.to.Write(p)
 	return len(p), nil
 }
@@ -337,7 +335,7 @@ func (t *tail) lastLines() string {
 	return lastLines(t.last)
 }
 
-// lastLines is the end of a program's output, short enough for a message.
+// lastLines returns the end of a program's output, short enough for a message.
 func lastLines(out []byte) string {
 	lines := strings.Split(string(bytes.TrimSpace(out)), "\n")
 	return strings.Join(lines[max(0, len(lines)-5):], "; ")

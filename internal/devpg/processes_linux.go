@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// clusterProcesses lists the PostgreSQL processes of the cluster in dir, also
-// orphaned backends: each has the cluster as its working directory. A process
-// id alone would not do, for it may have been given to another program.
+// clusterProcesses lists the PostgreSQL processes of the cluster in dir, including orphaned
+// backends: each has the cluster as its working directory. A process id is not sufficient,
+// because it may have been reused by another program.
 func clusterProcesses(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -21,7 +21,7 @@ func clusterProcesses(dir string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// Unreadable ones have ended, or belong to users we cannot signal.
+		// Unreadable ones have ended, or belong to users that this process cannot signal.
 		cwd, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
 		if err != nil || strings.TrimSuffix(cwd, " (deleted)") != dir {
 			continue

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// clusterProcesses lists the postmaster that the cluster in dir names, if that
-// is a PostgreSQL process, and its children.
+// clusterProcesses lists the postmaster that the cluster's pid file names, if that is a
+// PostgreSQL process, and its children.
 func clusterProcesses(dir string) ([]int, error) {
 	postmaster := readPidFile(dir).pid
 	if postmaster == 0 {

@@ -1,5 +1,5 @@
-// Package faultproxy is a TCP proxy that disturbs what passes through it, for
-// tests of what speaks to brokers and stores.
+// Package faultproxy is a TCP proxy that injects faults, for tests of clients of brokers and
+// stores.
 package faultproxy
 
 import (
@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 )
 
-// Proxy passes connections on to a server. Its methods are safe for concurrent use.
+// Proxy forwards connections to a server. Its methods are safe for concurrent use.
 type Proxy struct {
 	server   string
 	listener net.Listener
-	// request says whether a piece of what a client sends holds what Cut and Hang
-	// wait for.
+	// request reports whether data of a client contains a request that Cut and Hang wait for.
 	request func([]byte) bool
 	all     sync.WaitGroup
 
@@ -21,10 +20,10 @@ type Proxy struct {
 	links  map[*link]bool
 	closed bool
 	refuse bool
-	before *fault        // of the next request, which is not passed on
-	after  *fault        // of the next request, whose answer is not passed on
+	before *fault        // for the next request, which is not forwarded
+	after  *fault        // for the next request, whose response is not forwarded
 	hang   chan struct{} // closed at the next request
-	resume chan struct{} // closed when what hangs may go on
+	resume chan struct{} // closed when hanging connections may continue
 }
 
 // link is one connection through the proxy.
@@ -35,14 +34,14 @@ func (l *link) close() {
 	l.server.Close()
 }
 
-// fault is what happens to a connection once.
+// fault is a single fault of a connection.
 type fault struct {
 	do  func()        // called first; may be nil
 	met chan struct{} // closed when the connection is cut
 }
 
-// meet calls what is to be called and cuts the connection. Whoever waits for it is
-// told last, so that the next fault does not meet what has ended.
+// meet calls do and cuts the connection. It closes met last, so that the next fault cannot
+// affect the connection that has ended.
 func (f *fault) meet(l *link) {
 	if f.do != nil {
 		f.do()
@@ -51,8 +50,8 @@ func (f *fault) meet(l *link) {
 	close(f.met)
 }
 
-// New starts a proxy before server, "host:port". request says which pieces of what
-// clients send are requests; nil: all of them.
+// New starts a proxy for server, "host:port". request reports which data of clients is a
+// request; nil: all.
 func New(server string, request func([]byte) bool) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +73,7 @@ func New(server string, request func([]byte) bool) (*Proxy, error) {
 	return p, nil
 }
 
-// Address is where clients connect to, "host:port".
+// Address returns the address for clients, "host:port".
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 // Close ends the proxy and its connections.
@@ -88,14 +87,14 @@ func (p *Proxy) Close() {
 	p.all.Wait()
 }
 
-// Connections counts those that are there.
+// Connections returns the number of current connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// CutAll cuts the connections that are there.
+// CutAll cuts the current connections.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,25 +103,25 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Refuse closes new connections at once, or no longer.
+// Refuse turns closing of new connections on or off.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = on
 }
 
-// CutBefore cuts the connection of the next request, which the server does not get.
-// cut is closed then.
+// CutBefore cuts the connection of the next request before the server gets it. cut is closed
+// then.
 func (p *Proxy) CutBefore() (cut <-chan struct{}) { return p.strike(&p.before, nil) }
 
-// CutAfter cuts the connection of the next request when the server has answered
-// it, and before the client gets that answer. cut is closed then.
+// CutAfter cuts the connection of the next request after the server has responded and before
+// the client gets the response. cut is closed then.
 func (p *Proxy) CutAfter() (cut <-chan struct{}) { return p.strike(&p.after, nil) }
 
-// KillBefore is CutBefore that calls kill before the client can know of the cut.
+// KillBefore is CutBefore, and calls kill before the client can notice the cut.
 func (p *Proxy) KillBefore(kill func()) (cut <-chan struct{}) { return p.strike(&p.before, kill) }
 
-// KillAfter is CutAfter that calls kill before the client can know of the cut.
+// KillAfter is CutAfter, and calls kill before the client can notice the cut.
 func (p *Proxy) KillAfter(kill func()) (cut <-chan struct{}) { return p.strike(&p.after, kill) }
 
 func (p *Proxy) strike(where **fault, do func()) (cut <-chan struct{}) {
@@ -133,8 +132,8 @@ func (p *Proxy) strike(where **fault, do func()) (cut <-chan struct{}) {
 	return f.met
 }
 
-// Hang passes on nothing from the next request on, that one included, until
-// release. reached is closed when it hangs.
+// Hang forwards nothing from the next request on, including that request, until release is
+// called. reached is closed when it hangs.
 func (p *Proxy) Hang() (reached <-chan struct{}, release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +174,7 @@ func (p *Proxy) serve(client net.Conn) {
 		defer p.mu.Unlock()
 		delete(p.links, l)
 	}()
-	var armed atomic.Pointer[fault] // if the answer to be cut is this link's
+	var armed atomic.Pointer[fault] // set if this link's next response is to be cut
 	var back sync.WaitGroup
 	back.Go(func() {
 		defer l.close()
@@ -209,7 +208,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	l.close()
 	back.Wait()
-	if f := armed.Swap(nil); f != nil { // it ended in another way, so the next link's is cut
+	if f := armed.Swap(nil); f != nil { // it ended in another way, so the next link's response is cut
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.after == nil {
@@ -218,7 +217,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 }
 
-// disturb does what was asked for with a request of a link; cut says that it has ended.
+// disturb applies the pending faults to a request of a link. cut says that the link has ended.
 func (p *Proxy) disturb(l *link, armed *atomic.Pointer[fault]) (cut bool) {
 	p.mu.Lock()
 	if f := p.before; f != nil {

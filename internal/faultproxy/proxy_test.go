@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An answer that shall be cut and does not come, for its connection has ended, leaves
-// the fault to the next connection.
+// If the response to be cut never comes because its connection ended, the fault applies to the
+// next connection.
 func TestCutAfterOutlivesAConnection(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,7 +27,7 @@ func TestCutAfterOutlivesAConnection(t *testing.T) {
 				_, _ = conn.Write([]byte(line))
 				continue
 			}
-			conn.Close() // without an answer
+			conn.Close() // without a response
 		}
 	}()
 	p, err := New(server.Addr().String(), nil)
@@ -60,6 +60,6 @@ func TestCutAfterOutlivesAConnection(t *testing.T) {
 	select {
 	case <-cut:
 	default:
-		t.Error("nobody was told")
+		t.Error("the waiter was not notified")
 	}
 }

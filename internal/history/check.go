@@ -7,20 +7,20 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Rule names what was broken.
+// Rule names a broken rule.
 type Rule string
 
 // The rules.
 const (
-	Lost     Rule = "lost"     // sent, and nobody is done with it
-	Invented Rule = "invented" // handed out, and nobody sent it
+	Lost     Rule = "lost"     // sent, and not handled
+	Invented Rule = "invented" // handed out, and not sent
 	Twice    Rule = "twice"    // handled more than once
-	Again    Rule = "again"    // one attempt was handed out twice, or after a later one
+	Again    Rule = "again"    // an attempt was handed out twice, or after a later one
 	TooOften Rule = "too often"
-	Order    Rule = "order" // handed out in another order than sent
+	Order    Rule = "order" // handed out in a different order than sent
 )
 
-// Fault is one message that a rule was broken for.
+// Fault is a message for which a rule was broken.
 type Fault struct {
 	Rule Rule
 	ID   posthaste.MessageID
@@ -30,18 +30,18 @@ type Fault struct {
 // Error implements error.
 func (f Fault) Error() string { return fmt.Sprintf("message %s: %s: %s", f.ID, f.Rule, f.Text) }
 
-// EveryOne checks that each id is handled by somebody.
+// EveryOne checks that each id was handled.
 func EveryOne(ids []posthaste.MessageID, events []Event) (faults []Fault) {
 	handled := times(events, Handled)
 	for _, id := range ids {
 		if handled[id] == 0 {
-			faults = append(faults, Fault{Lost, id, "nobody has handled it"})
+			faults = append(faults, Fault{Lost, id, "it was not handled"})
 		}
 	}
 	return faults
 }
 
-// NoOther checks that nobody got a message that is not among ids.
+// NoOther checks that only messages among ids were handed out.
 func NoOther(ids []posthaste.MessageID, events []Event) (faults []Fault) {
 	known := make(map[posthaste.MessageID]bool, len(ids))
 	for _, id := range ids {
@@ -56,7 +56,7 @@ func NoOther(ids []posthaste.MessageID, events []Event) (faults []Fault) {
 	return faults
 }
 
-// Once checks that nothing was handled twice.
+// Once checks that no message was handled twice.
 func Once(events []Event) (faults []Fault) {
 	for id, n := range times(events, Handled) {
 		if n > 1 {
@@ -66,9 +66,9 @@ func Once(events []Event) (faults []Fault) {
 	return sorted(faults)
 }
 
-// Attempts checks what holds also where processes die: one attempt of a
-// message is handed out once, later attempts have higher numbers, and there
-// are at most limit of them (0: any number).
+// Attempts checks rules that hold even if processes are killed: each attempt of a message is
+// handed out once, later attempts have higher numbers, and there are at most limit attempts
+// (0: unlimited).
 func Attempts(events []Event, limit int) (faults []Fault) {
 	last := map[posthaste.MessageID]Event{}
 	for _, e := range events {
@@ -87,8 +87,8 @@ func Attempts(events []Event, limit int) (faults []Fault) {
 	return faults
 }
 
-// InOrder checks that first attempts started in the order of ids. Messages
-// among the events that are not in ids are passed over.
+// InOrder checks that first attempts started in the order of ids. Messages that are not in ids
+// are ignored.
 func InOrder(ids []posthaste.MessageID, events []Event) (faults []Fault) {
 	rank := make(map[posthaste.MessageID]int, len(ids))
 	for i, id := range ids {
@@ -101,7 +101,7 @@ func InOrder(ids []posthaste.MessageID, events []Event) (faults []Fault) {
 		if e.Kind != Started || e.Attempt != 1 || n == 0 {
 			continue
 		}
-		delete(rank, e.ID) // its order is told by its first start
+		delete(rank, e.ID) // only the first start determines the order
 		if n < highest {
 			faults = append(faults, Fault{Order, e.ID, fmt.Sprintf("it started after message %s, which was sent later", before)})
 			continue
@@ -111,14 +111,13 @@ func InOrder(ids []posthaste.MessageID, events []Event) (faults []Fault) {
 	return faults
 }
 
-// Exactly checks that ids were all handled, each once, each attempt once, and
-// nothing else was handed out.
+// Exactly checks that all ids were handled once, each attempt was handed out once, and no
+// other message was handed out.
 func Exactly(ids []posthaste.MessageID, events []Event) error {
 	return Merge(EveryOne(ids, events), NoOther(ids, events), Once(events), Attempts(events, 0))
 }
 
-// IDs returns the messages of all events of a kind, each once, in order of
-// their first.
+// IDs returns the distinct messages of all events of a kind, in order of their first event.
 func IDs(events []Event, kind Kind) (ids []posthaste.MessageID) {
 	seen := map[posthaste.MessageID]bool{}
 	for _, e := range events {

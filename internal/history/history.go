@@ -1,11 +1,10 @@
-// Package history records what happened to messages, as each process saw it,
-// and checks what must hold. Receivers are asked, never the store: a message
-// that nobody recorded was lost, whatever the ledger thinks of it.
+// Package history records what happened to messages as each process saw it, and checks the
+// guarantees. It asks the receivers and never the store: a message that no receiver recorded
+// was lost, whatever the ledger says.
 //
-// Every process appends to a file of its own, one JSON object a line and each
-// line by one write, so a SIGKILL loses nothing that was recorded before it.
-// Times are of the machine's monotonic clock, so that those of several
-// processes can be compared.
+// Every process appends to its own file, one JSON object per line and each line with one
+// write, so a SIGKILL loses no recorded event. Times are those of the machine's monotonic
+// clock, so that the times of several processes can be compared.
 package history
 
 import (
@@ -25,51 +24,51 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Kind says what a process saw.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds.
 const (
 	Sent    Kind = "sent"    // the send returned this id
 	Started Kind = "started" // a handler got the message
-	Handled Kind = "handled" // a handler is done with it, just before it says so
+	Handled Kind = "handled" // a handler has finished the message and is about to return
 	Failed  Kind = "failed"  // a handler is about to return an error
 )
 
 // Event is one line of a history.
 type Event struct {
 	Kind Kind `json:"kind"`
-	// ID is the message's; 0 where nobody knows it, or where it is about none.
+	// ID is the message's id; 0 if it is unknown or the event is not about a message.
 	ID posthaste.MessageID `json:"id,omitzero"`
-	// Attempt is what the delivery said, from 1; 0 for Sent.
+	// Attempt is the delivery's attempt, from 1; 0 for Sent.
 	Attempt int `json:"attempt,omitempty"`
-	// Alone is what the delivery said.
+	// Alone is the delivery's field of that name.
 	Alone bool `json:"alone,omitempty"`
-	// At is when, as [Now] tells it. [Recorder.Record] fills it in.
+	// At is the time by [Now]. [Recorder.Record] sets it.
 	At time.Duration `json:"at"`
-	// Process is who recorded it. [Recorder.Record] fills it in.
+	// Process is the recording process. [Recorder.Record] sets it.
 	Process string `json:"process"`
 	// Note is free text, such as the payload.
 	Note string `json:"note,omitempty"`
-	// Token is the sender's own name for what one transaction sends, and Part
-	// the message's place in that: they are known before there is an id.
+	// Token is the sender's name for the messages of one transaction, and Part the message's
+	// index among them. They are known before there is an id.
 	Token string `json:"token,omitempty"`
 	Part  int    `json:"part,omitempty"`
 	Queue string `json:"queue,omitempty"`
-	// Subscription is whose delivery it is; empty for the one that every queue has.
+	// Subscription is the delivery's subscription; empty for the one that every queue has.
 	Subscription string `json:"subscription,omitempty"`
 	Key          string `json:"key,omitempty"`
-	// Count is how many there are, such as messages of a token.
+	// Count is a number, such as the messages of a token.
 	Count int `json:"count,omitempty"`
-	// IDs are those of a token's messages, in order.
+	// IDs are the ids of a token's messages, in order.
 	IDs []posthaste.MessageID `json:"ids,omitempty"`
-	// Whom is the process that something was done to.
+	// Whom is the process that was affected.
 	Whom string `json:"whom,omitempty"`
-	// Took is how long it lasted, up to At.
+	// Took is the duration, up to At.
 	Took time.Duration `json:"took,omitempty"`
 }
 
-// Now is the machine's monotonic clock: the same for all its processes.
+// Now returns the time of the machine's monotonic clock, which all its processes share.
 func Now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -78,7 +77,7 @@ func Now() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// suffix is what the files of histories end in.
+// suffix is the extension of history files.
 const suffix = ".history"
 
 // Recorder writes one process's history. It is safe for concurrent use.
@@ -90,8 +89,7 @@ type Recorder struct {
 	changed chan struct{}
 }
 
-// Open begins the history of a process in dir. No two processes may have the
-// same name there.
+// Open starts the history of a process in dir. Names must be unique there.
 func Open(dir, process string) (*Recorder, error) {
 	file, err := os.OpenFile(filepath.Join(dir, process+suffix), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -100,9 +98,8 @@ func Open(dir, process string) (*Recorder, error) {
 	return &Recorder{process: process, file: file, count: map[Kind]int{}, changed: make(chan struct{})}, nil
 }
 
-// Record adds an event. When it returns, the event outlives the process. A
-// history with holes proves nothing, so it panics if the event cannot be
-// written.
+// Record adds an event. When it returns, the event outlives the process. It panics if the
+// event cannot be written, because a history with gaps proves nothing.
 func (r *Recorder) Record(e Event) {
 	e.At, e.Process = Now(), r.process
 	line, err := json.Marshal(e)
@@ -119,8 +116,8 @@ func (r *Recorder) Record(e Event) {
 	r.changed = make(chan struct{})
 }
 
-// Count returns how many events of a kind were recorded so far, and a channel
-// that is closed at the next event.
+// Count returns the number of recorded events of a kind, and a channel that is closed at the
+// next event.
 func (r *Recorder) Count(kind Kind) (int, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +127,8 @@ func (r *Recorder) Count(kind Kind) (int, <-chan struct{}) {
 // Close ends the history.
 func (r *Recorder) Close() error { return r.file.Close() }
 
-// Read returns all histories in dir, in the order of time. A last line that
-// its process did not finish is left out: it was not recorded yet.
+// Read returns all histories in dir, ordered by time. An incomplete last line is ignored,
+// because its event was not recorded yet.
 func Read(dir string) ([]Event, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {
@@ -160,14 +157,14 @@ func readFile(name string) (events []Event, err error) {
 	for lines.Scan() {
 		var e Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("%s: line %d is no event: %w", name, len(events)+1, err)
+			return nil, fmt.Errorf("%s: line %d is not an event: %w", name, len(events)+1, err)
 		}
 		events = append(events, e)
 	}
 	return events, lines.Err()
 }
 
-// whole splits into lines and drops a last one without its end.
+// whole splits into lines and drops an incomplete last line.
 func whole(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil
@@ -178,7 +175,7 @@ func whole(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	return 0, nil, nil
 }
 
-// Merge joins the errors of several checks, each said once.
+// Merge joins the errors of several checks and removes duplicates.
 func Merge(faults ...[]Fault) error {
 	var all []error
 	for _, list := range faults {

@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// good is a history in which everything holds: 3 was lost once with its
-// process, 2 failed once.
+// good returns a history without faults: message 3 was lost once with its process, and message
+// 2 failed once.
 func good() (ids []posthaste.MessageID, events []Event) {
 	return []posthaste.MessageID{1, 2, 3}, []Event{
 		{Kind: Sent, ID: 1}, {Kind: Sent, ID: 2}, {Kind: Sent, ID: 3},
@@ -81,7 +81,7 @@ func TestHistoriesOfProcessesAreJoinedByTime(t *testing.T) {
 	if n, _ := a.Count(Sent); n != 50 {
 		t.Errorf("counted %d", n)
 	}
-	// What a process was killed in the middle of does not count.
+	// An event that was cut off by a kill does not count.
 	file, err := os.OpenFile(filepath.Join(dir, "a"+suffix), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

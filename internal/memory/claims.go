@@ -14,8 +14,8 @@ import (
 type worker struct {
 	posthaste.WorkerStatus
 	lease  time.Duration
-	claims map[int64][]*delivery // by number, with something unsettled
-	open   map[int64]int         // how many of each are not settled
+	claims map[int64][]*delivery // by number, with unsettled deliveries
+	open   map[int64]int         // number of unsettled deliveries of each claim
 }
 
 // Register implements [posthaste.Claims].
@@ -92,7 +92,7 @@ func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
 	return ctx.Err()
 }
 
-// declareLost takes away what w holds.
+// declareLost removes the deliveries of w.
 func (e *Engine) declareLost(w *worker) (lost int) {
 	if w.LostAt.IsZero() {
 		w.LostAt = time.Now()
@@ -156,7 +156,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if err != nil {
 		return reply, err
 	}
-	for _, d := range w.claims[req.Number] { // repeated after a lost answer
+	for _, d := range w.claims[req.Number] { // repeated after a lost response
 		if !d.settled {
 			reply.Deliveries = append(reply.Deliveries, e.describe(d))
 		}
@@ -187,7 +187,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	return reply, nil
 }
 
-// waiting counts the fresh entries.
+// waiting counts the new entries.
 func (q *queue) waiting() (n int) {
 	for _, fresh := range q.fresh {
 		n += len(fresh)
@@ -195,8 +195,8 @@ func (q *queue) waiting() (n int) {
 	return n
 }
 
-// order is the priorities as a claim takes them: ascending, and of eight claims
-// one begins with another than the first.
+// order returns the order of the priorities in a claim: ascending, except that one claim of
+// eight starts with another than the first.
 func order() []int {
 	all := []int{0, 1, 2, 3}
 	if rand.N(8) == 0 {
@@ -206,9 +206,9 @@ func order() []int {
 	return all
 }
 
-// take removes up to limit entries that may start now, one priority after the other: of
-// each, due ones and fresh ones get half while both wait. One that must run alone comes
-// alone.
+// take removes up to limit entries that may start now, one priority after the other. In each
+// priority, due and new ones get half each while both wait. An entry that must run alone is
+// taken alone.
 func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, wantsIdle bool) {
 	var due [posthaste.MaxPriority + 1][]*entry
 	var lone []*entry
@@ -254,7 +254,7 @@ func (e *Engine) hand(d *delivery) {
 	d.m.attempts = append(d.m.attempts, posthaste.Attempt{Attempt: d.attempt, Worker: by, ClaimedAt: d.claimedAt})
 }
 
-// close settles what is handed out at most once, and reports whether d is that.
+// close settles an at-most-once delivery, and reports whether d is one.
 func (d *delivery) close() bool {
 	if d.q.options.Mode != posthaste.AtMostOnce {
 		return false
@@ -268,7 +268,7 @@ func (d *delivery) close() bool {
 	return true
 }
 
-// describe needs d to be the newest delivery, or one that is in e.deliveries.
+// describe requires that d is the newest delivery, or is in e.deliveries.
 func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 	id := len(e.deliveries)
 	if e.deliveries[id-1] != d {
@@ -417,7 +417,7 @@ func checkSettlement(s posthaste.Settlement) error {
 	return nil
 }
 
-// comesAgain counts a delivery whose message comes again.
+// comesAgain counts a delivery whose message is redelivered.
 func (q *queue) comesAgain(outcome posthaste.Outcome) {
 	switch outcome {
 	case posthaste.Lost:
@@ -427,7 +427,7 @@ func (q *queue) comesAgain(outcome posthaste.Outcome) {
 	}
 }
 
-// end settles d and appends or buries what follows from it.
+// end settles d and stores the consequence: a new entry, a dead letter, or nothing.
 func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Outcome, dueAt time.Time) {
 	d.settled = true
 	d.q.info.InFlight--

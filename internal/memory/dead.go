@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// deadMatches reports whether a message is a dead letter like f.
+// deadMatches reports whether a message is a dead letter that matches f.
 func (m *message) deadMatches(f posthaste.DeadLetterFilter) bool {
 	if m.state != posthaste.StateDead {
 		return false
@@ -55,7 +55,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 	return dead, 0, firstError(err, ctx.Err())
 }
 
-// replay and discard are what can be done with a dead letter.
+// replay and discard are the actions on a dead letter.
 func (e *Engine) replay(q *queue, m *message) {
 	last := m.attempts[len(m.attempts)-1].Attempt
 	m.state = posthaste.StateReady
@@ -84,7 +84,7 @@ func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.Dea
 	return e.buryMatching(ctx, by, "discard", f, e.discard)
 }
 
-// bury takes a dead letter off the list, does act with it and records that.
+// bury removes a dead letter from the list, runs act with it and records the action.
 func (e *Engine) bury(by, action string, m *message, act func(*queue, *message)) {
 	q := e.queues[m.Queue]
 	q.info.Dead--
@@ -92,7 +92,7 @@ func (e *Engine) bury(by, action string, m *message, act func(*queue, *message))
 	e.record(posthaste.Action{By: by, Action: action, Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(`{"subscription":0}`)})
 }
 
-// record keeps what an operator did.
+// record records an operator's action.
 func (e *Engine) record(a posthaste.Action) {
 	a.ID, a.At, a.By = int64(len(e.actions)+1), time.Now(), cmp.Or(a.By, "memory")
 	e.actions = append(e.actions, a)
@@ -158,7 +158,7 @@ func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.Me
 	return found, next, firstError(err, ctx.Err())
 }
 
-// erase leaves the fact and the times.
+// erase keeps only the fact and the times.
 func (m *message) erase() {
 	m.Key, m.Reference, m.Headers, m.Terms, m.body, m.erasedAt = "", "", nil, nil, nil, time.Now()
 	m.attempts = slices.Clone(m.attempts)

@@ -6,7 +6,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// unlimited refuses what this engine does not do.
+// unlimited returns the error for features that this engine lacks.
 func unlimited(field string) error {
 	return &posthaste.Error{Code: posthaste.Unsupported, Field: field, Message: "the engine in memory has no limits and does not look at keys"}
 }

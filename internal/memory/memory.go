@@ -1,6 +1,6 @@
-// Package memory is an engine that lives in the process and keeps nothing. It
-// is for tests only, users' own included: it shows that enginetest asks nothing
-// of PostgreSQL, and lets the runtime be tested without a database.
+// Package memory is an engine that lives in the process and stores nothing. It is only for
+// tests, including those of users. It shows that enginetest does not depend on PostgreSQL, and
+// lets the runtime be tested without a database.
 package memory
 
 import (
@@ -25,7 +25,7 @@ type Engine struct {
 	messages map[posthaste.MessageID]*message
 	// deliveries is indexed by id - 1.
 	deliveries []*delivery
-	timed      []*delivery // of leases by time, not settled
+	timed      []*delivery // unsettled leases by time
 	workers    map[posthaste.WorkerID]*worker
 	bells      map[*bell]struct{}
 	actions    []posthaste.Action
@@ -69,7 +69,7 @@ type message struct {
 	attempts    []posthaste.Attempt
 }
 
-// entry is one attempt that waits or was handed out.
+// entry is an attempt that waits or was handed out.
 type entry struct {
 	m                            *message
 	attempt                      int
@@ -122,7 +122,7 @@ func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
 	return q, err
 }
 
-// request is what was sent under an idempotency key.
+// request holds the messages that were sent under an idempotency key.
 type request struct {
 	digest []byte
 	ids    []posthaste.MessageID
@@ -185,7 +185,7 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 	return ids, nil
 }
 
-// store makes a checked message a message; e.mu is held.
+// store stores a validated message. e.mu is held.
 func (e *Engine) store(m *message) posthaste.MessageID {
 	e.lastID++
 	m.id = e.lastID
@@ -224,12 +224,12 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 	if m.dueAt.After(now) {
 		m.state = posthaste.StateScheduled
 	} else {
-		m.dueAt = time.Time{} // a time that has passed means now
+		m.dueAt = time.Time{} // a time in the past means now
 	}
 	return m, nil
 }
 
-// append makes an entry available and rings.
+// append makes an entry available and rings the doorbells.
 func (e *Engine) append(q *queue, n *entry, ring bool) {
 	e.flowed = true
 	q.info.Depth++
@@ -289,7 +289,7 @@ func (b *bell) ring(queue string) chan struct{} {
 func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Context) (posthaste.LookReply, error)) error {
 	ring := b.ring(queue)
 	select {
-	case <-ring: // of the time before
+	case <-ring: // of an earlier sleep
 	default:
 	}
 	found, err := look(ctx)

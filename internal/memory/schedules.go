@@ -16,7 +16,7 @@ type schedule struct {
 	posthaste.ScheduleInfo
 	line   cron.Spec
 	zone   *time.Location
-	nextAt time.Time // also while it is paused
+	nextAt time.Time // set even while it is paused
 }
 
 func (s *schedule) info() posthaste.ScheduleInfo {
@@ -153,7 +153,7 @@ func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error
 	return reply, ctx.Err()
 }
 
-// sendTick sends one tick's message, and says whether its queue took it.
+// sendTick sends the message of a tick, and reports whether its queue accepted it.
 func (e *Engine) sendTick(s *schedule, tick, now time.Time) bool {
 	sent := cron.Tick(s.Name, s.Message, tick)
 	m, err := e.check(&sent, now)
@@ -167,7 +167,7 @@ func (e *Engine) sendTick(s *schedule, tick, now time.Time) bool {
 	return true
 }
 
-// tickIn is how long it is until the next tick; e.mu is held.
+// tickIn returns the time until the next tick. e.mu is held.
 func (e *Engine) tickIn(now time.Time) (in time.Duration) {
 	for _, s := range e.schedules {
 		if d := max(1, s.nextAt.Sub(now)); s.PausedAt.IsZero() && (in == 0 || d < in) {

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// QueueSubscribe implements [posthaste.Subscriptions]: the engine in memory has
-// the one subscription that every queue is born with.
+// QueueSubscribe implements [posthaste.Subscriptions]. The engine in memory has only the
+// subscription that every queue is created with.
 func (e *Engine) QueueSubscribe(_ context.Context, _, queue, subscription string, _ posthaste.SubscriptionOptions) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -32,7 +32,7 @@ func (e *Engine) QueueUnsubscribe(_ context.Context, _, queue, subscription stri
 	return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "a queue has at least one subscription"}
 }
 
-// withdraw takes the entry of a message that waits out of its queue.
+// withdraw removes the entry of a waiting message from its queue.
 func (e *Engine) withdraw(m *message) *entry {
 	q := e.queues[m.Queue]
 	of := func(n *entry) bool { return n.m == m }
@@ -66,7 +66,7 @@ func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.Message
 	}
 	return e.change(ctx, by, "reschedule", id, func(m *message, n *entry) {
 		if now := time.Now(); at.Before(now) {
-			at = now // or it would count as waiting since then
+			at = now // otherwise it would count as waiting since then
 		}
 		n.dueAt, m.dueAt = at, at
 		if n.attempt == 1 {
@@ -76,7 +76,7 @@ func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.Message
 	})
 }
 
-// change withdraws what waits and has do say what becomes of it.
+// change withdraws the waiting entry of a message and calls do with it.
 func (e *Engine) change(ctx context.Context, by, action string, id posthaste.MessageID, do func(*message, *entry)) ([]posthaste.Withdrawal, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

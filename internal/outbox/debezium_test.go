@@ -17,13 +17,13 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// leave is what docs/moving-in.md says.
+// leave is the statement in docs/moving-in.md.
 const leave = `
 alter publication dbz_publication drop table public.outbox;
 `
 
-// A trigger that comes in one transaction with the publication's change divides
-// the rows between logical decoding, as Debezium reads, and the ledger.
+// A trigger that is installed in one transaction with the publication's change divides the
+// rows between logical decoding, which Debezium reads, and the ledger.
 func TestLeavingAPublication(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -85,7 +85,7 @@ func TestLeavingAPublication(t *testing.T) {
 	}
 }
 
-// inserts are the ids of the rows whose inserts logical decoding shows.
+// inserts returns the ids of the rows whose inserts logical decoding shows.
 func inserts(t *testing.T, ctx context.Context, conn *pgx.Conn) (ids []string) {
 	t.Helper()
 	const head = 1 + 4 + 1 + 2 + 1 // I, relation, N, columns, t: then length and text of the first column

@@ -12,57 +12,54 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Options say how rows are taken.
+// Options configures an import.
 type Options struct {
-	// Batch is how many rows a transaction takes at most, 1 to 1000; 500 unless
-	// given.
+	// Batch is the maximum number of rows per transaction, 1 to 1000; 500 by default.
 	Batch int
-	// Wait is how long to wait at the end for rows that somebody else has
-	// locked, such as a poller that is publishing them. Zero: not at all.
+	// Wait is how long to wait at the end for rows that another transaction has locked, such
+	// as that of a poller. Zero: do not wait.
 	Wait time.Duration
-	// DryRun takes one batch to try it and rolls it back. The report counts what
-	// would be taken.
+	// DryRun imports one batch and rolls it back. The report counts the rows that would be
+	// imported.
 	DryRun bool
-	// Progress is told how many rows were taken with each batch. It may be nil.
+	// Progress is called with the number of rows after each batch. It may be nil.
 	Progress func(rows int)
 }
 
-// Report is what an import did.
+// Report is the result of an import.
 type Report struct {
 	Table string `json:"table"`
 	// Imported counts the rows that were sent into the ledger and marked.
 	Imported int `json:"imported"`
-	// Known counts those of them whose id was sent before, within the last day: they
-	// were marked and not sent again.
+	// Known counts the imported rows whose id was already sent within the last day: they were
+	// marked and not sent again.
 	Known int `json:"known"`
-	// Pending counts the rows that are still waiting in the table, with those
-	// that were refused. In a dry run it is what would be taken.
+	// Pending counts the rows that still wait in the table, including rejected ones. In a dry
+	// run it counts the rows that would be imported.
 	Pending int `json:"pending"`
-	// Refused are rows that the ledger does not take; they stay as they are.
+	// Refused are rows that the ledger rejects; they stay unchanged.
 	Refused []Refusal `json:"refused"`
-	// Locked is true where the wait for locked rows was in vain.
+	// Locked is true if rows were still locked after the wait.
 	Locked bool `json:"locked"`
-	// Trigger is true where the trigger is installed. Without it rows that are
-	// inserted from now on wait for somebody.
+	// Trigger is true if the trigger is installed. Without it, rows that are inserted from now
+	// on are not sent.
 	Trigger bool `json:"trigger"`
 	DryRun  bool `json:"dry_run"`
 }
 
-// Refusal is a row that the ledger does not take, and why.
+// Refusal is a row that the ledger rejects, and the reason.
 type Refusal struct {
 	ID    string `json:"id"`
 	Error string `json:"error"`
 }
 
-// maxRefused ends an import: so many refusals are no accident.
+// maxRefused ends an import: so many rejections have a common cause.
 const maxRefused = 1000
 
-// Import takes all pending rows, in batches. In one transaction each batch is
-// locked, sent and marked, so that it may be killed and run again at any time,
-// also beside others and beside a poller. Rows that others have locked are left
-// to them until nothing else is there, and then waited for. A row that is
-// refused holds up none of its neighbours. The report is valid with an error,
-// too.
+// Import imports all pending rows in batches. One transaction locks, sends and marks each
+// batch, so an import may be killed and run again at any time, even next to other imports and
+// a poller. Locked rows are skipped until no others are left, and then waited for. A rejected
+// row does not block others. The report is valid even with an error.
 func (t *Table) Import(ctx context.Context, o Options) (Report, error) {
 	r := Report{Table: t.Name(), Refused: []Refusal{}, DryRun: o.DryRun}
 	if o.Batch == 0 {
@@ -84,7 +81,7 @@ type importer struct {
 	Options
 	report  *Report
 	refused []string // ids
-	known   int      // in the batch in hand
+	known   int      // in the current batch
 }
 
 func (i *importer) run(ctx context.Context) error {
@@ -109,9 +106,8 @@ func (i *importer) run(ctx context.Context) error {
 	}
 }
 
-// batch takes rows and returns how many it has dealt with. With waiting it
-// waits for rows that others have locked; what they have sent meanwhile is not
-// pending any more then.
+// batch imports rows and returns how many it processed. With waiting it waits for locked rows.
+// Rows that their holder has sent are no longer pending then.
 func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 	var ids []string
 	var refused []Refusal
@@ -144,8 +140,8 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 		tag, err := tx.Exec(ctx, fmt.Sprintf("%s where %s = any($1::text[]::%s[]) and %s", i.mark, i.id, i.idType, i.pending), done)
 		if err == nil && tag.RowsAffected() != int64(sent) {
 			return &posthaste.Error{Code: posthaste.Conflict, Field: "id",
-				Message: fmt.Sprintf("%d rows of %s were to be marked as sent and %d were, so this batch was not taken", sent, i.Name(), tag.RowsAffected()),
-				Hint:    "the id must tell rows apart, and no trigger of the table may keep rows from being marked"}
+				Message: fmt.Sprintf("%d rows of %s were to be marked as sent and %d were, so this batch was not imported", sent, i.Name(), tag.RowsAffected()),
+				Hint:    "the id must be unique, and no trigger of the table may prevent rows from being marked"}
 		}
 		return err
 	}, !i.DryRun)
@@ -157,8 +153,8 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 	}
 	i.report.Refused = append(i.report.Refused, refused...)
 	if len(i.report.Refused) >= maxRefused {
-		return 0, &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("%d rows are refused, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.refused)-1].Error),
-			Hint: "see whether the columns are the right ones, and leave out with --where what shall not be taken"}
+		return 0, &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("%d rows were rejected, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.refused)-1].Error),
+			Hint: "check that the columns are the right ones, and exclude other rows with --where"}
 	}
 	if !i.DryRun {
 		i.report.Imported += sent
@@ -170,7 +166,7 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 	return len(ids), nil
 }
 
-// send sends rows that are locked, oldest first, and counts those that were known.
+// send sends locked rows, oldest first, and counts those that were known.
 func (i *importer) send(ctx context.Context, tx pgx.Tx, ids []string) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint
 		rows, err := tx.Query(ctx, fmt.Sprintf(`with chosen as materialized (select * from %s as r where %s = any($1::text[]::%s[]) and %s order by %s)
@@ -183,8 +179,8 @@ func (i *importer) send(ctx context.Context, tx pgx.Tx, ids []string) error {
 			return err
 		}
 		if len(sent) != len(ids) {
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "id", Message: fmt.Sprintf("%d rows were locked and %d of them found, so this batch was not taken", len(ids), len(sent)),
-				Hint: "the id must tell rows of " + i.Name() + " apart"}
+			return &posthaste.Error{Code: posthaste.Conflict, Field: "id", Message: fmt.Sprintf("%d rows were locked and %d of them found, so this batch was not imported", len(ids), len(sent)),
+				Hint: "the id must be unique among the rows of " + i.Name() + " apart"}
 		}
 		for _, id := range sent {
 			if id <= i.probe {
@@ -195,7 +191,7 @@ func (i *importer) send(ctx context.Context, tx pgx.Tx, ids []string) error {
 	})
 }
 
-// singly sends rows of which at least one is refused.
+// singly sends rows of which at least one is rejected.
 func (i *importer) singly(ctx context.Context, tx pgx.Tx, ids []string) (sent []string, refused []Refusal, err error) {
 	for _, id := range ids {
 		err := i.send(ctx, tx, []string{id})
@@ -211,8 +207,8 @@ func (i *importer) singly(ctx context.Context, tx pgx.Tx, ids []string) (sent []
 	return sent, refused, nil
 }
 
-// isRefusal reports whether a row itself is at fault: what the ledger refuses,
-// and values that do not become a message.
+// isRefusal reports whether a row itself is at fault: the ledger rejected it, or its values do
+// not form a message.
 func isRefusal(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (ledgerCode(pg) != "" || pg.Code[:2] == "22")

@@ -24,7 +24,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// patience bounds what tests wait for.
+// patience bounds the waits of tests.
 const patience = 3 * time.Minute
 
 func newContext(t *testing.T) context.Context {
@@ -33,8 +33,8 @@ func newContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// database is one of the test's own, in which tables without a schema are
-// public: its user has the name of the ledger's schema.
+// database returns a database of the test in which unqualified tables are public although its
+// user has the name of the ledger's schema.
 func database(t *testing.T) string {
 	u, err := url.Parse(testpg.New(t))
 	if err != nil {
@@ -76,14 +76,14 @@ func query[T any](t *testing.T, ctx context.Context, conn *pgx.Conn, sql string,
 	return all
 }
 
-// plain is a table as people write them.
+// plain is a typical hand-written table.
 const plain = `create table outbox (id bigserial primary key, topic text not null default 'events', body jsonb, sent boolean not null default false)`
 
 func plainMapping() Mapping {
 	return Mapping{Table: "outbox", ID: "id", Payload: "body", Queue: "events", Sent: "sent"}
 }
 
-// handover is a poller, writers and an import at the same table.
+// handover runs a poller, writers and an import on the same table.
 type handover struct {
 	t    *testing.T
 	ctx  context.Context
@@ -109,7 +109,7 @@ func (h *handover) size(of *[]string) int {
 
 // write inserts a few rows in a transaction, which may roll back.
 func (h *handover) write() error {
-	time.Sleep(2 * time.Millisecond) // so that what waits stays little
+	time.Sleep(2 * time.Millisecond) // so that few rows wait
 	tx, err := h.pool.Begin(h.ctx)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (h *handover) write() error {
 	return nil
 }
 
-// poll is one round of the old poller, which locks what it publishes.
+// poll is one round of the old poller, which locks the rows that it publishes.
 func (h *handover) poll() error {
 	return pgx.BeginFunc(h.ctx, h.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(h.ctx, "select id::text from outbox where not sent order by id limit 5 for update skip locked")
@@ -183,8 +183,8 @@ func (h *handover) until(what string, met func() bool) {
 	}
 }
 
-// takeOver imports on connections that are cut again and again, until nothing
-// is left or stop is closed, and returns how many rows it was told of.
+// takeOver imports over connections that are cut repeatedly, until nothing is left or stop is
+// closed, and returns the reported number of rows.
 func (h *handover) takeOver(taken *atomic.Int64) error {
 	for {
 		err := func() error {
@@ -197,7 +197,8 @@ func (h *handover) takeOver(taken *atomic.Int64) error {
 			if err != nil {
 				return err
 			}
-			// Cut at any moment, and else after some batches, so that it gets on.
+			// Cut at any moment, or at least after some batches, so that the import makes
+			// progress.
 			cutNow := func() { _, _ = h.pool.Exec(h.ctx, "select pg_terminate_backend($1)", conn.PgConn().PID()) }
 			left := rand.IntN(6)
 			if left == 0 {
@@ -218,9 +219,9 @@ func (h *handover) takeOver(taken *atomic.Int64) error {
 	}
 }
 
-// run hands over: poller and import beside writers, the trigger, the poller's
-// end, the rest; with broken the trigger does not mark what it sends. It returns
-// the ids that went twice and those that never did.
+// run runs a handover: poller and import next to writers, then the trigger, the poller's end,
+// and the rest. With broken the trigger does not mark the rows that it sends. It returns the
+// ids that were sent twice and those that were never sent.
 func (h *handover) run(broken bool) (twice, lost []string) {
 	ctx := h.ctx
 	conn := connect(h.t, ctx, h.url)
@@ -251,7 +252,7 @@ func (h *handover) run(broken bool) (twice, lost []string) {
 	close(stopPoller)
 	poller.Wait()
 	if broken {
-		close(stopWriters) // what a broken trigger leaves has no end
+		close(stopWriters) // with a broken trigger rows stay forever
 		writers.Wait()
 	}
 	close(stopImport)
@@ -293,8 +294,7 @@ func newHandover(t *testing.T) *handover {
 	return h
 }
 
-// Every committed row goes once, by the poller or the ledger, wherever the
-// import is cut.
+// Every committed row is sent once, by the poller or the ledger, wherever the import is cut.
 func TestHandingOver(t *testing.T) {
 	t.Parallel()
 	twice, lost := newHandover(t).run(false)
@@ -303,8 +303,8 @@ func TestHandingOver(t *testing.T) {
 	}
 }
 
-// The twin: a trigger that does not mark what it sends. Where a busy machine lets the
-// poller come late there may be nothing to find, so it hands over several times.
+// The twin: a trigger that does not mark the rows that it sends. On a busy machine the poller
+// may be too late to show the fault, so the test repeats the handover.
 func TestHandingOverFindsABrokenTrigger(t *testing.T) {
 	t.Parallel()
 	for began := time.Now(); time.Since(began) < 2*time.Minute; {
@@ -319,7 +319,7 @@ func TestHandingOverFindsABrokenTrigger(t *testing.T) {
 	t.Error("nothing went twice, so the test finds nothing")
 }
 
-// The twin: an import that sends what it does not mark leaves it to the poller.
+// The twin: an import that sends rows without marking them leaves them to the poller.
 func TestImportRefusesWhatItCannotMark(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -340,7 +340,7 @@ func TestImportRefusesWhatItCannotMark(t *testing.T) {
 	}
 }
 
-// Rows that a poller is publishing are its own until it gives them up.
+// Rows that a poller is publishing belong to it until it releases them.
 func TestImportLeavesLockedRows(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -384,7 +384,7 @@ func TestImportLeavesLockedRows(t *testing.T) {
 	}
 }
 
-// A row that the ledger does not take stays, and holds up nobody.
+// A row that the ledger rejects stays, and does not block others.
 func TestImportLeavesRefusedRows(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -416,7 +416,7 @@ func TestImportLeavesRefusedRows(t *testing.T) {
 	}
 }
 
-// What the columns hold arrives, by import and by trigger alike.
+// The columns' values arrive, both by import and by trigger.
 func TestMapping(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -447,7 +447,7 @@ func TestMapping(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, ctx, conn, insert, "b", "new")
-	exec(t, ctx, conn, insert, "b", "failed") // not one of those that are taken
+	exec(t, ctx, conn, insert, "b", "failed") // not a pending row
 	exec(t, ctx, conn, insert+" on conflict do nothing", "b", "sent")
 	if r, err := table.Import(ctx, Options{}); err != nil || r.Imported != 0 || !r.Trigger {
 		t.Fatalf("%+v, %v", r, err)
@@ -478,8 +478,8 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-// A time without a zone means what --send-at-zone says, to the import and to the
-// trigger, in whatever zone and style of dates their sessions are.
+// A time without a zone is in the zone of --send-at-zone, both in the import and in the
+// trigger, whatever the zone and date style of their sessions.
 func TestSendAtZone(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -515,8 +515,8 @@ func TestSendAtZone(t *testing.T) {
 	}
 }
 
-// Tables whose long names begin alike have a trigger's function each, which installing
-// it again replaces and removing it removes.
+// Tables whose long names begin alike have separate trigger functions, which installing again
+// replaces and removing removes.
 func TestTriggersOfLongNames(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -560,8 +560,8 @@ func TestTriggersOfLongNames(t *testing.T) {
 	}
 }
 
-// A poller that deletes: what is taken is gone, and a writer needs no rights of
-// the ledger's.
+// A poller that deletes rows: imported rows are deleted, and a writer needs no privileges on
+// the ledger.
 func TestDeletingPoller(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -606,7 +606,7 @@ func TestDeletingPoller(t *testing.T) {
 	}
 }
 
-// What cannot be right is refused before anything is written, with the flag.
+// Invalid options are rejected before anything is written, with the flag.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := newContext(t)
@@ -620,8 +620,8 @@ func TestRefusals(t *testing.T) {
 		says   string
 	}{
 		"no table":       {func(m *Mapping) { m.Table = "" }, "table", posthaste.Invalid, "--table is missing"},
-		"unknown table":  {func(m *Mapping) { m.Table = "nonsense; drop table outbox" }, "table", posthaste.Invalid, "no table"},
-		"view":           {func(m *Mapping) { m.Table = "seen" }, "table", posthaste.Invalid, "is no table"},
+		"unknown table":  {func(m *Mapping) { m.Table = "nonsense; drop table outbox" }, "table", posthaste.Invalid, "not found"},
+		"view":           {func(m *Mapping) { m.Table = "seen" }, "table", posthaste.Invalid, "is not a table"},
 		"unknown column": {func(m *Mapping) { m.Key = "customer" }, "key", posthaste.Invalid, "it has id, topic, body, sent, due, due_tz"},
 		"payload":        {func(m *Mapping) { m.Payload = "id" }, "payload", posthaste.Invalid, "of type bigint"},
 		"headers":        {func(m *Mapping) { m.Headers = "topic" }, "headers", posthaste.Invalid, "of type text"},
@@ -638,7 +638,7 @@ func TestRefusals(t *testing.T) {
 		"two zones":      {func(m *Mapping) { m.SendAt, m.SendAtZone = "due_tz", "UTC" }, "send-at-zone", posthaste.Invalid, "leave it out"},
 		"unknown zone":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "Europe/Berlim" }, "send-at-zone", posthaste.Invalid, "pg_timezone_names"},
 		"abbreviation":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "CET+3" }, "send-at-zone", posthaste.Invalid, "pg_timezone_names"},
-		"zone of what":   {func(m *Mapping) { m.SendAtZone = "UTC" }, "send-at-zone", posthaste.Invalid, "without --send-at"},
+		"zone of what":   {func(m *Mapping) { m.SendAtZone = "UTC" }, "send-at-zone", posthaste.Invalid, "requires --send-at"},
 		"not unique":     {func(m *Mapping) { m.ID = "topic" }, "id", posthaste.Invalid, "unique index"},
 	} {
 		m := plainMapping()

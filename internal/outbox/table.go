@@ -12,29 +12,27 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Table is an outbox table that was looked up and fits its mapping. It is for
-// one connection, and not safe for concurrent use.
+// Table is an outbox table that exists and fits its mapping. It uses one connection and is not
+// safe for concurrent use.
 type Table struct {
 	mapping Mapping
 	conn    *pgx.Conn
 
-	schema, name string            // as they are
+	schema, name string            // as in the catalog
 	sql          string            // both, quoted
 	columns      map[string]string // type by name
 	idType       string
-	// Expressions of SQL over a row r.
+	// SQL expressions over a row r.
 	id, queue, payload, options, pending, order string
-	// probe is an id that the ledger gave away at the start: what is sent by this
-	// connection from then on has a higher one.
+	// probe is an id that the ledger allocated at the start: everything that this connection
+	// sends later has a higher one.
 	probe int64
-	// mark makes a row one that was sent: "update … set …" or "delete from …",
-	// up to its where.
+	// mark marks a row as sent: "update … set …" or "delete from …", up to its where.
 	mark string
 }
 
-// Open looks the table up and checks everything that can be known of it before
-// anything is written: columns and their types, privileges, queues. Its errors
-// name the flag and the remedy.
+// Open finds the table and checks everything that can be checked before writing: columns and
+// their types, privileges, queues. Its errors name the flag and the remedy.
 func Open(ctx context.Context, conn *pgx.Conn, m Mapping) (*Table, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -48,10 +46,10 @@ func Open(ctx context.Context, conn *pgx.Conn, m Mapping) (*Table, error) {
 	return t, nil
 }
 
-// Name is the table's name with its schema.
+// Name returns the table's name with its schema.
 func (t *Table) Name() string { return t.schema + "." + t.name }
 
-// find looks for the table under its name as it is, and as SQL would read it.
+// find looks up the table by its exact name, and as SQL would parse it.
 func (t *Table) find(ctx context.Context) error {
 	exact := make([]string, 0, 2)
 	for part := range strings.SplitSeq(t.mapping.Table, ".") {
@@ -73,15 +71,15 @@ func (t *Table) find(ctx context.Context) error {
 	case "r", "p":
 	case "":
 		return invalid("table", "name it with its schema, such as public.outbox; check the database in --database-url and that this user may use the schema",
-			"there is no table %q", t.mapping.Table)
+			"table %q not found", t.mapping.Table)
 	default:
-		return invalid("table", "name the table behind it", "%s.%s is no table", t.schema, t.name)
+		return invalid("table", "name the table behind it", "%s.%s is not a table", t.schema, t.name)
 	}
 	t.sql = identifier(t.schema) + "." + identifier(t.name)
 	return nil
 }
 
-// findColumns replaces the names in the mapping by those that the columns have.
+// findColumns replaces the names in the mapping by the actual column names.
 func (t *Table) findColumns(ctx context.Context) error {
 	rows, err := t.conn.Query(ctx, `select a.attname, format_type(a.atttypid, null) from pg_catalog.pg_attribute a
 		where a.attrelid = to_regclass($1) and a.attnum > 0 and not a.attisdropped order by a.attnum`, t.sql)
@@ -124,8 +122,8 @@ func (t *Table) findColumns(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// checkZone takes only names of time zones. PostgreSQL takes more: abbreviations, which
-// have no summer time, and any word with a number behind it as one with that offset.
+// checkZone accepts only names of time zones. PostgreSQL accepts more: abbreviations, which
+// have no daylight saving time, and any word followed by a number as a zone with that offset.
 func (t *Table) checkZone(ctx context.Context) error {
 	zone := t.mapping.SendAtZone
 	if zone == "" || zone == "UTC" {
@@ -134,32 +132,32 @@ func (t *Table) checkZone(ctx context.Context) error {
 	var known bool
 	err := t.conn.QueryRow(ctx, "select exists (select from pg_catalog.pg_timezone_names where name = $1 and strpos(name, '/') > 0)", zone).Scan(&known)
 	if err == nil && !known {
-		return invalid("send-at-zone", "UTC, or a name of the view pg_timezone_names with a place in it, such as Europe/Berlin", "--send-at-zone: there is no time zone %q", zone)
+		return invalid("send-at-zone", "UTC, or a name of the view pg_timezone_names with a place in it, such as Europe/Berlin", "--send-at-zone: unknown time zone %q", zone)
 	}
 	return err
 }
 
-// sendAt is the time before which a row is held back, as a text with its offset. It must
-// not depend on the settings of a session: the import has others than the writers in
+// sendAt returns the time before which a row must not be handed out, as text with its offset.
+// It must not depend on session settings: the import has other settings than the writers in
 // whose sessions the trigger runs.
 func (t *Table) sendAt(column string) (string, error) {
 	m := t.mapping
 	switch kind := t.columns[m.SendAt]; {
 	case kind == "timestamp with time zone" && m.SendAtZone == "":
 	case kind == "timestamp with time zone":
-		return "", invalid("send-at-zone", "leave it out", "--send-at-zone: the times of column %s say their zone themselves", m.SendAt)
+		return "", invalid("send-at-zone", "leave it out", "--send-at-zone: the times of column %s already have a zone", m.SendAt)
 	case kind == "timestamp without time zone" && m.SendAtZone != "":
 		column = "(" + column + " at time zone " + literal(m.SendAtZone) + ")"
 	case kind == "timestamp without time zone":
-		return "", invalid("send-at", "say which zone its times are meant in: --send-at-zone Europe/Berlin, or UTC; or make the column a timestamp with time zone",
-			"--send-at: column %s is a timestamp without time zone, so what it means would depend on the TimeZone of each session that inserts or imports", m.SendAt)
+		return "", invalid("send-at", "name the zone of its times: --send-at-zone Europe/Berlin, or UTC; or change the column to timestamp with time zone",
+			"--send-at: column %s is a timestamp without time zone, so its meaning would depend on the TimeZone of each session that inserts or imports", m.SendAt)
 	default:
 		return "", invalid("send-at", "it must be a timestamp with time zone, or one without and --send-at-zone", "--send-at: column %s is of type %s", m.SendAt, kind)
 	}
 	return "to_jsonb(" + column + ") #>> '{}'", nil
 }
 
-// build makes the expressions.
+// build builds the expressions.
 func (t *Table) build(context.Context) error {
 	m := t.mapping
 	column := func(name string) string { return "r." + identifier(name) }
@@ -196,11 +194,11 @@ func (t *Table) build(context.Context) error {
 	headers := []string{}
 	if m.Headers != "" {
 		if kind := t.columns[m.Headers]; kind != "json" && kind != "jsonb" {
-			return invalid("headers", "it must be json or jsonb, an object of texts; single columns become headers with --header NAME=COLUMN",
+			return invalid("headers", "it must be json or jsonb, an object of strings; single columns become headers with --header NAME=COLUMN",
 				"--headers: column %s is of type %s", m.Headers, kind)
 		}
 		h := column(m.Headers) + "::jsonb"
-		headers = append(headers, fmt.Sprintf("case jsonb_typeof(%[1]s) when 'object' then (select jsonb_object_agg(e.key, e.value) from jsonb_each_text(%[1]s) e) when 'null' then null else %[1]s end", h)) // what is no object is refused by the send
+		headers = append(headers, fmt.Sprintf("case jsonb_typeof(%[1]s) when 'object' then (select jsonb_object_agg(e.key, e.value) from jsonb_each_text(%[1]s) e) when 'null' then null else %[1]s end", h)) // the send rejects other types than objects
 	}
 	single := []string{}
 	for _, header := range sortedKeys(m.HeaderColumns) {
@@ -235,7 +233,7 @@ func (t *Table) build(context.Context) error {
 	return t.buildMark(column)
 }
 
-// buildMark makes what tells pending rows from those that were sent.
+// buildMark builds the expressions that mark sent rows and select pending ones.
 func (t *Table) buildMark(column func(string) string) error {
 	m := t.mapping
 	switch kind := t.columns[m.Sent]; {
@@ -249,17 +247,17 @@ func (t *Table) buildMark(column func(string) string) error {
 	case strings.HasPrefix(kind, "timestamp"):
 		t.pending, t.mark = column(m.Sent)+" is null", "update "+t.sql+" as r set "+identifier(m.Sent)+" = clock_timestamp()"
 	default:
-		return invalid("sent", "say which value means sent: --sent-value sent; and with --where which rows are waiting: --where \"status = 'pending'\"",
+		return invalid("sent", "name the value that means sent: --sent-value sent; and select the pending rows with --where: --where \"status = 'pending'\"",
 			"--sent: column %s is of type %s, neither a boolean nor a timestamp", m.Sent, kind)
 	}
 	if m.Where != "" {
-		t.pending += " and (" + m.Where + "\n)" // a comment at its end ends there
+		t.pending += " and (" + m.Where + "\n)" // the line break ends a comment at the end of Where
 	}
 	return nil
 }
 
-// checkSQL has the server read all expressions, as the trigger will: with the
-// search path pinned.
+// checkSQL lets the server parse all expressions as the trigger will, with the pinned search
+// path.
 func (t *Table) checkSQL(ctx context.Context) error {
 	return t.inTx(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "set local search_path = pg_catalog, pg_temp"); err != nil {
@@ -274,15 +272,14 @@ func (t *Table) checkSQL(ctx context.Context) error {
 		case t.mapping.SentValue != "" && strings.HasPrefix(pg.Code, "22"):
 			return invalid("sent-value", "give a value of the column's type, "+t.columns[t.mapping.Sent], "--sent-value: %s", pg.Message)
 		case t.mapping.Where == "":
-			return invalid("table", "name other columns", "rows of %s cannot be taken like this: %s", t.Name(), pg.Message)
+			return invalid("table", "name other columns", "rows of %s cannot be imported with these options: %s", t.Name(), pg.Message)
 		}
 		return invalid("where", "it must be a condition over the table's columns; functions of your own need their schema's name", "--where: %s", pg.Message)
 	}, false)
 }
 
-// checkUnique refuses ids that do not tell rows apart: one of two rows would
-// count as a repetition of the other. In a partitioned table a unique index
-// needs the partition's key, too.
+// checkUnique rejects ids that are not unique, because the second of two rows would count as a
+// repetition of the first. In a partitioned table a unique index also needs the partition key.
 func (t *Table) checkUnique(ctx context.Context) error {
 	var unique bool
 	err := t.conn.QueryRow(ctx, `select exists (select from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indrelid
@@ -290,7 +287,7 @@ func (t *Table) checkUnique(ctx context.Context) error {
 		where c.oid = to_regclass($1) and i.indisunique and i.indisvalid and i.indpred is null
 		  and (i.indnkeyatts = 1 and i.indkey[0] = a.attnum or c.relkind = 'p' and a.attnum = any(i.indkey)))`, t.sql, t.mapping.ID).Scan(&unique)
 	if err == nil && !unique {
-		return invalid("id", "name the primary key, or make a unique index on the column", "--id: no unique index says that column %s tells rows of %s apart", t.mapping.ID, t.Name())
+		return invalid("id", "name the primary key, or create a unique index on the column", "--id: column %s of %s has no unique index", t.mapping.ID, t.Name())
 	}
 	return err
 }
@@ -318,8 +315,8 @@ func (t *Table) checkRights(ctx context.Context) error {
 	return nil
 }
 
-// checkQueues sends to each queue that is named, in a transaction that is
-// rolled back: whoever may send need not be allowed to look.
+// checkQueues sends to each named queue in a transaction that is rolled back, because a sender
+// may lack the privilege to read queues.
 func (t *Table) checkQueues(ctx context.Context) error {
 	queues := []string{t.mapping.Queue}
 	if t.mapping.QueueColumn != "" {
@@ -345,7 +342,7 @@ func (t *Table) checkQueues(ctx context.Context) error {
 		if code := ledgerCode(pg); code != "" {
 			hint := pg.Hint
 			if code == posthaste.NotFound {
-				hint = fmt.Sprintf("make it first: posthaste queue create %s", queue)
+				hint = fmt.Sprintf("create it first: posthaste queue create %s", queue)
 			}
 			return &posthaste.Error{Code: code, Field: "queue", Message: fmt.Sprintf("queue %q: %s", queue, pg.Message), Hint: hint, Cause: err}
 		}
@@ -354,9 +351,9 @@ func (t *Table) checkQueues(ctx context.Context) error {
 	return nil
 }
 
-// inTx runs f in a transaction that is committed or else rolled back. Its
-// isolation is read committed, whatever the database's default is: a row that
-// was waited for is then seen as it is.
+// inTx runs f in a transaction that is committed or rolled back. Its isolation level is read
+// committed, whatever the database's default: after waiting for a row, it sees the row's
+// current state.
 func (t *Table) inTx(ctx context.Context, f func(pgx.Tx) error, commit bool) error {
 	tx, err := t.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
@@ -369,7 +366,7 @@ func (t *Table) inTx(ctx context.Context, f func(pgx.Tx) error, commit bool) err
 	return tx.Commit(ctx)
 }
 
-// ledgerCode is the code of what the ledger refused, empty for all else.
+// ledgerCode returns the code of an error of the ledger, or "" for all other errors.
 func ledgerCode(pg *pgconn.PgError) posthaste.Code {
 	switch pg.Code {
 	case "PH400":
@@ -382,8 +379,7 @@ func ledgerCode(pg *pgconn.PgError) posthaste.Code {
 	return ""
 }
 
-// explain makes errors of the database ones that a person can act on. All that
-// is done here may simply be done again.
+// explain adds remedies to the database's errors. All operations here may be repeated.
 func explain(err error) error {
 	var pg *pgconn.PgError
 	var ours *posthaste.Error
@@ -402,7 +398,7 @@ func explain(err error) error {
 		}
 		return e
 	}
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the database went away: " + strings.Join(strings.Fields(err.Error()), " "), Hint: again, Cause: err}
+	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the database connection was lost: " + strings.Join(strings.Fields(err.Error()), " "), Hint: again, Cause: err}
 }
 
-const again = "run it again: what was taken over is not taken twice"
+const again = "run it again: imported rows are not imported twice"

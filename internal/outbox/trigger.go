@@ -17,12 +17,13 @@ import (
 
 const triggerName = "posthaste_outbox"
 
-// maxName is how long a name may be in PostgreSQL, in bytes: it cuts what is longer.
+// maxName is the maximum length of a name in PostgreSQL, in bytes. PostgreSQL truncates longer
+// ones.
 const maxName = 63
 
-// function is the quoted name of the trigger's function. It lies beside the
-// table: the schema posthaste holds only what Posthaste made there. The name of a
-// table that is too long for it is cut, and told from others by its hash.
+// function returns the quoted name of the trigger's function. It is in the table's schema,
+// because the schema posthaste contains only Posthaste's own objects. If the table's name is
+// too long, it is truncated and made unique with its hash.
 func (t *Table) function() string {
 	name := triggerName + "_" + t.name
 	if len(name) > maxName {
@@ -33,14 +34,13 @@ func (t *Table) function() string {
 	return identifier(t.schema) + "." + identifier(name)
 }
 
-// TriggerSQL is what InstallTrigger runs, for who wants to run it in a
-// migration of their own, or together with something else.
+// TriggerSQL returns the statements of InstallTrigger, to run them in a migration of your own
+// or together with other statements.
 func (t *Table) TriggerSQL() string { return strings.Join(t.triggerStatements(), "\n\n") + "\n" }
 
-// The trigger comes after the insert: what ON CONFLICT DO NOTHING leaves out is
-// not sent. It is one for each row, as partitions pass it on to whoever inserts
-// into them. It runs as its owner, so that writers need no rights that they do
-// not have.
+// The trigger runs after the insert, so that rows skipped by ON CONFLICT DO NOTHING are not
+// sent. It is a row trigger, because partitions inherit only those. It runs as its owner, so
+// that writers need no additional privileges.
 func (t *Table) triggerStatements() []string {
 	body := fmt.Sprintf(`
 declare
@@ -57,7 +57,7 @@ begin
   end if;
   return null;
 end `, t.queue, t.payload, t.options, t.pending, t.mark, t.id, identifier(t.mapping.ID),
-		literal(triggerName+": %s rows of "+strings.ReplaceAll(t.Name(), "%", "%%")+" have the id %s, which must tell rows apart"), identifier(t.mapping.ID))
+		literal(triggerName+": %s rows of "+strings.ReplaceAll(t.Name(), "%", "%%")+"  have the id %s, which must be unique"), identifier(t.mapping.ID))
 	quote := "$posthaste$"
 	for n := 1; strings.Contains(body, quote); n++ {
 		quote = fmt.Sprintf("$posthaste%d$", n)
@@ -66,22 +66,21 @@ end `, t.queue, t.payload, t.options, t.pending, t.mark, t.id, identifier(t.mapp
 		"-- Sends each row that is inserted into " + strings.ReplaceAll(t.Name(), "\n", " ") + " in its writer's transaction, and marks it.\n" +
 			"create or replace function " + t.function() + "() returns trigger\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp as " + quote + body + quote + ";",
 		"revoke all on function " + t.function() + "() from public;",
-		"-- Waits for the transactions that have written to the table, and new ones wait\n-- for it: set lock_timeout, and try again.\n" +
+		"-- Waits for the transactions that have written to the table, and blocks new\n-- ones: set lock_timeout, and retry.\n" +
 			"create or replace trigger " + triggerName + " after insert on " + t.sql + "\n  for each row execute function " + t.function() + "();",
 	}
 }
 
-// InstallTrigger installs the trigger, or brings it up to date. The moment of
-// its commit divides the rows: all that were inserted before are committed or
-// gone and left to the poller or an import, each one inserted later is sent in
-// its writer's transaction. It waits for open transactions that have written
-// to the table, at most 2 s at a time, for others wait behind it; within
-// patience it tries again.
+// InstallTrigger installs the trigger or updates it. Its commit divides the rows: rows
+// inserted before are committed or rolled back by then, and are left to the poller or an
+// import; each row inserted later is sent in its writer's transaction. It waits for open
+// transactions that have written to the table, at most 2 s at a time because other writers
+// wait behind it, and retries until patience is over.
 func (t *Table) InstallTrigger(ctx context.Context, patience time.Duration) error {
 	return t.alter(ctx, patience, t.triggerStatements())
 }
 
-// RemoveTrigger removes the trigger. Rows inserted later wait in the table.
+// RemoveTrigger removes the trigger. Rows inserted later stay in the table.
 func (t *Table) RemoveTrigger(ctx context.Context, patience time.Duration) error {
 	return t.alter(ctx, patience, []string{
 		"drop trigger if exists " + triggerName + " on " + t.sql,
@@ -89,7 +88,7 @@ func (t *Table) RemoveTrigger(ctx context.Context, patience time.Duration) error
 	})
 }
 
-// lockTimeout is how long writers may have to wait behind an attempt.
+// lockTimeout is how long writers may have to wait behind one try.
 const lockTimeout = "2s"
 
 func (t *Table) alter(ctx context.Context, patience time.Duration, statements []string) error {
@@ -111,7 +110,7 @@ func (t *Table) alter(ctx context.Context, patience time.Duration, statements []
 		}
 		if time.Now().After(deadline) {
 			return &posthaste.Error{Code: posthaste.Unavailable, Message: "a transaction that has written to " + t.Name() + " stays open, so nothing was changed",
-				Hint: "look for it in pg_stat_activity, and run this again or with a longer --wait"}
+				Hint: "find it in pg_stat_activity, and run this again or with a longer --wait"}
 		}
 		select {
 		case <-time.After(time.Second):

@@ -18,8 +18,8 @@ type bell struct {
 
 	mu     sync.Mutex
 	sleeps map[string]*sleep
-	// limited has the queues whose last look said that they are at a limit. What is sent
-	// there does not ring the doorbell, so there is no need to poll.
+	// limited has the queues whose last look reported a limit. Sends to them do not ring the
+	// doorbell, so polling has no benefit.
 	limited map[string]bool
 }
 
@@ -30,14 +30,14 @@ type sleep struct {
 	wake  chan struct{} // has room for one
 }
 
-// keyHolder is a doorbell that may hold keys for a moment after a Sleep, during which
-// senders ring.
+// keyHolder is a doorbell that may hold keys for a moment after a Sleep. During that time
+// sends ring it.
 type keyHolder interface {
-	// LetGo gives back those of a queue at once if no Sleep is on it.
+	// LetGo releases the keys of a queue immediately if no Sleep uses them.
 	LetGo(queue string)
 }
 
-// Pace returns a doorbell that sleeps by inner, or polls while messages come often. It
+// Pace returns a doorbell that sleeps on inner, or polls while messages are frequent. It
 // closes inner.
 func (p *Pacer) Pace(inner posthaste.Doorbell) posthaste.Doorbell {
 	return &bell{Doorbell: inner, pacer: p, closed: make(chan struct{}), sleeps: map[string]*sleep{}, limited: map[string]bool{}}
@@ -49,11 +49,11 @@ func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Contex
 	b.mu.Lock()
 	if b.sleeps[queue] != nil {
 		b.mu.Unlock()
-		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("queue %q is slept on already by this doorbell", queue)}
+		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("queue %q already has a Sleep on this doorbell", queue)}
 	}
 	if b.over() {
 		b.mu.Unlock()
-		return b.Doorbell.Sleep(ctx, queue, look) // says what is wrong
+		return b.Doorbell.Sleep(ctx, queue, look) // returns the error
 	}
 	b.sleeps[queue] = s
 	limited := b.limited[queue]
@@ -82,8 +82,8 @@ func (b *bell) over() bool {
 	}
 }
 
-// poll looks whenever a round of the pacer says so. It returns false if the Sleep has to
-// go on by the doorbell.
+// poll looks whenever a round of the pacer tells it to. It returns false if the Sleep must
+// continue on the doorbell.
 func (b *bell) poll(ctx context.Context, s *sleep, look func(context.Context) (posthaste.LookReply, error)) (over bool, err error) {
 	if k, ok := b.Doorbell.(keyHolder); ok {
 		k.LetGo(s.queue)
@@ -123,8 +123,7 @@ func (b *bell) poll(ctx context.Context, s *sleep, look func(context.Context) (p
 	return false, nil
 }
 
-// rest sleeps by the doorbell and tells the pacer how long that took, if a message
-// ended it.
+// rest sleeps on the doorbell and reports the duration to the pacer, if a message ended it.
 func (b *bell) rest(ctx context.Context, s *sleep, look func(context.Context) (posthaste.LookReply, error)) error {
 	var began, looked time.Time
 	var looking time.Duration

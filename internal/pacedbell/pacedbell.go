@@ -1,13 +1,13 @@
-// Package pacedbell lets a process poll, instead of sleeping by a doorbell, while
-// messages are sent to it often.
+// Package pacedbell lets a process poll, instead of sleeping on a doorbell, while messages are
+// frequent.
 //
-// A doorbell costs each sender that has to ring it. On PostgreSQL a notification takes a
-// lock on the whole database at commit, so that senders that ring commit one after the
-// other. A process therefore counts how often it is woken, over all its queues. As soon
-// as that is more than about every 5 ms it stops arming the doorbell and looks at its
-// queues every few milliseconds, with one call for all of them. When little has come for
-// a while it sleeps by the doorbell again. Each such sleep is the doorbell's own, which
-// arms, looks and then waits, so that nothing that was sent meanwhile is missed.
+// A doorbell has a cost for each sender that must ring it. On PostgreSQL a notification takes
+// a database-wide lock at commit, so that notifying senders commit one after the other. A
+// process therefore measures how often it is woken, over all its queues. If wake-ups are more
+// frequent than about every 5 ms, it stops arming the doorbell and polls its queues every few
+// milliseconds, with one call for all of them. When few messages came for a while, it sleeps
+// on the doorbell again. Each such sleep is the doorbell's own, which arms, looks and then
+// waits, so that no message is missed.
 package pacedbell
 
 import (
@@ -20,46 +20,46 @@ import (
 )
 
 const (
-	// lookAnyway is when a poll makes its first look of its own, although no probe found
-	// anything. A probe tells only that something can be handed out now. The poll's own
-	// look also tells when the next message falls due and whether the queue is at a limit.
+	// lookAnyway is the time after which a poll makes its first look although no probe found
+	// anything. A probe reports only messages that can be handed out now. A look also returns
+	// when the next message is due and whether the queue is at a limit.
 	lookAnyway = 250 * time.Millisecond
 	// servedFor is how long a subscription counts as served after a claim.
 	servedFor = time.Minute
-	// lookAgain bounds the time to the poll's next look of its own. Such a look claims, so
-	// that the subscription stays served while the poll lasts.
+	// lookAgain bounds the time until the poll's next look. Such a look claims, so that the
+	// subscription stays served while the poll lasts.
 	lookAgain = servedFor / 2
-	// probeLate is how long a round waits for its probe. After that every poll looks for
-	// itself: a part of the store that does not answer must not stop the queues of others.
+	// probeLate is how long a round waits for its probe. After that every poll looks itself: a
+	// part of the store that does not answer must not block the queues of others.
 	probeLate = 200 * time.Millisecond
-	// mostLate is how many late probes may be under way. With more of them the store
-	// answers too slowly for polling.
+	// mostLate is the maximum number of late probes. With more of them the store is too slow
+	// for polling.
 	mostLate = 3
 	// probeTimeout bounds one probe.
 	probeTimeout = 5 * time.Second
 )
 
-// Probe reports for each subscription whether it may have something to hand out now. It
-// takes nothing. True is a safe answer where it does not know.
+// Probe reports for each subscription whether a message may be available now. It takes
+// nothing. It may return true if it does not know.
 type Probe func(ctx context.Context, refs []posthaste.QueueRef) ([]bool, error)
 
-// Pacer is the pace of one process, which all its doorbells share.
+// Pacer is the pace of one process, shared by all its doorbells.
 type Pacer struct {
 	probe Probe
 
 	mu      sync.Mutex
 	tempo   tempo
 	polls   map[*poll]struct{} // polls that wait for the next round
-	running bool               // a goroutine makes rounds
-	late    int                // late probes under way
-	// served is when each subscription of a queue was claimed from last.
+	running bool               // a goroutine runs rounds
+	late    int                // late probes still running
+	// served has the time of the last claim from each subscription of a queue.
 	served map[string]map[string]time.Time
 }
 
-// poll is one Sleep that polls.
+// poll is a Sleep that polls.
 type poll struct {
 	queue string
-	due   time.Time // its own look comes no later
+	due   time.Time // deadline of its own look
 	turn  chan turn // has room for one
 }
 
@@ -76,8 +76,8 @@ func New(probe Probe) *Pacer {
 	return &Pacer{probe: probe, polls: map[*poll]struct{}{}, served: map[string]map[string]time.Time{}}
 }
 
-// Served notes that this process claims from a subscription. Rounds of looks ask for the
-// subscriptions that it claimed from lately.
+// Served records that this process claims from a subscription. Probes ask for the
+// subscriptions of recent claims.
 func (p *Pacer) Served(ref posthaste.QueueRef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,12 +108,12 @@ func (p *Pacer) found(took time.Duration, handed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tempo.found(handed)
-	if len(p.polls) == 0 { // else the probe sets the pace
+	if len(p.polls) == 0 { // otherwise the probe sets the pace
 		p.tempo.lookTook(took)
 	}
 }
 
-// join has the next round look for q. It returns false if the process does not poll.
+// join adds q to the next round. It returns false if the process does not poll.
 func (p *Pacer) join(q *poll) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *Pacer) leave(q *poll) {
 	delete(p.polls, q)
 }
 
-// run makes rounds of looks until no poll waits for one.
+// run runs rounds until no poll waits for one.
 func (p *Pacer) run() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,22 +146,21 @@ func (p *Pacer) run() {
 		if len(p.polls) > 0 {
 			p.round(min(time.Since(began), 2*emptyPause))
 		}
-		// Whoever joins later begins with a pause of its own.
+		// A poll that joins later starts with its own pause.
 		p.running = len(p.polls) > 0
 	}
 }
 
-// round lets those polls look that may find something. A single one looks without a
-// probe, and all look if the probe is late. waited is bounded, because a process that
-// stood still for longer says nothing of the traffic. p.mu is held, but not during the
-// probe.
+// round lets those polls look that may find something. A single poll looks without a probe,
+// and all look if the probe is late. waited is bounded, because a longer stall of the process
+// says nothing about the traffic. p.mu is held, but not during the probe.
 func (p *Pacer) round(waited time.Duration) {
 	p.tempo.round(time.Now(), waited)
 	var ready map[string]bool
 	if p.tempo.polling && len(p.polls) > 1 {
 		var err error
 		if ready, err = p.ask(); err != nil {
-			// Whatever is wrong, each Sleep by the doorbell finds out and deals with it.
+			// Whatever the error is, each Sleep on the doorbell will see and handle it.
 			p.tempo.end(time.Now())
 		}
 	}
@@ -179,8 +178,7 @@ func (p *Pacer) round(waited time.Duration) {
 	}
 }
 
-// ask probes all subscriptions of the queues that are polled. p.mu is held, but not
-// during the probe.
+// ask probes all subscriptions of the polled queues. p.mu is held, but not during the probe.
 func (p *Pacer) ask() (ready map[string]bool, err error) {
 	ready = map[string]bool{}
 	var refs []posthaste.QueueRef
@@ -221,10 +219,10 @@ func (p *Pacer) ask() (ready map[string]bool, err error) {
 	return ready, err
 }
 
-// errLate says that a probe goes on, and that nobody waits for its answer.
+// errLate says that a probe is still running and its result will be ignored.
 var errLate = errors.New("the probe is late")
 
-// answers makes a probe. p.mu is held, but not during the probe.
+// answers runs a probe. p.mu is held, but not during the probe.
 func (p *Pacer) answers(refs []posthaste.QueueRef) ([]bool, error) {
 	if p.late >= mostLate {
 		return nil, errors.New("several probes are late")

@@ -12,13 +12,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// How long the store of a test takes, in virtual time.
+// Durations of the test store's operations, in virtual time.
 const (
 	armTakes, lookTakes, probeTakes = 300 * time.Microsecond, 700 * time.Microsecond, time.Millisecond
 )
 
-// store has queues of which only the number of messages counts, and doorbells that ring
-// where somebody sleeps.
+// store has queues that only count messages, and doorbells that ring if a process sleeps.
 type store struct {
 	*testing.T
 	mu      sync.Mutex
@@ -31,13 +30,13 @@ type store struct {
 	letGo   int
 	onArm   func(queue string)
 	probing error
-	// lookFirst makes doorbells look before they arm, which loses what is sent in between.
+	// lookFirst makes doorbells look before they arm, which loses messages sent in between.
 	lookFirst bool
-	// lookTakes makes looks claim, so that of several processes one finds a message.
+	// lookTakes makes looks claim, so that only one of several processes finds a message.
 	lookTakes bool
-	// slow is how many times as long everything takes; 0 means 1.
+	// slow is the factor by which everything is slower; 0 means 1.
 	slow int
-	// ringTakes is how long it takes until a ring wakes. Until then other sends ring, too.
+	// ringTakes is the time until a ring wakes a process. Until then other sends ring, too.
 	ringTakes time.Duration
 }
 
@@ -45,7 +44,7 @@ func inBubble(t *testing.T, test func(s *store)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(&store{T: t, waits: map[string]int{}, asleep: map[string]map[*ringing]bool{}})
-		time.Sleep(emptyPause + probeTakes) // within which rounds end once nothing polls
+		time.Sleep(emptyPause + probeTakes) // rounds end within this time once nothing polls
 	})
 }
 
@@ -95,7 +94,7 @@ func (s *store) probe(_ context.Context, refs []posthaste.QueueRef) ([]bool, err
 	return ready, s.probing
 }
 
-// counts returns what was counted and begins anew.
+// counts returns the counts and resets them.
 func (s *store) counts() (rings, looks, probes, arms int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (r *ringing) arm(queue string) {
 func (r *ringing) Sleep(ctx context.Context, queue string, look func(context.Context) (posthaste.LookReply, error)) error {
 	rung := r.channel(queue)
 	select {
-	case <-rung: // of the time before
+	case <-rung: // of an earlier sleep
 	default:
 	}
 	defer func() {
@@ -199,7 +198,7 @@ func (r *ringing) LetGo(string) {
 	r.s.letGo++
 }
 
-// process works on queues as a worker does, until the test ends it.
+// process processes queues like a worker, until the test ends it.
 type process struct {
 	*store
 	pacer  *Pacer
@@ -245,7 +244,7 @@ func (p *process) claim(queue string) (n int) {
 	return n
 }
 
-// total is how many messages were taken.
+// total returns the number of messages taken.
 func (p *process) total() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,7 +263,7 @@ func names(n int) (queues []string) {
 	return queues
 }
 
-// load sends for a while to queues in turn, at random times.
+// load sends to queues in turn for a while, at random times.
 func (s *store) load(during time.Duration, perSecond float64, queues []string) (sent int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for end := time.Now().Add(during); ; sent++ {
@@ -276,15 +275,15 @@ func (s *store) load(during time.Duration, perSecond float64, queues []string) (
 	}
 }
 
-// Dense traffic does not ring, however many queues it is spread over. Counted for each
-// queue by itself, twenty queues of fifty a second ring all the time.
+// Dense traffic does not ring, whatever the number of queues. If each queue were counted
+// separately, twenty queues with fifty messages per second each would ring all the time.
 func TestDenseTrafficDoesNotRing(t *testing.T) {
 	t.Parallel()
 	const seconds = 3
 	for _, c := range []struct {
 		queues    int
 		perSecond float64
-		perQueue  bool // each queue has a pace of its own
+		perQueue  bool // each queue has its own pace
 	}{{1, 250, false}, {1, 500, false}, {1, 5000, false}, {20, 250, false}, {20, 1000, false}, {200, 500, false}, {20, 1000, true}} {
 		t.Run(fmt.Sprintf("%d queues, %.0f a second, %v", c.queues, c.perSecond, c.perQueue), func(t *testing.T) {
 			t.Parallel()
@@ -314,7 +313,7 @@ func TestDenseTrafficDoesNotRing(t *testing.T) {
 	}
 }
 
-// Calm traffic rings once for each message and is not polled for.
+// Calm traffic rings once for each message and causes no polls.
 func TestCalmTrafficRings(t *testing.T) {
 	t.Parallel()
 	for _, perSecond := range []float64{1, 20, 50} {
@@ -336,7 +335,7 @@ func TestCalmTrafficRings(t *testing.T) {
 	}
 }
 
-// After dense traffic the process sleeps by the doorbell again, and does nothing at all.
+// After dense traffic the process sleeps on the doorbell again, and does nothing.
 func TestIdleAfterDenseTraffic(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -359,8 +358,8 @@ func TestIdleAfterDenseTraffic(t *testing.T) {
 	})
 }
 
-// Whatever is sent while a process changes from polling to sleeping is taken. If the
-// doorbell looked before it arms, something would stay.
+// A message sent while a process changes from polling to sleeping is taken. If the doorbell
+// looked before it arms, a message would stay.
 func TestNothingStaysWhenPollingEnds(t *testing.T) {
 	t.Parallel()
 	for _, lookFirst := range []bool{false, true} {
@@ -405,8 +404,8 @@ func TestNothingStaysWhenPollingEnds(t *testing.T) {
 	}
 }
 
-// A process whose messages another one takes finds nothing when it polls. It must not
-// change between polling and ringing all the time.
+// A process whose messages are taken by another one finds nothing when it polls. It must not
+// keep switching between polling and ringing.
 func TestMessagesTakenElsewhere(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -432,7 +431,7 @@ func TestMessagesTakenElsewhere(t *testing.T) {
 	})
 }
 
-// Two processes have a pace each: one that polls takes nothing from another's sleep.
+// Two processes have separate paces: one that polls does not affect another's sleep.
 func TestEachProcessHasItsOwnPace(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -441,7 +440,7 @@ func TestEachProcessHasItsOwnPace(t *testing.T) {
 		dense := s.process(New(s.probe), "dense")
 		time.Sleep(time.Second)
 		s.load(time.Second, 2000, []string{"dense"})
-		dense.stop() // as if it were killed: it tells nobody
+		dense.stop() // as if it were killed, without notice
 		time.Sleep(2*longestStay + time.Second)
 		before := calm.total()
 		for _, queue := range []string{"calm", "dense"} {
@@ -458,8 +457,8 @@ func TestEachProcessHasItsOwnPace(t *testing.T) {
 	})
 }
 
-// Of several processes that share the messages of dense traffic, each finds something in
-// few of its looks. They must not change between polling and ringing all the time.
+// If several processes share dense traffic, each finds something in few of its looks. They
+// must not keep switching between polling and ringing.
 func TestDenseTrafficOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	const seconds, tries = 60, 8
@@ -478,7 +477,7 @@ func TestDenseTrafficOfSeveralProcesses(t *testing.T) {
 		})
 	}
 	t.Logf("%d rings in %d s", all, seconds*tries)
-	if all >= 2*seconds*tries { // three a second where polling lasts for 2 s at most
+	if all >= 2*seconds*tries { // three per second if polling lasts for at most 2 s
 		t.Errorf("%d rings in %d s", all, seconds*tries)
 	}
 }

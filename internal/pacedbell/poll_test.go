@@ -12,9 +12,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// sleeper is one Sleep whose looks answer what the test says.
+// sleeper is a Sleep whose looks return the test's results.
 type sleeper struct {
-	looks []time.Duration // when they were, since it began
+	looks []time.Duration // times of the looks, since the start
 	ended chan error
 }
 
@@ -30,7 +30,7 @@ func (s *store) sleeps(bell posthaste.Doorbell, queue string, answer func(n int)
 	return one
 }
 
-// polls has the process poll for another queue until the test closes the doorbell.
+// polls makes the process poll for another queue until the test closes the doorbell.
 func (s *store) polls(p *Pacer) (bell posthaste.Doorbell) {
 	bell = p.Pace(s.ringing())
 	p.Served(posthaste.QueueRef{Queue: "other"})
@@ -42,8 +42,8 @@ func (s *store) polls(p *Pacer) (bell posthaste.Doorbell) {
 	return bell
 }
 
-// Among several queues a poll looks once by itself, because only that look tells what
-// else its caller waits for, and then when that says that something is due.
+// With several queues, a poll makes one look of its own, because only that returns the other
+// events that its caller waits for, and another one when something is due.
 func TestPollLooksWhenDue(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -64,8 +64,8 @@ func TestPollLooksWhenDue(t *testing.T) {
 	})
 }
 
-// A queue of which no subscription was claimed from lately cannot be asked for by a
-// probe. Its own look tells, in each round.
+// A probe cannot ask for a queue without recent claims from any subscription. Its own look is
+// used in each round.
 func TestPollOfAnUnknownSubscriptionLooks(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -79,8 +79,8 @@ func TestPollOfAnUnknownSubscriptionLooks(t *testing.T) {
 	})
 }
 
-// A probe asks for each subscription that this process claimed from in the last minute,
-// and for no other.
+// A probe asks for each subscription that this process claimed from in the last minute, and
+// for no other.
 func TestProbeAsksForWhatIsServed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -113,8 +113,8 @@ func TestProbeAsksForWhatIsServed(t *testing.T) {
 	})
 }
 
-// What waits for a limit is told by settles and not by sends, so the process does not poll
-// for it.
+// A message that waits for a limit becomes available by a settlement and not by a send, so the
+// process does not poll for it.
 func TestNoPollAtALimit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -132,7 +132,7 @@ func TestNoPollAtALimit(t *testing.T) {
 	})
 }
 
-// If a probe fails every queue sleeps by the doorbell, which finds out what is wrong.
+// If a probe fails, every queue sleeps on the doorbell, which sees the error.
 func TestProbeFails(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -164,7 +164,7 @@ func dense(p *Pacer) {
 	}
 }
 
-// What ends a sleep besides a message ends it also while the process polls.
+// Events other than a message that end a sleep also end it while the process polls.
 func TestWhatEndsAPoll(t *testing.T) {
 	t.Parallel()
 	nothing := posthaste.LookReply{NextDue: -1}
@@ -217,7 +217,7 @@ func TestWhatEndsAPoll(t *testing.T) {
 	}
 }
 
-// A Wake counts also in the moment between the end of polling and the doorbell's sleep.
+// A Wake also counts in the moment between the end of polling and the doorbell's sleep.
 func TestWakeBeforeArming(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {
@@ -241,8 +241,8 @@ func TestWakeBeforeArming(t *testing.T) {
 	})
 }
 
-// A probe that hangs stops no queue for long: the polls look for themselves. If probes go
-// on hanging, the process sleeps by the doorbell.
+// A probe that hangs blocks no queue for long: the polls look themselves. If probes keep
+// hanging, the process sleeps on the doorbell.
 func TestProbeHangs(t *testing.T) {
 	t.Parallel()
 	for _, hang := range []int{1, 100} {
@@ -274,7 +274,7 @@ func TestProbeHangs(t *testing.T) {
 					t.Errorf("while %d probes hang, the doorbell is armed %d times", hang, arms)
 				}
 				bell.Close()
-				time.Sleep(probeTimeout) // until those that hang end
+				time.Sleep(probeTimeout) // until the hanging ones end
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				if p.late != 0 {
@@ -285,8 +285,8 @@ func TestProbeHangs(t *testing.T) {
 	}
 }
 
-// A subscription stays served while its poll lasts, however long another one of the queue
-// keeps the queue known.
+// A subscription stays served while its poll lasts, even if another subscription keeps the
+// queue known.
 func TestPollKeepsItsSubscriptionServed(t *testing.T) {
 	t.Parallel()
 	for _, due := range []time.Duration{-1, time.Hour} {
@@ -328,7 +328,7 @@ func TestPollKeepsItsSubscriptionServed(t *testing.T) {
 	}
 }
 
-// One Sleep per queue at a time, also while it polls.
+// Only one Sleep per queue at a time, also while it polls.
 func TestSecondSleepIsRefused(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(s *store) {

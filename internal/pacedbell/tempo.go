@@ -5,52 +5,54 @@ import "time"
 const (
 	// denseGap is the gap between two wake-ups below which sends count as dense.
 	denseGap = 5 * time.Millisecond
-	// denseEnough is how much shorter than denseGap gaps must be, in sum, before the
-	// process polls: three or four in a row that are next to nothing.
+	// denseEnough is the sum of how much gaps must be shorter than denseGap before the process
+	// polls: three or four tiny gaps in a row.
 	denseEnough = 15 * time.Millisecond
 	// calmGap is the gap between two finds above which sends count as calm. It is twice
 	// denseGap, so that a steady load does not alternate.
 	calmGap = 2 * denseGap
-	// A process polls until gaps were longer than calmGap, in sum, by firstStay. If it
-	// polls again within falseCalm, it was not calm: its senders stall now and then, or
-	// other processes take most of the messages. Then that grows by stayGrowth each time, up
-	// to longestStay. Without that, such a process would ring most of the time.
+	// A process polls until the sum of how much gaps exceed calmGap reaches firstStay. If it
+	// polls again within falseCalm, the traffic was not calm: its senders stall now and then,
+	// or other processes take most of the messages. Then that sum grows by the factor
+	// stayGrowth each time, up to longestStay. Otherwise such a process would ring most of the
+	// time.
 	firstStay, longestStay = 200 * time.Millisecond, 16 * time.Second
 	falseCalm, stayGrowth  = 2 * time.Second, 8
-	// A pause after a find is as long as the look took, within these bounds. While nothing
-	// is found pauses grow to emptyPause.
+	// A pause after a find is as long as the look took, within these bounds. While nothing is
+	// found, pauses grow to emptyPause.
 	shortestPause, longestPause = time.Millisecond, 5 * time.Millisecond
 	emptyPause                  = 10 * time.Millisecond
-	// From the fifth find in a row on a pause is denseTimes as long, so that one look
-	// finds many messages, which costs less. Every streakEnd finds short pauses show
-	// whether messages still come that often: with long ones each look finds something.
+	// From the fifth find in a row on, a pause is denseTimes as long, so that one look finds
+	// many messages, which costs less. Short pauses every streakEnd finds show whether
+	// messages are still that frequent: with long ones each look finds something.
 	denseStreak, streakEnd, denseTimes = 4, 16, 3
-	// After a round that took crowd messages or more a pause is crowdTimes as long as the
-	// look, up to emptyPause: at such rates a look costs more than a message waits.
+	// After a round that took at least crowd messages, a pause is crowdTimes as long as the
+	// look, up to emptyPause: at such rates a look costs more than the latency of a message
+	// matters.
 	crowd, crowdTimes = 16, 6
 )
 
-// tempo decides whether a process sleeps by the doorbell or polls. Both decisions rest
-// on a cumulative sum of how far gaps lie from a limit, which is never below zero: one
-// short gap in calm traffic changes nothing, and neither does one stall in dense traffic.
+// tempo decides whether a process sleeps on the doorbell or polls. Both decisions use a
+// cumulative sum of how far gaps are from a limit, which is never below zero: a single short
+// gap in calm traffic changes nothing, and neither does a single stall in dense traffic.
 type tempo struct {
 	polling bool
-	short   time.Duration // while it sleeps: by how much gaps were shorter than denseGap
-	long    time.Duration // while it polls: by how much they were longer than calmGap
-	stay    time.Duration // how much of that ends polling
+	short   time.Duration // while sleeping: sum of how much gaps were shorter than denseGap
+	long    time.Duration // while polling: sum of how much they were longer than calmGap
+	stay    time.Duration // value of long that ends polling
 	pause   time.Duration // before the next round of looks
-	counted bool          // the present round has found something
-	streak  int           // how many rounds in a row before it did
-	handed  int           // how many messages the present round has taken
-	crowded bool          // the present round, or the one before it, has taken many
-	woken   time.Time     // when a message ended a sleep last
-	left    time.Time     // when polling ended last
+	counted bool          // the current round has found something
+	streak  int           // number of rounds in a row that found something
+	handed  int           // number of messages taken in the current round
+	crowded bool          // the current round, or the one before it, took many
+	woken   time.Time     // when a message last ended a sleep
+	left    time.Time     // when polling last ended
 }
 
-// woke notes that a message ended a sleep of that length. It does not include the time
-// for looks, which are slow on a busy machine whatever the traffic. But if a look took
-// longer than denseGap and a message came before the process slept for as long, the look
-// counts: whoever sends during such looks rings, and those rings make them slower still.
+// woke records that a message ended a sleep of that length. The length does not include looks,
+// which are slow on a busy machine whatever the traffic. But if a look took longer than
+// denseGap and a message came before the process had slept for as long, the look counts: sends
+// during such looks ring, and those rings make the looks even slower.
 func (t *tempo) woke(now time.Time, slept, looking time.Duration) {
 	gap := min(now.Sub(t.woken), slept)
 	t.woken = now
@@ -71,7 +73,7 @@ func (t *tempo) woke(now time.Time, slept, looking time.Duration) {
 	t.polling, t.long, t.pause = true, 0, shortestPause
 }
 
-// round notes that the next round of looks begins, waited after the last one. It ends
+// round records that the next round of looks begins, waited after the last one. It ends
 // polling if too little was found for too long.
 func (t *tempo) round(now time.Time, waited time.Duration) {
 	t.long += waited
@@ -85,14 +87,14 @@ func (t *tempo) round(now time.Time, waited time.Duration) {
 	}
 }
 
-// end ends polling. One short gap will do to poll again: if this was a pause in dense
-// traffic, few sends notify.
+// end ends polling. A single short gap is enough to poll again, so that few sends notify if
+// this was a pause in dense traffic.
 func (t *tempo) end(now time.Time) {
 	t.polling, t.left, t.short = false, now, denseEnough-denseGap/2
 }
 
-// found notes that the present round found something. Each round counts once, however
-// many messages and queues there were.
+// found records that the current round found something. Each round counts once, whatever the
+// number of messages and queues.
 func (t *tempo) found(handed int) {
 	t.handed += handed
 	t.crowded = t.crowded || t.handed >= crowd

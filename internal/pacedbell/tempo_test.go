@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// awake lets messages end sleeps of that length, after looks that took so long, until the
-// process polls. It returns how many did, and when the last one was.
+// awake lets messages end sleeps of that length, after looks of that duration, until the
+// process polls. It returns the number of wake-ups and the time of the last one.
 func (t *tempo) awake(now time.Time, slept, looking time.Duration) (wakes int, at time.Time) {
 	for ; !t.polling && wakes < 100; wakes++ {
 		now = now.Add(slept + looking)
@@ -15,8 +15,8 @@ func (t *tempo) awake(now time.Time, slept, looking time.Duration) (wakes int, a
 	return wakes, now
 }
 
-// On a busy machine a look can take longer than the gap between two sends. All who send
-// during the look ring, so few such looks have to do.
+// On a busy machine a look can take longer than the gap between two sends. All sends during
+// the look ring, so few such looks must be enough to start polling.
 func TestSlowLooksOfDenseTraffic(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -24,10 +24,10 @@ func TestSlowLooksOfDenseTraffic(t *testing.T) {
 		want           int
 	}{
 		{time.Millisecond, time.Millisecond, 4},
-		{0, denseGap, 3}, // as fast as on any machine
+		{0, denseGap, 3}, // as fast as on an idle machine
 		{0, 10 * time.Millisecond, 2},
 		{0, 40 * time.Millisecond, 1},
-		{20 * time.Millisecond, 40 * time.Millisecond, 100}, // calm, and the machine is busy
+		{20 * time.Millisecond, 40 * time.Millisecond, 100}, // calm traffic on a busy machine
 	} {
 		if got, _ := new(tempo).awake(time.Now(), c.slept, c.looking); got != c.want {
 			t.Errorf("sleeps of %s after looks of %s: polls after %d, want %d", c.slept, c.looking, got, c.want)
@@ -35,8 +35,8 @@ func TestSlowLooksOfDenseTraffic(t *testing.T) {
 	}
 }
 
-// After rounds that took many messages the pause grows, whatever the streak, and shrinks
-// again as soon as two rounds took few.
+// After rounds that took many messages the pause grows, whatever the streak, and shrinks again
+// as soon as two rounds took few.
 func TestPauseAfterManyMessages(t *testing.T) {
 	t.Parallel()
 	p := tempo{polling: true, stay: time.Second}
@@ -57,8 +57,8 @@ func TestPauseAfterManyMessages(t *testing.T) {
 	}
 }
 
-// A process that falls asleep in dense traffic polls for longer each time, since each time
-// some senders ring.
+// A process that falls asleep in dense traffic polls longer each time, because some senders
+// ring each time.
 func TestFalseCalm(t *testing.T) {
 	t.Parallel()
 	var p tempo
@@ -68,7 +68,7 @@ func TestFalseCalm(t *testing.T) {
 			t.Errorf("time %d: polls until gaps were too long by %s, want %s", i+1, p.stay, want)
 		}
 		began := now
-		for p.polling { // finds nothing, since others take the messages
+		for p.polling { // finds nothing, because others take the messages
 			now = now.Add(emptyPause)
 			p.round(now, emptyPause)
 		}

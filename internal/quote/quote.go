@@ -1,9 +1,9 @@
-// Package quote quotes what a caller gave within the text of an error.
+// Package quote quotes names from callers in error texts.
 package quote
 
 import "strings"
 
-// Name is a name, or another word of a caller's, in single quotes, with those within it
-// doubled as PostgreSQL's quote_literal does: without them a reader of the text, such as
-// that of hints, takes a part of the name for all of it.
+// Name returns a name in single quotes, with quotes inside doubled as in PostgreSQL's
+// quote_literal. Without that, a reader of the text, for example of a hint, could take a part
+// of the name for the whole.
 func Name(name string) string { return "'" + strings.ReplaceAll(name, "'", "''") + "'" }

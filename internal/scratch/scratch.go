@@ -1,5 +1,5 @@
-// Package scratch makes databases with the schema that last for one test. It is
-// what posthastetest rests on, where no driver is known.
+// Package scratch creates databases with the schema for single tests. Package posthastetest is
+// built on it; no driver is known here.
 package scratch
 
 import (
@@ -15,9 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// Make makes a database on the server that serverURL leads to, installs the
-// schema in it, and returns its URL. drop removes it together with whoever is
-// still connected to it.
+// Make creates a database on the server of serverURL, installs the schema in it, and returns
+// its URL. drop removes it, even if clients are connected.
 func Make(ctx context.Context, serverURL string) (databaseURL string, drop func(ctx context.Context) error, err error) {
 	u, err := url.Parse(serverURL)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -25,7 +24,7 @@ func Make(ctx context.Context, serverURL string) (databaseURL string, drop func(
 	}
 	name := "posthaste_test_" + strings.ToLower(rand.Text())
 	if err := run(ctx, serverURL, "create database "+name); err != nil {
-		return "", nil, fmt.Errorf("making a database: %w", err)
+		return "", nil, fmt.Errorf("creating a database: %w", err)
 	}
 	drop = func(ctx context.Context) error {
 		return run(ctx, serverURL, "drop database if exists "+name+" with (force)")

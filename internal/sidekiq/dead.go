@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// buryLease is how long a run that is killed keeps dead jobs that it was burying.
+	// buryLease is how long a killed run holds dead jobs that it was burying.
 	buryLease = 10 * time.Second
-	// buryPause is between two looks at the queue of the dead jobs.
+	// buryPause is the interval between two checks of the dead jobs' queue.
 	buryPause = 100 * time.Millisecond
-	// settledCounts is how many different counts are seen until one has begun after
-	// the first look: the first may be old, and the second may have been under way.
+	// settledCounts is the number of different counts to see until one has certainly started
+	// after the first check: the first may be old, and the second may have been running.
 	settledCounts = 3
 )
 
-// look reads the state of the queue of the dead jobs. A store may count in its upkeep
-// alone, which perhaps nobody else asks for.
+// look reads the state of the dead jobs' queue. A store may count only during upkeep, which
+// perhaps no other process runs.
 func (i *importer) look(ctx context.Context) (posthaste.QueueInfo, error) {
-	for range 10 { // with More it may have come to no counting
+	for range 10 { // with More the round may not have reached the counting
 		if reply, err := i.to.Maintain(ctx); err != nil {
 			return posthaste.QueueInfo{}, err
 		} else if !reply.More {
@@ -34,14 +34,14 @@ func (i *importer) look(ctx context.Context) (posthaste.QueueInfo, error) {
 		return posthaste.QueueInfo{}, err
 	}
 	if len(found) == 0 {
-		return posthaste.QueueInfo{}, &posthaste.Error{Code: posthaste.NotFound, Field: "dead", Message: fmt.Sprintf("there is no queue %q for the dead jobs", i.Dead),
-			Hint: "create it, for these alone: posthaste queue create " + i.Dead}
+		return posthaste.QueueInfo{}, &posthaste.Error{Code: posthaste.NotFound, Field: "dead", Message: fmt.Sprintf("queue %q for the dead jobs does not exist", i.Dead),
+			Hint: "create it, only for these: posthaste queue create " + i.Dead}
 	}
 	return found[0], nil
 }
 
-// mayBury refuses a queue in which bury could not make dead letters of the dead jobs,
-// and of them alone, before any job is taken.
+// mayBury rejects a queue in which bury could not make dead letters of exactly the dead jobs,
+// before any job is imported.
 func (i *importer) mayBury(ctx context.Context) error {
 	q, err := i.look(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (i *importer) mayBury(ctx context.Context) error {
 	case subs[0].Depth+subs[0].InFlight == 0:
 		return nil
 	}
-	// What an import that was cut short has sent may wait there, and nothing else.
+	// Jobs of an interrupted import may wait there, but no other messages.
 	for _, state := range []posthaste.State{posthaste.StateReady, posthaste.StateRunning, posthaste.StateRetrying, posthaste.StateScheduled} {
 		for f := (posthaste.MessageFilter{Queue: i.Dead, State: state, Limit: 1000}); ; {
 			some, cut, err := i.to.Messages(ctx, f)
@@ -72,7 +72,7 @@ func (i *importer) mayBury(ctx context.Context) error {
 			}
 			for _, m := range some {
 				if m.Headers[headerSet] != "dead" {
-					return refused(another, fmt.Sprintf("message %d waits in it, which was no dead job", m.ID))
+					return refused(another, fmt.Sprintf("message %d waits in it, which was not a dead job", m.ID))
 				}
 			}
 			if f.Before = cut; cut == 0 {
@@ -86,9 +86,9 @@ func (i *importer) mayBury(ctx context.Context) error {
 	return nil
 }
 
-// bury makes dead letters of the dead jobs that were sent, in this run or one that was
-// cut short: for what that holds still, it waits. It ends when a count that began after
-// all were sent says that nothing is left.
+// bury turns the sent dead jobs into dead letters, including those of an interrupted run, and
+// waits for deliveries that such a run still holds. It ends when a count that began after the
+// last send finds nothing left.
 func (i *importer) bury(ctx context.Context) error {
 	var counted time.Time
 	counts := 0
@@ -125,8 +125,8 @@ func (i *importer) bury(ctx context.Context) error {
 			if left == 0 {
 				return &posthaste.Error{Code: posthaste.Unavailable, Message: "whether all dead jobs became dead letters of queue " + i.Dead + " is not known: it was not counted meanwhile", Hint: "run it again"}
 			}
-			return &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: fmt.Sprintf("%d of the dead jobs sent to queue %s are no dead letters, and wait there to be handed out", left, i.Dead),
-				Hint: "see that nobody else receives from it and that it is not paused or limited, and run it again before anybody does"}
+			return &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: fmt.Sprintf("%d of the dead jobs sent to queue %s are not dead letters, and wait there to be handed out", left, i.Dead),
+				Hint: "make sure that no other consumer receives from it and that it is not paused or limited, and run the import again"}
 		}
 		select {
 		case <-ctx.Done():
@@ -136,7 +136,7 @@ func (i *importer) bury(ctx context.Context) error {
 	}
 }
 
-// settle makes dead letters of deliveries, and says of how many.
+// settle turns deliveries into dead letters, and returns how many.
 func (i *importer) settle(ctx context.Context, deliveries []posthaste.RawDelivery) (buried int, err error) {
 	if len(deliveries) == 0 {
 		return 0, nil
@@ -160,7 +160,7 @@ func (i *importer) settle(ctx context.Context, deliveries []posthaste.RawDeliver
 		}
 	}
 	if foreign {
-		err = &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: "queue " + i.Dead + " has messages that were no dead jobs",
+		err = &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: "queue " + i.Dead + " has messages that were not dead jobs",
 			Hint: "give --dead a queue that nothing else is sent to, and run it again"}
 	}
 	return buried, err

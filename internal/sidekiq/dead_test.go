@@ -14,13 +14,13 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// onPostgres is an engine on a PostgreSQL of this test's own, and the jobs' Redis.
+// onPostgres returns an engine on a new PostgreSQL database, and a client of the jobs' Redis.
 func onPostgres(t *testing.T, queues ...string) (posthaste.Engine, *goredis.Client) {
 	t.Helper()
 	return with(t, must[*postgres.Engine](t)(postgres.Open(t.Context(), testpg.New(t))), queues...)
 }
 
-// dying sends a dead job as an import does that is killed before it settles it.
+// dying sends a dead job like an import that is killed before it settles it.
 func dying(t *testing.T, e posthaste.Engine, lease time.Duration) {
 	t.Helper()
 	m := must[posthaste.Message](t)(message(`{"class":"A","args":[],"jid":"1","error_class":"E","error_message":"gone"}`, where{set: "dead"}, 0, false))
@@ -32,8 +32,8 @@ func dying(t *testing.T, e posthaste.Engine, lease time.Duration) {
 	}
 }
 
-// What a killed run had received and not settled becomes dead letters in the next, also
-// where the store's counts are old.
+// Deliveries that a killed run had not settled become dead letters in the next run, even if
+// the store's counts are old.
 func TestImportBuriesWhatAKilledOneHeld(t *testing.T) {
 	t.Parallel()
 	e, client := onPostgres(t, "morgue")
@@ -45,7 +45,7 @@ func TestImportBuriesWhatAKilledOneHeld(t *testing.T) {
 	}
 }
 
-// An import that cannot bury what it sent says how much that is.
+// An import that cannot bury all jobs that it sent reports their number.
 func TestImportTellsWhatItCouldNotBury(t *testing.T) {
 	t.Parallel()
 	e, client := onPostgres(t, "morgue")
@@ -56,7 +56,7 @@ func TestImportTellsWhatItCouldNotBury(t *testing.T) {
 	}
 }
 
-// A queue that is not fit for dead jobs is refused before any job is taken.
+// A queue that is not suitable for dead jobs is rejected before any job is imported.
 func TestImportRefusesQueuesForDeadJobs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -75,7 +75,7 @@ func TestImportRefusesQueuesForDeadJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		must[[]posthaste.MessageID](t)(e.Send(ctx, posthaste.Message{Queue: "used", Payload: []byte("1")}, posthaste.Message{Queue: "later", Payload: []byte("1"), SendAt: time.Now().Add(time.Hour)}))
-		for queue, why := range map[string]string{"once": "at most once", "paused": "paused", "limited": "limits", "used": "was no dead job", "later": "was no dead job", "nowhere": "there is no queue"} {
+		for queue, why := range map[string]string{"once": "at most once", "paused": "paused", "limited": "limits", "used": "was not a dead job", "later": "was not a dead job", "nowhere": "does not exist"} {
 			r, err := Import(ctx, client, e, Options{Namespace: "unfit", Dead: queue})
 			if err == nil || !strings.Contains(err.Error(), why) || r.Imported != 0 {
 				t.Errorf("%s, %s: %+v, %v", name, queue, r, err)
@@ -87,9 +87,8 @@ func TestImportRefusesQueuesForDeadJobs(t *testing.T) {
 	}
 }
 
-// Jobs that are one message are counted by themselves, in whichever batch they come; a
-// job to the queue of the dead ones is refused; and only jiggler's have a number of
-// their attempt.
+// Jobs that become the same message are counted separately, in whichever batch they are. A job
+// for the dead jobs' queue is rejected. Only jiggler's jobs have an attempt number.
 func TestImportCountsDuplicates(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Whatever lies in the lists and sets of another program becomes a message or is
-// refused by name.
+// Any content of another program's lists and sets becomes a message or is rejected with a
+// reason.
 func FuzzMessage(f *testing.F) {
 	f.Add(`{"class":"Hard","args":[1,"a"],"jid":"b4a577edbccf1d805744efa9","queue":"low","created_at":1765000000.123,"retry_count":3,"error_class":"E","error_message":"no"}`, 1765000000.5, false)
 	f.Add(`{"name":"Hard","args":[],"jid":"x","attempt":2}`, 0.0, true)

@@ -14,59 +14,57 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Options say what is taken over and where it goes.
+// Options configures an import.
 type Options struct {
-	// Layout is "sidekiq" (the default) or "jiggler": whose keys these are.
+	// Layout is "sidekiq" (the default) or "jiggler", the format of the keys.
 	Layout string
-	// Namespace is what all keys begin with, before a colon, where there is one.
+	// Namespace is the prefix of all keys, before a colon, if there is one.
 	Namespace string
-	// Queue takes all jobs; where it is empty, each goes to the queue of its own
-	// queue's name, or what Queues has for that.
+	// Queue receives all jobs. If empty, each job goes to the queue with the name of its own
+	// queue, or to the one that Queues maps it to.
 	Queue  string
 	Queues map[string]string
-	// Dead is the queue whose dead letters the dead jobs become: one that nobody else
-	// sends to or receives from, empty, at least once, not paused and without limits.
-	// Where it is not given they stay where they are.
+	// Dead is the queue whose dead letters the dead jobs become. It must be empty, at least
+	// once, not paused and without limits, and no other program may send to it or receive from
+	// it. If Dead is empty, the dead jobs stay in Redis.
 	Dead string
-	// Keep leaves the jobs where they are.
+	// Keep leaves the jobs in Redis.
 	Keep bool
-	// Batch is how many jobs go at a time, 1 to 1000; 500 unless given.
+	// Batch is the maximum number of jobs per batch, 1 to 1000; 500 by default.
 	Batch int
-	// DryRun counts only.
+	// DryRun only counts.
 	DryRun bool
-	// Progress is told how many jobs were taken. It may be nil.
+	// Progress is called with the number of jobs. It may be nil.
 	Progress func(jobs int)
 
-	patience time.Duration // how long bury waits with nothing to do; 6 leases unless given
+	patience time.Duration // how long bury waits without progress; 6 leases by default
 }
 
-// Report is what an import did.
+// Report is the result of an import.
 type Report struct {
-	// Imported counts the jobs that were sent; known ones are among them, which an
-	// import that was cut short had sent before.
+	// Imported counts the jobs that were sent, including those that an interrupted import had
+	// sent before.
 	Imported int `json:"imported"`
-	// Duplicates counts the jobs that became no message of their own, but are one with
-	// a job that this import had sent: with the same jid, or the same in all where
-	// they have none.
+	// Duplicates counts the jobs that became no new message, because this import had sent an
+	// equal job: one with the same jid, or without a jid, with the same content.
 	Duplicates int `json:"duplicates"`
-	// Pending counts the jobs that are in Redis when it ends, by where: of queues,
-	// schedule, retry and dead.
+	// Pending counts the jobs in Redis at the end, by set: queues, schedule, retry and dead.
 	Pending map[string]int64 `json:"pending"`
-	// Dead counts the dead letters that were made.
+	// Dead counts the new dead letters.
 	Dead int `json:"dead"`
-	// Refused are jobs that became no messages; they stay where they are.
+	// Refused are jobs that became no messages; they stay in Redis.
 	Refused []Refusal `json:"refused"`
 	DryRun  bool      `json:"dry_run"`
 }
 
-// Refusal is a job that became no message, and why.
+// Refusal is a job that became no message, and the reason.
 type Refusal struct {
 	JID   string `json:"jid,omitempty"`
 	In    string `json:"in"`
 	Error string `json:"error"`
 }
 
-// maxRefused ends an import: so many refusals are no accident.
+// maxRefused ends an import: so many rejections have a common cause.
 const maxRefused = 1000
 
 type importer struct {
@@ -77,9 +75,9 @@ type importer struct {
 	sent   map[posthaste.MessageID]struct{} // by this import
 }
 
-// Import takes all jobs over, oldest first: it sends a batch, and removes from Redis
-// what was sent. It may be killed at any moment and run again within a week: what was
-// sent already is known by its jid. The report is valid with an error, too.
+// Import imports all jobs, oldest first: it sends a batch, and removes the sent jobs from
+// Redis. It may be killed at any time and run again within a week, because sent jobs are
+// recognized by their jid. The report is valid even with an error.
 func Import(ctx context.Context, from goredis.UniversalClient, to posthaste.Engine, o Options) (Report, error) {
 	o.Batch, o.patience = cmp.Or(o.Batch, 500), cmp.Or(o.patience, 6*buryLease)
 	r := Report{Pending: map[string]int64{}, Refused: []Refusal{}, DryRun: o.DryRun}
@@ -130,7 +128,7 @@ func (i *importer) key(name string) string {
 	return name
 }
 
-// places are where jobs are.
+// places returns the keys that contain jobs.
 func (i *importer) places(ctx context.Context) (all []where, err error) {
 	if i.Layout == "jiggler" {
 		return i.jigglers(ctx)
@@ -149,8 +147,8 @@ func (i *importer) places(ctx context.Context) (all []where, err error) {
 	return all, nil
 }
 
-// jigglers are jiggler's: it keeps no list of its queues, so its Redis is looked
-// through for them. What processes had in hand is in lists of their own.
+// jigglers returns the keys of jiggler. It has no list of its queues, so they are found by
+// scanning Redis. Jobs in progress are in separate lists.
 func (i *importer) jigglers(ctx context.Context) (all []where, err error) {
 	prefix := i.key("jiggler:list:")
 	names := map[string]string{}
@@ -180,8 +178,8 @@ func (i *importer) count(ctx context.Context, w where) (int64, error) {
 	return i.from.ZCard(ctx, w.key).Result()
 }
 
-// page reads jobs, oldest first, but for those that stay. Both push queued ones to
-// the front of a list.
+// page reads jobs, oldest first, except those that stay. Both programs push queued jobs to the
+// front of a list.
 func (i *importer) page(ctx context.Context, w where, stay int64) (all []goredis.Z, err error) {
 	n := int64(i.Batch)
 	if w.set != "queue" {
@@ -195,7 +193,7 @@ func (i *importer) page(ctx context.Context, w where, stay int64) (all []goredis
 	return all, err
 }
 
-// take takes the jobs of one place.
+// take imports the jobs of one key.
 func (i *importer) take(ctx context.Context, w where) error {
 	for stay := int64(0); ; {
 		jobs, err := i.page(ctx, w, stay)
@@ -240,13 +238,13 @@ func (i *importer) take(ctx context.Context, w where) error {
 			}
 		}
 		if len(i.report.Refused) >= maxRefused {
-			return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("%d jobs are refused, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.report.Refused)-1].Error),
-				Hint: "see whether their queues are there and take payloads of that size, then run it again"}
+			return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("%d jobs were rejected, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.report.Refused)-1].Error),
+				Hint: "check that their queues exist and accept payloads of that size, then run it again"}
 		}
 	}
 }
 
-// target says where a message goes.
+// target chooses the queue of a message.
 func (i *importer) target(m *posthaste.Message, w where) error {
 	if w.set == "dead" {
 		m.Queue = i.Dead
@@ -258,12 +256,12 @@ func (i *importer) target(m *posthaste.Message, w where) error {
 		m.Queue = i.Queue
 	}
 	if m.Queue == i.Dead {
-		return posthaste.Invalidf("dead", "queue %s is for the dead jobs alone, and this one is not dead: give another to --dead, or map this job's queue", i.Dead)
+		return posthaste.Invalidf("dead", "queue %s is only for dead jobs, and this job is not dead: use another queue for --dead, or map this job's queue", i.Dead)
 	}
 	return nil
 }
 
-// send sends messages of one queue, and says of each whether it was sent.
+// send sends messages of one queue, and reports for each whether it was sent.
 func (i *importer) send(ctx context.Context, w where, messages []posthaste.Message) (sent []bool, err error) {
 	sent = make([]bool, len(messages))
 	ids, err := i.to.Send(ctx, messages...)
@@ -308,8 +306,7 @@ func (i *importer) refuse(w where, jid string, err error) {
 	i.report.Refused = append(i.report.Refused, Refusal{JID: jid, In: w.key, Error: err.Error()})
 }
 
-// remove removes jobs that were sent. They are at the end of a list, where LREM looks
-// first.
+// remove removes sent jobs. They are at the end of a list, where LREM starts.
 func (i *importer) remove(ctx context.Context, w where, texts []string) error {
 	if len(texts) == 0 {
 		return nil
@@ -327,12 +324,12 @@ func (i *importer) remove(ctx context.Context, w where, texts []string) error {
 	return err
 }
 
-// unreachable says what happened to the Redis that is read.
+// unreachable adds a remedy to an error of the Redis that is read.
 func unreachable(err error) error {
 	var said goredis.Error
 	if err == nil || errors.As(err, &said) && !strings.HasPrefix(err.Error(), "LOADING") || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return &posthaste.Error{Code: posthaste.Unavailable, Field: "from", Message: "the Redis with the jobs cannot be read: " + err.Error(),
-		Hint: "check that it runs and that --from is right, then run it again: what was sent is not sent twice", Cause: err}
+		Hint: "check that it runs and that --from is right, then run it again: sent jobs are not sent twice", Cause: err}
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/posthaste-mq/posthaste/redis"
 )
 
-// doomed makes the test binary an import that is going to be killed: the address of
-// the Redis with the jobs. doomedTo is where they go, and doomedFrom their namespace.
+// doomed makes the test binary an import that will be killed; its value is the address of the
+// Redis with the jobs. doomedTo is the target, and doomedFrom the namespace.
 const (
 	doomed     = "POSTHASTE_TEST_DOOMED_IMPORT"
 	doomedTo   = "POSTHASTE_TEST_DOOMED_TO"
@@ -86,7 +86,7 @@ func open(t *testing.T, prefix string, queues ...string) (posthaste.Engine, *gor
 	return with(t, e, queues...)
 }
 
-// with makes queues, and a client of the jobs' Redis.
+// with creates queues and a client of the jobs' Redis.
 func with(t *testing.T, e posthaste.Engine, queues ...string) (posthaste.Engine, *goredis.Client) {
 	t.Helper()
 	t.Cleanup(e.Close)
@@ -110,7 +110,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// jids are those of the messages of a queue, in order, and how often each came.
+// jids returns the jids of a queue's messages, in order, and how often each came.
 func jids(t *testing.T, e posthaste.Engine, queue string) (all []string, times map[string]int) {
 	t.Helper()
 	times = map[string]int{}
@@ -130,7 +130,7 @@ func jids(t *testing.T, e posthaste.Engine, queue string) (all []string, times m
 	}
 }
 
-// An import that is killed again and again takes every job once, and none is lost.
+// An import that is killed repeatedly imports every job once, and loses none.
 func TestKilledImportTakesEveryJobOnce(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]func(*testing.T) string{
@@ -194,7 +194,7 @@ func killedImport(t *testing.T, namespace, url string) {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-			_ = cmd.Process.Kill() // it may have come to its end
+			_ = cmd.Process.Kill() // it may have ended
 			<-ended
 			continue
 		}
@@ -231,8 +231,8 @@ func killedImport(t *testing.T, namespace, url string) {
 	}
 }
 
-// Jobs that become no messages stay, are told, and hold up nobody; --keep takes nothing
-// away, and nothing comes twice.
+// Jobs that become no messages stay, are reported, and do not block others. --keep removes
+// nothing, and no job is imported twice.
 func TestImportRefusesAndKeeps(t *testing.T) {
 	t.Parallel()
 	e, client := open(t, "kept", "all")
@@ -260,7 +260,7 @@ func TestImportRefusesAndKeeps(t *testing.T) {
 	if all, _ := jids(t, e, "all"); len(all) != 9 {
 		t.Errorf("%d messages, want 9", len(all))
 	}
-	o.Queue = "nobody-s"
+	o.Queue = "missing-s"
 	if r = must[Report](t)(Import(ctx, client, e, o)); r.Imported != 0 || len(r.Refused) != 3 {
 		t.Errorf("to a queue that is not there: %+v", r)
 	}

@@ -1,6 +1,5 @@
-// Package sidekiq takes over what Sidekiq, or jiggler, has in a Redis: queued,
-// scheduled, retried and dead jobs become messages. It is what `posthaste import
-// sidekiq` runs.
+// Package sidekiq migrates the jobs of Sidekiq, or jiggler, from a Redis: queued, scheduled,
+// retried and dead jobs become messages. `posthaste import sidekiq` runs it.
 package sidekiq
 
 import (
@@ -17,10 +16,10 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Headers of messages that were jobs.
+// Headers of imported messages.
 const (
 	headerJID     = "jid"
-	headerSet     = "import-set"   // queue, schedule, retry or dead: where the job was
+	headerSet     = "import-set"   // queue, schedule, retry or dead: the job's set
 	headerQueue   = "import-queue" // the job's queue
 	headerCreated = "created-at"
 	headerRetries = "retry-count"
@@ -28,14 +27,14 @@ const (
 )
 
 const (
-	// dedupeWindow is how long a job that was taken over is known: an import that was
-	// killed, or one that leaves the jobs where they are, may be run again so long.
+	// dedupeWindow is how long an imported job is recognized: within it an import that was
+	// killed, or one that keeps the jobs, may be run again.
 	dedupeWindow = 7 * 24 * time.Hour
-	// errorMost bounds the error text that goes along.
+	// errorMost bounds the imported error text.
 	errorMost = 1000
 )
 
-// job is a job as either of the two stores it.
+// job is a job as either program stores it.
 type job struct {
 	Class      string          `json:"class"`
 	Wrapped    string          `json:"wrapped"` // the class within Rails's ActiveJob
@@ -48,22 +47,22 @@ type job struct {
 	Error      string          `json:"error_message"`
 }
 
-// jiggles are the fields that only jiggler's jobs have. In one of Sidekiq these names
-// are anybody's.
+// jiggles are the fields that only jiggler's jobs have. In Sidekiq's jobs they may mean
+// something else.
 type jiggles struct {
 	Name    string `json:"name"`    // its class
 	Attempt *int   `json:"attempt"` // its retry_count
 }
 
-// where is a place that jobs are in.
+// where is a key that contains jobs.
 type where struct {
 	key   string
 	set   string // queue, schedule, retry or dead
-	queue string // of the jobs, where the place says it
+	queue string // of the jobs, if the key names it
 }
 
-// message makes a message of a job. score is its time where it has one. The queue is
-// the job's own, and still to be mapped.
+// message converts a job to a message. score is its time, if it has one. The queue is the
+// job's own and not mapped yet.
 func message(text string, from where, score float64, jiggler bool) (posthaste.Message, error) {
 	var j job
 	var more jiggles
@@ -72,11 +71,11 @@ func message(text string, from where, score float64, jiggler bool) (posthaste.Me
 		err = json.Unmarshal([]byte(text), &more)
 	}
 	if err != nil {
-		return posthaste.Message{}, posthaste.Invalidf("job", "this is no job: %s", err)
+		return posthaste.Message{}, posthaste.Invalidf("job", "this is not a job: %s", err)
 	}
 	kind := cmp.Or(j.Wrapped, j.Class, more.Name)
 	if kind == "" || len(j.Args) == 0 {
-		return posthaste.Message{}, posthaste.Invalidf("job", "this is no job: it has no class, or no args")
+		return posthaste.Message{}, posthaste.Invalidf("job", "this is not a job: it has no class, or no args")
 	}
 	m := posthaste.Message{Queue: from.queue, Kind: kind, Payload: []byte(j.Args), ContentType: posthaste.ContentTypeJSON, Reference: j.JID, DedupeWindow: dedupeWindow}
 	if m.Queue == "" {
@@ -109,7 +108,7 @@ func message(text string, from where, score float64, jiggler bool) (posthaste.Me
 	return m, nil
 }
 
-// failure is the text of a job's last error.
+// failure returns the text of a job's last error.
 func failure(j *job) string {
 	text := j.Error
 	if j.ErrorClass != "" {
@@ -123,13 +122,13 @@ func failure(j *job) string {
 	return text
 }
 
-// at is a time in seconds since 1970.
+// at converts seconds since 1970 to a time.
 func at(seconds float64) time.Time {
 	whole, part := math.Modf(seconds)
 	return time.Unix(int64(whole), int64(part*1e9)).UTC()
 }
 
-// instant is a job's time as text: seconds with a fraction, or since Sidekiq 8
+// instant formats a job's time: it is in seconds with a fraction, or since Sidekiq 8 in
 // milliseconds.
 func instant(n json.Number) string {
 	seconds, err := n.Float64()

@@ -20,8 +20,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// bouncerConfig gives each transaction another session than the last, so that
-// nothing that a client leaves in one is there later.
+// bouncerConfig gives each transaction a different session than the previous one, so that a
+// client's session state is not there later.
 const bouncerConfig = `[databases]
 * = host=%s port=%s user=%s password=%s
 [pgbouncer]
@@ -37,9 +37,9 @@ max_client_conn = 1000
 logfile = %s/log
 `
 
-// Bouncer returns the URL of the same database behind a pgbouncer in transaction mode.
-// All databases of a server share one pgbouncer of this process. Where pgbouncer is not
-// installed the test fails, since a skip would go unseen.
+// Bouncer returns the URL of the same database behind a pgbouncer in transaction mode. All
+// databases of a server share one pgbouncer of this process. If pgbouncer is not installed,
+// the test fails, because a skip would not be noticed.
 func Bouncer(t testing.TB, databaseURL string) string {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -59,26 +59,26 @@ func Bouncer(t testing.TB, databaseURL string) string {
 	return behind.String()
 }
 
-// bouncers are those of this process, by the server that they are before.
+// bouncers are the instances of this process, by their server.
 var bouncers sync.Map
 
 type bouncer struct {
 	once sync.Once
-	dir  string         // of its socket and its log
-	in   io.WriteCloser // open as long as it is to run
+	dir  string         // for its socket and its log
+	in   io.WriteCloser // closing it ends pgbouncer
 	err  error
 }
 
-// start starts pgbouncer before a server. It ends with this process.
+// start starts pgbouncer for a server. It ends with this process.
 func (b *bouncer) start(server *url.URL) error {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		program = "/usr/sbin/pgbouncer" // where ordinary users do not look
+		program = "/usr/sbin/pgbouncer" // not in the PATH of ordinary users
 		if _, err := os.Stat(program); err != nil {
 			return errors.New("pgbouncer is not installed, and this test needs it: `make needs` installs it as root on Debian, elsewhere your package manager does")
 		}
 	}
-	// Short, because the path of a socket is.
+	// Short, because the length of a socket's path is limited.
 	if b.dir, err = os.MkdirTemp("", "bouncer-"); err != nil {
 		return err
 	}
@@ -89,14 +89,14 @@ func (b *bouncer) start(server *url.URL) error {
 		return err
 	}
 	args := []string{program, "--quiet", ini}
-	if os.Geteuid() == 0 { // as which it refuses to run
+	if os.Geteuid() == 0 { // pgbouncer refuses to run as root
 		name, err := giveTo(b.dir, ini)
 		if err != nil {
 			return err
 		}
 		args = []string{program, "--quiet", "--user=" + name, ini}
 	}
-	// The shell ends it when this process dies, whatever it dies of.
+	// The shell ends pgbouncer when this process dies for any reason.
 	cmd := exec.Command("sh", append([]string{"-c", `dir=$1; shift; "$@" & read gone; kill $!; wait; rm -rf "$dir"`, "sh", b.dir}, args...)...)
 	if b.in, err = cmd.StdinPipe(); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (b *bouncer) start(server *url.URL) error {
 	return cmd.Start()
 }
 
-// giveTo gives the files to a user without rights, and returns its name.
+// giveTo gives the files to an unprivileged user, and returns its name.
 func giveTo(paths ...string) (string, error) {
 	u, err := user.Lookup("nobody")
 	if err != nil {
@@ -122,8 +122,8 @@ func giveTo(paths ...string) (string, error) {
 	return u.Username, nil
 }
 
-// warmUp waits until it answers and has two sessions in a database, and checks that it
-// is what the test needs: two transactions of one client run in different sessions.
+// warmUp waits until pgbouncer answers and has two sessions in a database. It checks that two
+// transactions of one client run in different sessions, which the tests need.
 func (b *bouncer) warmUp(t testing.TB, behind string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -150,7 +150,7 @@ func (b *bouncer) warmUp(t testing.TB, behind string) {
 	one, other := connect(), connect()
 	defer one.Close(context.Background())
 	defer other.Close(context.Background())
-	// While the first holds a session, the second needs another one.
+	// While the first transaction holds a session, the second needs another one.
 	for _, sql := range []string{"begin", "select 1"} {
 		if _, err := one.Exec(ctx, sql); err != nil {
 			t.Fatal(err)

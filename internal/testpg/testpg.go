@@ -1,8 +1,7 @@
 //go:build unix
 
-// Package testpg gives tests PostgreSQL databases of their own with
-// Posthaste's schema in them, in milliseconds and in parallel. See package
-// testdb for the servers they lie on.
+// Package testpg gives each test its own PostgreSQL databases with Posthaste's schema, in
+// milliseconds and in parallel. See package testdb for the servers.
 package testpg
 
 import (
@@ -23,8 +22,8 @@ import (
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
-// New makes a database with the schema for this test alone and returns its
-// URL, for the superuser. It is dropped with the test.
+// New creates a database with the schema for this test and returns its superuser URL. It is
+// dropped with the test.
 func New(t testing.TB) string {
 	t.Helper()
 	hash, err := schemaHash()
@@ -38,15 +37,15 @@ func New(t testing.TB) string {
 	return u
 }
 
-// Empty makes a database without the schema for this test alone.
+// Empty creates a database without the schema for this test.
 func Empty(t testing.TB) string {
 	t.Helper()
 	return testdb.Empty(t)
 }
 
-// Server starts a PostgreSQL for this test alone, to be killed, stopped and
-// restarted, with the schema in the database of its URL. change may alter its
-// config. It is stopped and removed with the test. Making one takes seconds.
+// Server starts a PostgreSQL for this test, which may kill, stop and restart it. The database
+// of its URL has the schema. change may alter its configuration. It is stopped and removed
+// with the test. Creating one takes seconds.
 func Server(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
 	t.Helper()
 	s := testdb.Server(t, change...)
@@ -63,34 +62,35 @@ func Server(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
 	return s
 }
 
-// Unfilled is Server without the schema: of a copy, which has it, or for one.
+// Unfilled is Server without installing the schema: for a copy, which already has it, or for
+// tests that install it.
 func Unfilled(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
 	t.Helper()
 	return testdb.Server(t, change...)
 }
 
-// Superuser is the superuser's URL of the shared server.
+// Superuser returns the superuser URL of the shared server.
 func Superuser(t testing.TB) string {
 	t.Helper()
 	return testdb.Superuser(t)
 }
 
-// Version is the major version this process tests on, "14" or "18".
+// Version returns the major version that this process tests on, "14" or "18".
 func Version(t testing.TB) string {
 	t.Helper()
 	return testdb.Version(t)
 }
 
-// patience bounds one step of making a database.
+// patience bounds one step of creating a database.
 const patience = time.Minute
 
 func migrate(ctx context.Context, conn *pgx.Conn) error {
 	return postgres.Migrate(ctx, conn, postgres.MigrateOptions{})
 }
 
-// adopt tells a copied ledger which database it is in now: it would refuse
-// claims as one that was cloned. It is on the same server and nothing was ever
-// sent in it, so there is nothing that could be handed out twice.
+// adopt makes a copied ledger accept its new database, because it would otherwise reject
+// claims as a clone. This is safe: it is on the same server and nothing was ever sent in it,
+// so nothing can be handed out twice.
 func adopt(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -103,7 +103,7 @@ func adopt(url string) error {
 	return err
 }
 
-// schemaHash changes whenever anything in the schema's files does.
+// schemaHash changes whenever a file of the schema changes.
 var schemaHash = sync.OnceValues(func() (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(ledger.Files, ".", func(path string, d fs.DirEntry, err error) error {

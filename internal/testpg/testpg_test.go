@@ -48,8 +48,7 @@ func TestNewIsWholeAndOnesOwn(t *testing.T) {
 	}
 }
 
-// useLedger sends and receives: a copy that does not know which database it is
-// refuses claims.
+// useLedger sends and receives. A copy that was not adopted rejects claims.
 func useLedger(t *testing.T, url string) {
 	t.Helper()
 	for _, sql := range []string{"select posthaste.create_queue('orders')::text", "select posthaste.send('orders', '1')::text"} {

@@ -1,10 +1,10 @@
-// Package testrun sizes a run of the tests, and tells a test that measures time
-// whether the machine stood still meanwhile.
+// Package testrun determines the size of a test run, and tells a test that measures time
+// whether the machine stalled in the meantime.
 //
 // A run has one of three sizes. On each change the tests take minutes. At night
-// (POSTHASTE_TEST_NIGHT=1) the tests that [Nightly] keeps out of a change run as
-// well, and every broken twin. At full size (POSTHASTE_TEST_FULL=1, which includes
-// the night) the tests use the numbers that a promise names, and hold its times.
+// (POSTHASTE_TEST_NIGHT=1) the tests that [Nightly] skips on a change also run, and every
+// broken twin. At full size (POSTHASTE_TEST_FULL=1, which includes the night) the tests use
+// the documented numbers and check the documented times.
 package testrun
 
 import (
@@ -21,7 +21,7 @@ const (
 	FullEnv  = "POSTHASTE_TEST_FULL"
 )
 
-// Night reports whether the run includes what is left out on each change.
+// Night reports whether the run includes the tests that are skipped on each change.
 func Night() bool { return os.Getenv(NightEnv) == "1" || Full() }
 
 // Full reports whether the run uses the full numbers.
@@ -35,8 +35,8 @@ func Size[T any](small, large T) T {
 	return small
 }
 
-// Nightly skips the test unless the run is one at night. The reason says why the test
-// is not worth its time on each change; docs/testing.md lists it.
+// Nightly skips the test unless the run is a night run. The reason explains why the test is
+// not worth its time on each change; docs/testing.md lists it.
 func Nightly(t testing.TB, reason string) {
 	t.Helper()
 	if !Night() {
@@ -44,14 +44,14 @@ func Nightly(t testing.TB, reason string) {
 	}
 }
 
-// Parallel lets at least n tests of this process run side by side. Tests that mostly
-// wait, for a lock or another process, need no processor of their own. TestMain calls
-// it before it runs the tests.
+// Parallel lets at least n tests of this process run in parallel. Tests that mostly wait, for
+// a lock or another process, need no processor of their own. TestMain calls it before it runs
+// the tests.
 func Parallel(n int) error {
 	flag.Parse()
 	parallel := flag.Lookup("test.parallel")
 	if parallel == nil {
-		return errors.New("testrun.Parallel is called outside a test's program")
+		return errors.New("testrun.Parallel must be called in a test binary")
 	}
 	if chosen, err := strconv.Atoi(parallel.Value.String()); err != nil || chosen >= n {
 		return err

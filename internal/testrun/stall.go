@@ -13,16 +13,14 @@ import (
 	"time"
 )
 
-// StallsEnv names the file in which the launcher of a run records the stalls that
-// concern all of it. Without it each process watches for itself.
+// StallsEnv names the file in which the launcher records stalls that affect the whole run.
+// Without it each process watches for itself.
 const StallsEnv = "POSTHASTE_TEST_STALLS"
 
-// shortest is the shortest delay that counts as a stall. Schedulers cause shorter
-// ones all the time.
+// shortest is the minimum duration of a stall. Schedulers cause shorter delays all the time.
 const shortest = 10 * time.Millisecond
 
-// A Stall is a time in which something that normally takes microseconds did not come
-// to its end.
+// A Stall is a period in which an operation that normally takes microseconds did not finish.
 type Stall struct {
 	What     string // "process", "fsync" or "notify"
 	From, To time.Time
@@ -35,11 +33,11 @@ type Witness struct {
 	record func(Stall)
 }
 
-// NewWitness returns a witness that calls record, if it is not nil, for each stall.
-// Calls do not overlap.
+// NewWitness returns a witness that calls record after each stall, unless it is nil. Calls do
+// not overlap.
 func NewWitness(record func(Stall)) *Witness { return &Witness{record: record} }
 
-// WatchProcess records, until ctx ends, when this process got no processor.
+// WatchProcess records, until ctx ends, periods in which this process got no CPU time.
 func (w *Witness) WatchProcess(ctx context.Context) {
 	const pause = 2 * time.Millisecond
 	_ = w.watch(ctx, "process", pause, pause, func() error {
@@ -48,7 +46,7 @@ func (w *Witness) WatchProcess(ctx context.Context) {
 	})
 }
 
-// WatchFsync records, until ctx ends, when flushing a small file in dir took long.
+// WatchFsync records, until ctx ends, periods in which flushing a small file in dir took long.
 func (w *Witness) WatchFsync(ctx context.Context, dir string) error {
 	file, err := os.CreateTemp(dir, "posthaste-witness-")
 	if err != nil {
@@ -64,15 +62,14 @@ func (w *Witness) WatchFsync(ctx context.Context, dir string) error {
 	})
 }
 
-// WatchNotify records, until ctx ends, when a round trip took long. The round trip
+// WatchNotify records, until ctx ends, periods in which a round trip took long. The round trip
 // should be a NOTIFY to a connection that listens.
 func (w *Witness) WatchNotify(ctx context.Context, roundTrip func(context.Context) error) error {
 	return w.watch(ctx, "notify", 0, 100*time.Millisecond, func() error { return roundTrip(ctx) })
 }
 
-// watch does something again and again, with pauses in between, and records when it
-// took longer than it does on a machine at rest. An action that is under way when ctx
-// ends counts only if it has succeeded.
+// watch repeats an operation with pauses, and records when it took longer than normal. An
+// operation that is running when ctx ends counts only if it succeeds.
 func (w *Witness) watch(ctx context.Context, what string, normal, pause time.Duration, do func() error) error {
 	for ctx.Err() == nil {
 		from := time.Now()
@@ -106,20 +103,20 @@ func (w *Witness) saw(s Stall) {
 	}
 }
 
-// Stalls returns what was recorded so far.
+// Stalls returns the stalls recorded so far.
 func (w *Witness) Stalls() []Stall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]Stall(nil), w.seen...)
 }
 
-// Line is the stall as a line of the file of [StallsEnv].
+// Line returns the stall as a line of the file of [StallsEnv].
 func (s Stall) Line() string {
 	return fmt.Sprintf("%s %d %d\n", s.What, s.From.UnixNano(), s.To.UnixNano())
 }
 
-// local is the witness of this process. It watches from the first use on, which is
-// before the first test that measures time begins to measure.
+// local is the witness of this process. It watches from its first use on, which is before the
+// first measurement of a test.
 var local = sync.OnceValue(func() *Witness {
 	w := NewWitness(nil)
 	go w.WatchProcess(context.Background())
@@ -129,8 +126,9 @@ var local = sync.OnceValue(func() *Witness {
 	return w
 })
 
-// standstill is the longest total that one kind of stall took between two times.
-// A stall that still lasts is not known yet, but the process kind: the caller runs.
+// standstill returns the longest total duration of one kind of stall between two times. A
+// stall that is still going on is not known, except of the kind process, because the caller is
+// running.
 func standstill(from, to time.Time) (time.Duration, error) {
 	seen := local().Stalls()
 	if path := os.Getenv(StallsEnv); path != "" {
@@ -162,7 +160,7 @@ func longest(seen []Stall, from, to time.Time) time.Duration {
 	return most
 }
 
-// readStalls reads whole lines. The last one may just be being written.
+// readStalls reads complete lines. The last one may still be incomplete.
 func readStalls(path string) ([]Stall, error) {
 	content, err := os.ReadFile(filepath.Clean(path))
 	if err != nil {
@@ -181,19 +179,16 @@ func readStalls(path string) ([]Stall, error) {
 	return seen, nil
 }
 
-// attempts is how often a measurement is made before its test is given up as
-// inconclusive.
+// attempts is the number of measurements before a test is inconclusive.
 const attempts = 3
 
-// Timed measures something and holds it to bound. measure returns a fault, or "" if
-// all was in time. If there is a fault and the machine stood still for a third of
-// bound or longer during the measurement, nothing is known, and it is made anew. After
-// three such measurements the test is skipped as inconclusive, which `make test` lists.
-// A measurement without a fault counts although the machine stood still: a stall makes
-// nothing faster.
+// Timed runs a measurement whose limit is bound. measure returns a fault, or "" if everything
+// was in time. If there is a fault and the machine stalled for at least a third of bound
+// during the measurement, the result is discarded and measured again. After three such
+// measurements the test is skipped as inconclusive, which `make test` lists. A measurement
+// without a fault counts even if the machine stalled, because a stall makes nothing faster.
 //
-// Only faults of time may be returned. What no stall can cause fails the test inside
-// measure, at once.
+// measure must only return faults of time. For any other fault, it must fail the test itself.
 func Timed(t testing.TB, bound time.Duration, measure func() (fault string)) {
 	t.Helper()
 	timed(t, bound, standstill, measure)
@@ -220,7 +215,7 @@ func timed(t testing.TB, bound time.Duration, standstill func(from, to time.Time
 		if n == attempts {
 			t.Skipf("inconclusive: %s; the machine stood still for %s in the last of %d measurements", fault, stood, attempts)
 		}
-		t.Logf("measured anew: %s; the machine stood still for %s", fault, stood)
+		t.Logf("measured again: %s; the machine stood still for %s", fault, stood)
 	}
 }
 

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// at is a time on a clock of the test's own.
+// at returns a time on the test's clock.
 func at(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
 
 func TestLongestIsOfOneKindWithinTheTime(t *testing.T) {
 	t.Parallel()
 	seen := []Stall{
-		{"process", at(0), at(100)},     // 50 of it within
-		{"process", at(200), at(230)},   // 30
-		{"fsync", at(60), at(130)},      // 70
-		{"notify", at(900), at(2000)},   // 100
+		{"process", at(0), at(100)},     // 50 ms of it within
+		{"process", at(200), at(230)},   // 30 ms
+		{"fsync", at(60), at(130)},      // 70 ms
+		{"notify", at(900), at(2000)},   // 100 ms
 		{"process", at(2000), at(9000)}, // none
 	}
 	if got := longest(seen, at(50), at(1000)); got != 100*time.Millisecond {
@@ -68,7 +68,7 @@ func TestWitnessSeesWhatIsSlow(t *testing.T) {
 	}
 }
 
-// recorder is a test whose end is looked at.
+// recorder is a test whose outcome is inspected.
 type recorder struct {
 	testing.TB
 	name, failed, skipped string
@@ -98,7 +98,7 @@ func TestTimed(t *testing.T) {
 	const bound = 30 * time.Millisecond
 	for name, c := range map[string]struct {
 		faults  []string        // of each measurement
-		stood   []time.Duration // during each with a fault
+		stood   []time.Duration // during each measurement with a fault
 		made    int
 		failed  string
 		skipped string

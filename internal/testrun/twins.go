@@ -15,21 +15,20 @@ import (
 	"testing"
 )
 
-// RecordEnv makes found twins be recorded if its value is 1, as `make nightly` does.
+// RecordEnv, if 1, records the twins that were found, as `make nightly` does.
 const RecordEnv = "POSTHASTE_TEST_RECORD_TWINS"
 
-// sums is the file, below a package's folder, of the twins that were found: a line
-// for each, with a hash and the name of its test.
+// sums is the file, in a package's folder, of the twins that were found: one line for each,
+// with a hash and the name of its test.
 const sums = "testdata/twins.sum"
 
-// Twin begins the test of a broken twin: a copy of the product with one protection
-// removed, in which the test must find the fault that the protection prevents.
-// sources are the texts that decide the outcome: the files that the twin patches, and
-// the file of the test.
+// Twin begins the test of a broken twin: a copy of the product with one protection removed, in
+// which the test must find the resulting fault. sources are the texts that determine the
+// result: the files that the twin patches, and the file of the test.
 //
-// On each change Twin skips the test if these texts are those with which it was found
-// before. Otherwise, and at night, the test runs. The caller calls found once the
-// fault is found.
+// On each change Twin skips the test if these texts are the same as when the twin was last
+// found. Otherwise, and at night, the test runs. The caller calls found when the fault is
+// found.
 func Twin(t testing.TB, sources ...string) (found func()) {
 	t.Helper()
 	sum := sumOf(sources)
@@ -60,7 +59,7 @@ func sumOf(sources []string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// readSums returns the hashes by name. A file that does not exist is empty.
+// readSums returns the hashes by name. A missing file counts as empty.
 func readSums(path string) (map[string]string, error) {
 	content, err := os.ReadFile(filepath.Clean(path))
 	if err != nil && !os.IsNotExist(err) {
@@ -77,7 +76,7 @@ func readSums(path string) (map[string]string, error) {
 	return recorded, nil
 }
 
-// recordSum adds or replaces a line. Tests of several processes may do so at once.
+// recordSum adds or replaces a line. It may run concurrently in several processes.
 func recordSum(path, name, sum string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -86,7 +85,7 @@ func recordSum(path, name, sum string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() // which unlocks it
+	defer file.Close() // closing the file unlocks it
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Until waits until met reports true, as [Happens] does, and fails the test after most.
+// Until waits until met returns true, as [Happens] does, and fails the test after most.
 func Until(t testing.TB, most time.Duration, what string, met func() bool) {
 	t.Helper()
 	if !Happens(most, met) {
@@ -13,9 +13,9 @@ func Until(t testing.TB, most time.Duration, what string, met func() bool) {
 	}
 }
 
-// Happens waits until met reports true, for at most so long, and reports whether it did.
-// It asks often at first, and then in pauses of a twentieth of the time waited so far,
-// at most 50 ms, so that a test that waits for long leaves the processors to others.
+// Happens waits at most most until met returns true, and reports whether it did. It polls
+// often at first, and then with pauses of a twentieth of the time waited so far, at most 50
+// ms, so that a test that waits for long leaves the processors to others.
 func Happens(most time.Duration, met func() bool) bool {
 	begun := time.Now()
 	for !met() {

@@ -14,11 +14,11 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// One trace from the sender's span to the settling of its message.
+// One trace leads from the sender's span to the settlement of its message.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// A program exports by OTLP; this example keeps its spans and prints them.
+	// A program exports with OTLP. This example records its spans and prints them.
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
 	traces := tracing.New(provider)
@@ -28,8 +28,8 @@ func Example() {
 		panic(err)
 	}
 
-	// The sender: wrap what sends, and give Send the context of your span. With
-	// a transaction of yours it is traces.Sender(postgres.In(tx)).
+	// The sender: wrap the client, and pass the context of your span to Send. For a
+	// transaction use traces.Sender(postgres.In(tx)).
 	client := traces.Sender(posthaste.NewClient(engine))
 	sending, span := provider.Tracer("shop").Start(ctx, "order placed")
 	if _, err := client.Send(sending, posthaste.Message{Queue: "orders", Payload: "42"}); err != nil {
@@ -37,16 +37,16 @@ func Example() {
 	}
 	span.End()
 
-	// The worker: its handlers' contexts carry the span of their attempt.
+	// The worker: each handler's context carries the span of its attempt.
 	working, stop := context.WithCancel(ctx)
 	w := worker.New(engine, worker.Config{Tracing: traces})
 	worker.Handle(w, "orders", func(ctx context.Context, d posthaste.Delivery[string]) error {
-		defer stop() // one is enough here
+		defer stop() // one message is enough here
 		_, span := provider.Tracer("shop").Start(ctx, "card charged")
 		defer span.End()
 		return nil
 	})
-	if err := w.Run(working); err != nil { // what runs is finished and settled
+	if err := w.Run(working); err != nil { // running messages finish and are settled
 		panic(err)
 	}
 

@@ -10,10 +10,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// unsampled returns the span that headers name where they say that its trace is
-// not sampled, as those of most messages do: so they are read here, at little
-// cost. What it returns for all others, and for what it cannot read, is not valid;
-// those are for the propagator.
+// unsampled returns the span that the headers name, if they say that its trace is not sampled.
+// Most messages have such headers, so they are parsed here at low cost. For all other headers,
+// and for invalid ones, the result is not valid and the propagator parses them.
 func unsampled(headers map[string]string) (other trace.SpanContext) {
 	// 00-<trace, 32>-<span, 16>-<flags, 2>
 	h := headers[posthaste.HeaderTraceParent]
@@ -30,13 +29,13 @@ func unsampled(headers map[string]string) (other trace.SpanContext) {
 	}
 	c := trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(h[54] - '0'), Remote: true}
 	if len(headers) > 1 {
-		// One that cannot be read does no harm to the rest, says the standard.
+		// The standard says that an invalid tracestate does not invalidate the traceparent.
 		c.TraceState, _ = trace.ParseTraceState(headers[posthaste.HeaderTraceState])
 	}
 	return trace.NewSpanContext(c)
 }
 
-// parentOf returns the traceparent that names a span.
+// parentOf returns the traceparent of a span.
 func parentOf(sc trace.SpanContext) string {
 	id, span, flags := sc.TraceID(), sc.SpanID(), sc.TraceFlags()&(trace.FlagsSampled|trace.FlagsRandom)
 	var b [55]byte
@@ -46,17 +45,16 @@ func parentOf(sc trace.SpanContext) string {
 	return string(h)
 }
 
-// carried is a context that continues a trace which is not sampled. Messages that
-// were sent together are of one trace, and their deliveries of one context.
+// carried is a context that continues a trace that is not sampled. Messages sent together
+// belong to one trace, and their deliveries share one context.
 type carried struct {
 	from, ctx context.Context
 	parent    string
 }
 
-// carry returns a context that continues the trace which headers name, if that is
-// not sampled.
+// carry returns a context that continues the trace in the headers, if it is not sampled.
 func (t *Tracing) carry(ctx context.Context, headers map[string]string) (context.Context, bool) {
-	// A pointer can be compared, whatever it points to.
+	// Only a pointer is always comparable.
 	alone := len(headers) == 1 && reflect.TypeOf(ctx).Kind() == reflect.Pointer
 	parent := headers[posthaste.HeaderTraceParent]
 	if last := t.last.Load(); alone && last != nil && last.parent == parent && last.from == ctx {
@@ -67,7 +65,8 @@ func (t *Tracing) carry(ctx context.Context, headers map[string]string) (context
 		return ctx, false
 	}
 	inner := trace.ContextWithSpanContext(ctx, sc)
-	// Messages that come together are many, and to keep one that came alone is waste.
+	// Keep a context if messages of one trace arrive together. For a single message keeping it
+	// is waste.
 	if alone && t.missed.Add(1)%8 == 0 {
 		t.last.Store(&carried{from: ctx, ctx: inner, parent: parent})
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Deliveries of one trace may share a context, but never with those of another trace,
-// of another state, or of another call's context.
+// Deliveries of one trace may share a context, but never with deliveries of another trace, of
+// another state, or of another call's context.
 func TestContextsOfUnsampledTracesAreTheirOwn(t *testing.T) {
 	type key struct{}
 	tracing := New(sdk.NewTracerProvider())
@@ -21,7 +21,7 @@ func TestContextsOfUnsampledTracesAreTheirOwn(t *testing.T) {
 	)
 	mine := context.WithValue(context.Background(), key{}, "mine")
 	yours := context.WithValue(context.Background(), key{}, "yours")
-	for range 20 { // for not every one is kept
+	for range 20 { // because not every context is kept
 		for _, of := range []struct {
 			from         context.Context
 			whose        any

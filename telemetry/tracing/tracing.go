@@ -1,8 +1,7 @@
-// Package tracing follows messages with OpenTelemetry: a span when a message is
-// sent, one for each attempt to handle it, and one for each settling, all in
-// the sender's trace. The trace context travels in the message's headers
-// traceparent and tracestate, so that senders and receivers in any language
-// take part.
+// Package tracing traces messages with OpenTelemetry: one span when a message is sent, one for
+// each attempt to handle it, and one for each settlement, all in the sender's trace. The
+// message headers traceparent and tracestate carry the trace context, so that senders and
+// receivers in any language can take part.
 package tracing
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// The names of attributes: OpenTelemetry's for messaging, where it has one.
+// Attribute names: those of OpenTelemetry's messaging conventions, where they exist.
 const (
 	keySystem       = attribute.Key("messaging.system")
 	keyQueue        = attribute.Key("messaging.destination.name")
@@ -36,7 +35,7 @@ const (
 	keyTwice        = attribute.Key("posthaste.possible_duplicate")
 )
 
-// Options of spans, made once.
+// Options of spans, created once.
 var (
 	produces = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer)}
 	consumes = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
@@ -51,14 +50,14 @@ type Tracing struct {
 	tracer     trace.Tracer
 	propagator propagation.TraceContext
 	last       atomic.Pointer[carried]
-	missed     atomic.Uint32 // how often last was of no use
+	missed     atomic.Uint32 // how often last was not useful
 }
 
 var _ posthaste.Tracing = (*Tracing)(nil)
 
-// New returns a Tracing whose spans go to provider; nil means the global one of
-// package go.opentelemetry.io/otel. The caller shuts the provider down, after
-// workers and servers have ended.
+// New returns a Tracing that sends its spans to provider; nil means the global one of package
+// go.opentelemetry.io/otel. The caller shuts the provider down after workers and servers have
+// stopped.
 func New(provider trace.TracerProvider) *Tracing {
 	if provider == nil {
 		provider = otel.GetTracerProvider()
@@ -66,22 +65,22 @@ func New(provider trace.TracerProvider) *Tracing {
 	return &Tracing{tracer: provider.Tracer("github.com/posthaste-mq/posthaste/telemetry/tracing")}
 }
 
-// Sends is what sends messages: a client, an engine, a transaction.
+// Sends is implemented by clients, engines and transactions.
 type Sends interface {
 	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
 }
 
-// Sender sends by another one and follows what it sends.
+// Sender sends messages and traces them.
 type Sender struct {
 	tracing *Tracing
 	by      Sends
 }
 
-// Sender makes a sender that follows what it sends by s, which may be a
-// [posthaste.Client], an engine, or postgres.In(tx). It holds nothing.
+// Sender returns a sender that traces the messages it sends by s, which may be a
+// [posthaste.Client], an engine, or postgres.In(tx). It needs no closing.
 func (t *Tracing) Sender(s Sends) Sender { return Sender{t, s} }
 
-// Send sends as the sender beneath does.
+// Send sends by the underlying sender.
 func (s Sender) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	ctx, messages, ended := s.tracing.Sending(ctx, messages)
 	ids, err := s.by.Send(ctx, messages...)
@@ -89,14 +88,14 @@ func (s Sender) Send(ctx context.Context, messages ...posthaste.Message) ([]post
 	return ids, err
 }
 
-// Sending implements [posthaste.Tracing]: one span for all messages that
-// continue the same trace, and none where that is not sampled: they then name the
-// span that they would have named as their parent.
+// Sending implements [posthaste.Tracing]. It starts one span for all messages that continue
+// the same trace. If that trace is not sampled, it starts none, and the messages name the span
+// that would have been the parent.
 func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (context.Context, []posthaste.Message, func([]posthaste.MessageID, error)) {
 	if len(messages) == 0 {
 		return ctx, messages, func([]posthaste.MessageID, error) {}
 	}
-	// Most calls continue one trace alone: that of ctx.
+	// Most calls continue only the trace of ctx.
 	first := &sending{from: messages[0].Headers[posthaste.HeaderTraceParent]}
 	var others map[string]*sending
 	of := func(m *posthaste.Message) *sending {
@@ -145,18 +144,18 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 	return ctx, marked, ended
 }
 
-// sending is the messages of one call that continue the same trace.
+// sending holds the messages of one call that continue the same trace.
 type sending struct {
-	from         string // the traceparent they came with, "" if none
+	from         string // traceparent of the messages, "" if none
 	ctx          context.Context
-	span         trace.Span // nil where the trace is not sampled
-	queue        string     // "" if they go to several
+	span         trace.Span // nil if the trace is not sampled
+	queue        string     // "" if the messages go to several queues
 	first, count int
-	// parent and state are the headers by which they name their span; without a
-	// parent they keep the headers that they came with.
+	// parent and state are the headers that name the span. If parent is empty, the messages
+	// keep the headers that they have.
 	parent, state string
-	// bare is what marks messages that have no headers of their own. They share it,
-	// for nobody changes the headers of what is being sent.
+	// bare is the headers map of messages that had no headers. They share it, because headers
+	// are not changed during sending.
 	bare map[string]string
 }
 
@@ -192,7 +191,7 @@ func (s *sending) start(ctx context.Context, t *Tracing, messages []posthaste.Me
 	}
 }
 
-// name makes the messages name a span, if it has a name.
+// name sets the headers that name a span, if the span is valid.
 func (s *sending) name(sc trace.SpanContext) {
 	if sc.IsValid() {
 		s.parent, s.state = parentOf(sc), sc.TraceState().String()
@@ -210,11 +209,11 @@ func (s *sending) end(ids []posthaste.MessageID, err error) {
 	s.span.End()
 }
 
-// followed says whether anybody will see a span.
+// followed reports whether a span is recorded or sampled.
 func followed(span trace.Span) bool { return span.IsRecording() || span.SpanContext().IsSampled() }
 
-// mark returns headers that name the messages' span. Where they would not fit, the
-// message goes without: it matters more than its trace.
+// mark returns headers that name the messages' span. If they would exceed the size limit, the
+// message is sent without them, because losing it would be worse than losing its trace.
 func (s *sending) mark(headers map[string]string) map[string]string {
 	if s.parent == "" {
 		return headers
@@ -249,12 +248,11 @@ func fits(headers map[string]string) bool {
 	return bytes <= posthaste.MaxHeaderBytes
 }
 
-// Handling implements [posthaste.Tracing]: one span for each delivery, in the
-// trace of its message. For several deliveries the call is a span of its own,
-// which links to theirs. A message's sender decides: where its headers say that
-// its trace is not sampled, there is no span, whatever the provider's sampler
-// would do, and the context continues that trace as it is: of several such
-// deliveries that of the first.
+// Handling implements [posthaste.Tracing]. It starts one span for each delivery, in the trace
+// of its message. A call with several deliveries has its own span, which links to theirs. The
+// sender decides about sampling: if a message's headers say that its trace is not sampled,
+// there is no span, whatever the provider's sampler would do, and the context continues that
+// trace. With several such deliveries it continues the trace of the first.
 func (t *Tracing) Handling(ctx context.Context, deliveries []posthaste.RawDelivery) (context.Context, []posthaste.Trace) {
 	if len(deliveries) == 1 {
 		inner, one := t.handling(ctx, &deliveries[0], nil)
@@ -294,14 +292,14 @@ func (t *Tracing) Handling(ctx context.Context, deliveries []posthaste.RawDelive
 	return ctx, all
 }
 
-// call is a handler's call with several deliveries. It ends with the last of
-// those that are followed.
+// call is a handler's call with several deliveries. It ends with the last of its traced
+// deliveries.
 type call struct {
 	span trace.Span
 	left atomic.Int32
 }
 
-// handling is one delivery on its way through a handler.
+// handling is one delivery while its handler runs.
 type handling struct {
 	tracing *Tracing
 	ctx     context.Context
@@ -310,8 +308,8 @@ type handling struct {
 	call    *call
 }
 
-// handling returns the context for a delivery, and nil where nobody will see its
-// span.
+// handling returns the context for a delivery. The handling is nil if its span is neither
+// recorded nor sampled.
 func (t *Tracing) handling(ctx context.Context, d *posthaste.RawDelivery, together *call) (context.Context, *handling) {
 	if inner, is := t.carry(ctx, d.Headers); is {
 		return inner, nil
@@ -321,7 +319,7 @@ func (t *Tracing) handling(ctx context.Context, d *posthaste.RawDelivery, togeth
 	if d.Headers[posthaste.HeaderTraceParent] != "" {
 		parent = t.propagator.Extract(ctx, propagation.MapCarrier(d.Headers))
 	}
-	// What the worker itself runs under is no sender of messages.
+	// The span of the worker itself is not the sender's.
 	if !trace.SpanContextFromContext(parent).IsRemote() {
 		options = begins
 	}
@@ -351,7 +349,7 @@ func (h *handling) Handled(err error) {
 // Settled implements [posthaste.Trace].
 func (h *handling) Settled(began time.Time, became posthaste.Outcome, err error) {
 	if !h.span.SpanContext().IsSampled() {
-		return // its settling would not be either
+		return // the settlement would not be recorded either
 	}
 	_, span := h.tracing.tracer.Start(h.ctx, "settle "+h.queue, trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(system, keyOperation.String("settle"), keyType.String("settle"), keyQueue.String(h.queue)))
@@ -359,21 +357,21 @@ func (h *handling) Settled(began time.Time, became posthaste.Outcome, err error)
 	span.End()
 }
 
-// settled notes what a delivery became.
+// settled records the outcome of a delivery.
 func settled(span trace.Span, became posthaste.Outcome, err error) {
 	switch {
 	case err != nil:
 		failed(span, err)
 	case became == "":
 		span.SetAttributes(keyTwice.Bool(true))
-		span.SetStatus(codes.Error, "no longer ours: the message may have been handled twice")
+		span.SetStatus(codes.Error, "delivery no longer held: the message may have been handled twice")
 	default:
 		span.SetAttributes(keyOutcome.String(string(became)))
 	}
 }
 
-// Settling implements [posthaste.Tracing]: a span in the trace that headers
-// name, none where they name none or one that is not sampled.
+// Settling implements [posthaste.Tracing]. It starts a span in the trace of the headers,
+// unless they have none or one that is not sampled.
 func (t *Tracing) Settling(ctx context.Context, headers map[string]string, settlements []posthaste.Settlement) func([]posthaste.SettleResult, error) {
 	unseen := func([]posthaste.SettleResult, error) {}
 	if headers[posthaste.HeaderTraceParent] == "" || unsampled(headers).IsValid() {
@@ -411,14 +409,14 @@ func (t *Tracing) Settling(ctx context.Context, headers map[string]string, settl
 	}
 }
 
-// failed notes err, whose text is never empty.
+// failed records err with a text that is never empty.
 func failed(span trace.Span, err error) {
 	if err == nil || !span.IsRecording() {
 		return
 	}
 	text := err.Error()
 	if text == "" {
-		text = "an error without a text"
+		text = "error without a text"
 	}
 	span.RecordError(err)
 	span.SetStatus(codes.Error, text)

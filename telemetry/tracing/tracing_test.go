@@ -24,7 +24,7 @@ const (
 	sampled   = "00-" + traceID + "-b7ad6b7169203331-01"
 )
 
-// newTracing samples everything that it is asked about.
+// newTracing returns a Tracing whose sampler samples every trace.
 func newTracing(t *testing.T, options ...sdk.TracerProviderOption) (*tracing.Tracing, *tracetest.InMemoryExporter, *sdk.TracerProvider) {
 	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
@@ -54,8 +54,8 @@ func names(spans *tracetest.InMemoryExporter) (all []string) {
 	return all
 }
 
-// A trace that its sender does not sample goes on through a handler and what that
-// sends, with its state, and nobody makes a span of it, whatever the sampler says.
+// A trace that its sender does not sample continues, with its state, through a handler and the
+// messages that it sends, and no span is created, whatever the sampler says.
 func TestUnsampledTraceGoesOn(t *testing.T) {
 	t.Parallel()
 	tr, spans, _ := newTracing(t)
@@ -93,8 +93,8 @@ func TestUnsampledTraceGoesOn(t *testing.T) {
 	}
 }
 
-// A message that names an unsampled trace itself is sent as it is, beside others
-// that have spans.
+// A message that names an unsampled trace itself is sent unchanged, next to others that have
+// spans.
 func TestSendingKeepsUnsampledHeaders(t *testing.T) {
 	t.Parallel()
 	tr, spans, provider := newTracing(t)
@@ -124,9 +124,8 @@ func TestSendingKeepsUnsampledHeaders(t *testing.T) {
 	}
 }
 
-// Only what says plainly that it is not sampled is left alone. The rest is the
-// propagator's and the sampler's, as it is read: in the sender's trace, or, where
-// it cannot be read, in one that begins here.
+// Only valid headers that say "not sampled" skip the sampler. The propagator and the sampler
+// handle all others: in the sender's trace, or in a new trace if the headers are invalid.
 func TestOtherHeadersAreThePropagators(t *testing.T) {
 	t.Parallel()
 	for parent, goesOn := range map[string]bool{
@@ -134,8 +133,8 @@ func TestOtherHeadersAreThePropagators(t *testing.T) {
 		sampled:                        true,
 		"00-zz":                        false,
 		"01" + unsampled[2:]:           true,  // a later version
-		"01" + unsampled[2:] + "-more": true,  // which may have more
-		"ff" + unsampled[2:]:           false, // no version
+		"01" + unsampled[2:] + "-more": true,  // which may have more fields
+		"ff" + unsampled[2:]:           false, // invalid version
 		unsampled + "-more":            false,
 		unsampled + "0":                false,
 		unsampled[:54]:                 false,
@@ -164,8 +163,8 @@ func TestOtherHeadersAreThePropagators(t *testing.T) {
 	}
 }
 
-// A call with several messages has a span if one of them is sampled, which links to
-// those that are, and ends with the last of them.
+// A call with several messages has a span if one of them is sampled. The span links to the
+// sampled ones and ends with the last of them.
 func TestBatchIsFollowedForItsSampledMessages(t *testing.T) {
 	t.Parallel()
 	tr, spans, _ := newTracing(t)
@@ -192,14 +191,14 @@ func TestBatchIsFollowedForItsSampledMessages(t *testing.T) {
 	if got := trace.SpanContextFromContext(ctx); traces != nil || got.TraceID().String() != traceID || got.IsSampled() || len(spans.GetSpans()) != 0 {
 		t.Errorf("where none is sampled they are followed by %v in %v, with spans %v", traces, got, names(spans))
 	}
-	// Without a provider nothing gets a trace that it did not have.
+	// Without a provider, messages keep their traces and get no new one.
 	ctx, traces = tracing.New(noop.NewTracerProvider()).Handling(t.Context(), slices.Repeat([]posthaste.RawDelivery{delivery("", "")}, 3))
 	if trace.SpanContextFromContext(ctx).IsValid() || traces != nil {
 		t.Errorf("without spans there are %v in %v", traces, trace.SpanContextFromContext(ctx))
 	}
 }
 
-// Spans that are recorded and not sampled, as some processors want them, end, too.
+// Spans that are recorded and not sampled, which some processors need, also end.
 func TestRecordedSpansEnd(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
@@ -215,8 +214,8 @@ func TestRecordedSpansEnd(t *testing.T) {
 	}
 }
 
-// What is not sampled costs next to nothing.
-// Not parallel: it counts the whole process's allocations.
+// An unsampled message costs almost nothing. Not parallel: the test counts the allocations of
+// the whole process.
 func TestUnsampledCostsLittle(t *testing.T) {
 	always, _, _ := newTracing(t)
 	never, _, _ := newTracing(t, sdk.WithSampler(sdk.NeverSample()))
@@ -240,7 +239,7 @@ func TestUnsampledCostsLittle(t *testing.T) {
 		{"handling one that no sender follows", func() { never.Handling(ctx, bare) }, 5},
 		{"settling one", func() { always.Settling(ctx, one[0].Headers, nil)(nil, nil) }, 0},
 		{"sending a hundred", func() { send(always, within) }, 6},
-		{"sending a hundred that nobody followed before", func() { send(never, ctx) }, 8},
+		{"sending a hundred that had no trace before", func() { send(never, ctx) }, 8},
 	} {
 		if n := testing.AllocsPerRun(100, c.do); n > c.most {
 			t.Errorf("%s costs %v allocations, at most %v", c.what, n, c.most)

@@ -31,7 +31,7 @@ func run() int {
 	flag.DurationVar(&c.Duration, "duration", 40*time.Second, "the time for faults and draining together")
 	flag.Uint64Var(&c.Seed, "seed", 0, "repeats a run's faults; default a random one")
 	flag.Float64Var(&c.Rate, "rate", 0, "messages a second of all senders together (default 250)")
-	flag.DurationVar(&c.Lease, "lease", 0, "of workers, and of what is received (default 10s)")
+	flag.DurationVar(&c.Lease, "lease", 0, "lease of workers and of receives (default 10s)")
 	flag.StringVar(&c.Engine, "engine", chaos.OnPostgres, "the engine, postgres or redis")
 	flag.StringVar(&c.Fsync, "appendfsync", "", "of a Redis: everysec (the default) or always")
 	flag.StringVar(&c.Postgres.Version, "postgres", "18", "the version of PostgreSQL, 14 or 18")
@@ -77,7 +77,7 @@ func run() int {
 		c.Dir, err = os.MkdirTemp("", "posthaste-chaos-")
 	}
 	if err == nil {
-		err = os.Chmod(c.Dir, 0o711) // for the user PostgreSQL runs as
+		err = os.Chmod(c.Dir, 0o711) // for the user that PostgreSQL runs as
 	}
 	if err != nil {
 		return tell(nil, err)

@@ -1,6 +1,5 @@
-// Package crontest is what the arithmetic of schedules is tested by, wherever it is done:
-// cron lines whose author says what they mean, and somebody who looks at the clock on
-// the wall each minute with the line in hand.
+// Package crontest generates test cases for schedules: random cron lines whose meaning is
+// known, and an oracle that checks the zone's clock every minute against the line.
 package crontest
 
 import (
@@ -11,8 +10,7 @@ import (
 	"time"
 )
 
-// cronLine is a cron line as its author meant it: which values each field
-// names, beside the text that says so.
+// cronLine is a cron line with its meaning: the values of each field, and the text for them.
 type cronLine struct {
 	text                                   string
 	minutes, hours, days, months, weekdays map[int]bool
@@ -24,7 +22,7 @@ var (
 	weekdayNames = strings.Fields("sun mon tue wed thu fri sat")
 )
 
-// randomField is a field and what it names; names begin at low.
+// randomField returns a field and its values; names begin at low.
 func randomField(r *rand.Rand, low, high int, names []string) (text string, values map[int]bool) {
 	values = map[int]bool{}
 	say := func(v int) string {
@@ -76,7 +74,7 @@ func randomLine(r *rand.Rand) (l cronLine) {
 	f[4], l.weekdays = randomField(r, 0, 6, weekdayNames)
 	l.anyDay, l.anyWeekday = f[2] == "*", f[4] == "*"
 	for i := range f {
-		// Most lines that people write leave the days alone, and tick often.
+		// Most real lines leave the days unrestricted and tick often.
 		if i >= 2 && r.IntN(3) > 0 {
 			f[i] = "*"
 			switch i {
@@ -105,21 +103,21 @@ func (l *cronLine) names(w time.Time) bool {
 	return l.minutes[w.Minute()] && l.hours[w.Hour()] && l.onDay(w)
 }
 
-// onWall is what the zone's clocks show at t, as a time of UTC.
+// onWall returns the local time of the zone at t, as a time in UTC.
 func onWall(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 }
 
-// next is the first tick after a time, by looking at each minute up to limit,
-// as somebody would who sits before the clock with the line in hand. Who has
-// every hour in the line looks at what the clock shows. Otherwise a time is ticked
-// off when the clock shows it, or has just passed it, for the first time.
+// next returns the first tick after a time. It checks each minute up to limit against the
+// clock of the zone. If the line has every hour, it ticks at each minute whose local time
+// matches. Otherwise each local time ticks once, when the clock first shows it or has just
+// passed it.
 func (l *cronLine) next(zone *time.Location, after, limit time.Time) (time.Time, bool) {
 	latest := time.Time{}
 	t := after.Truncate(time.Minute)
 	if len(l.hours) < 24 {
-		t = t.Add(-50 * time.Hour) // to know how late it has been already
+		t = t.Add(-50 * time.Hour) // to know local times that have already passed
 		latest = onWall(t, zone)
 	}
 	for t = t.Add(time.Minute); !t.After(limit); t = t.Add(time.Minute) {
@@ -140,13 +138,13 @@ func (l *cronLine) next(zone *time.Location, after, limit time.Time) (time.Time,
 	return time.Time{}, false
 }
 
-// The zones: changes at midnight, a minute later, by half an hour, by two hours
-// and by a whole day, and offsets of odd minutes.
+// The zones have changes at midnight, a minute later, by half an hour, by two hours and by a
+// whole day, and offsets of odd minutes.
 var oracleZones = strings.Fields(`UTC Europe/Berlin Europe/London Europe/Dublin America/New_York America/St_Johns America/Sao_Paulo
 	America/Havana Africa/Cairo Asia/Beirut Asia/Kolkata Asia/Kathmandu Australia/Sydney Australia/Lord_Howe Pacific/Apia
 	Pacific/Kiritimati Pacific/Kwajalein Pacific/Chatham Antarctica/Troll Africa/Casablanca`)
 
-// zoneChanges are the moments at which a zone's clocks were set, 1993 to 2022.
+// zoneChanges returns the times at which a zone's clocks changed, 1993 to 2022.
 func zoneChanges(zone *time.Location) (all []time.Time) {
 	offset := func(t time.Time) int { _, o := t.In(zone).Zone(); return o }
 	const step = 7 * time.Hour
@@ -187,10 +185,10 @@ type Case struct {
 	After time.Time
 }
 
-// Spec is the line's text.
+// Spec is the text of the line.
 func (c *Case) Spec() string { return c.line.text }
 
-// Random is any case, often of a time about which clocks are set.
+// Random returns a random case, often with a time near a change of the clocks.
 func Random(r *rand.Rand) Case {
 	c := Case{line: randomLine(r), Zone: oracleZones[r.IntN(len(oracleZones))]}
 	c.After = time.Date(1993, 1, 1, 0, 0, r.IntN(30*365*86400), 0, time.UTC)
@@ -203,8 +201,8 @@ func Random(r *rand.Rand) Case {
 	return c
 }
 
-// Fault compares an answer, nil if there is none, with what the clock on the wall says:
-// "" if it is right.
+// Fault compares an answer, which is nil if there was no tick, with the oracle. It returns ""
+// if the answer is right.
 func (c *Case) Fault(got *time.Time) string {
 	zone, err := time.LoadLocation(c.Zone)
 	if err != nil {
@@ -220,7 +218,7 @@ func (c *Case) Fault(got *time.Time) string {
 		}
 		return ""
 	}
-	// Nothing near: no day that the line names may lie before the answer's.
+	// The oracle found nothing near: no matching day may lie before the answer's.
 	end := near.Add(8 * 366 * 24 * time.Hour)
 	if got != nil {
 		end = got.Add(-96 * time.Hour)

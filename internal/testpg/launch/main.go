@@ -1,16 +1,14 @@
 //go:build unix
 
-// Launch runs a command, such as go test, with PostgreSQL servers for it to
-// test on:
+// Launch runs a command, such as go test, with PostgreSQL servers for its tests:
 //
 //	go run ./internal/testpg/launch [-versions 14,18] -- go test ./...
 //
-// It starts one server for each version, tells their addresses by the
-// environment (see packages testdb and testrun, for which it watches for stalls),
-// gives the command a directory for temporary files, in memory if there is plenty, runs
-// the command, stops the servers and ends with the command's exit code. SIGINT and
-// SIGTERM go on to the command. If launch itself is killed, the guards of the servers
-// stop them.
+// It starts one server for each version and passes their addresses in the environment (see
+// packages testdb and testrun, for which it watches for stalls). It gives the command a
+// directory for temporary files, in memory if there is plenty, runs it, stops the servers and
+// exits with the command's exit code. SIGINT and SIGTERM are forwarded to the command. If
+// launch itself is killed, the guards of the servers stop them.
 package main
 
 import (
@@ -34,7 +32,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// Exit codes besides the command's own.
+// Exit codes besides those of the command.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -50,7 +48,7 @@ func main() {
 	wanted := strings.Split(*versions, ",")
 	for _, v := range wanted {
 		if !slices.Contains(testdb.Versions(), v) {
-			fmt.Fprintf(os.Stderr, "launch: version %q is none of %v\n", v, testdb.Versions())
+			fmt.Fprintf(os.Stderr, "launch: unknown version %q; expected one of %v\n", v, testdb.Versions())
 			os.Exit(exitUsage)
 		}
 	}
@@ -97,7 +95,7 @@ func launch(versions, command []string) int {
 	defer stop()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// What is compiled stays on the disk.
+	// Compiled packages stay on the disk.
 	cmd.Env = append(os.Environ(), testrun.StallsEnv+"="+stalls, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()), "TMPDIR="+temp)
 	for i, v := range versions {
 		cmd.Env = append(cmd.Env, testdb.URLEnv(v)+"="+servers[i].URL())
@@ -114,8 +112,8 @@ func launch(versions, command []string) int {
 	return exitCode(cmd.Wait())
 }
 
-// startAll starts the servers side by side. Those that started are in servers
-// even if others did not.
+// startAll starts the servers concurrently. Started servers are in servers even if others
+// failed.
 func startAll(ctx context.Context, versions []string, servers []*devpg.Server) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for i, v := range versions {
@@ -133,7 +131,7 @@ func startAll(ctx context.Context, versions []string, servers []*devpg.Server) e
 	return all.Wait()
 }
 
-// tell says what takes long, once.
+// tell returns a function that prints each slow stage once.
 func tell(version string) func(string, int64, int64) {
 	told := map[string]bool{}
 	return func(stage string, _, total int64) {
@@ -158,7 +156,7 @@ func stopAll(servers []*devpg.Server) {
 	}
 }
 
-// exitCode is the command's, or as a shell tells that a signal ended it.
+// exitCode returns the command's exit code, or that of a shell if a signal ended it.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {

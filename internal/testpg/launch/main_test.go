@@ -66,14 +66,14 @@ func TestEndsWithItsServers(t *testing.T) {
 		signal syscall.Signal
 		code   int
 	}{
-		"asked to end": {syscall.SIGTERM, 3}, // the command's own answer
+		"asked to end": {syscall.SIGTERM, 3}, // the command's own exit code
 		"killed":       {syscall.SIGKILL, 128 + 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := launcher(t, "-versions", "18", "--", "sh", "-c",
 				`trap 'exit 3' TERM; echo "$POSTHASTE_TEST_POSTGRES_18_URL"; while :; do sleep 0.05; done`)
-			// The command outlives a killed launcher: it ends with this group.
+			// The command outlives a killed launcher. It ends with this process group.
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			urls := started(t, cmd)
 			t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
@@ -92,13 +92,13 @@ func TestEndsWithItsServers(t *testing.T) {
 	}
 }
 
-// The command can read the stalls of the run for as long as it runs.
+// The command can read the stalls of the run while it runs.
 func TestTellsWhereStallsAre(t *testing.T) {
 	t.Parallel()
 	cmd := launcher(t, "-versions", "18", "--", "sh", "-c", `test -r "$POSTHASTE_TEST_STALLS" && echo "$POSTHASTE_TEST_STALLS"; read line`)
 	files := started(t, cmd)
 	cmd.Stdin.(*os.File).Close()
-	if code := exitCode(cmd.Wait()); code != exitFailed || len(files) != 1 { // read found the end
+	if code := exitCode(cmd.Wait()); code != exitFailed || len(files) != 1 { // read reached the end of input
 		t.Fatalf("exit code %d, files %q", code, files)
 	}
 	if _, err := os.Stat(files[0]); !os.IsNotExist(err) {
@@ -120,8 +120,8 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// started starts the launcher and returns the words of the first line that its
-// command prints. The other end of the command's input is cmd.Stdin's pair.
+// started starts the launcher and returns the words of the first line that its command prints.
+// cmd.Stdin is the read end of a pipe whose other end the test holds.
 func started(t *testing.T, cmd *exec.Cmd) []string {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -13,8 +13,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// watchStalls records when flushing a file in dir or a NOTIFY takes long, in a file
-// there that the tests of the run read. stop ends it and removes the file.
+// watchStalls records slow fsyncs of a file in dir and slow NOTIFYs, in a file in dir that the
+// tests of the run read. stop ends it and removes the file.
 func watchStalls(serverURL, dir string) (path string, stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	file, err := os.CreateTemp(dir, "stalls-")
@@ -31,7 +31,7 @@ func watchStalls(serverURL, dir string) (path string, stop func(), err error) {
 		_ = os.Remove(file.Name())
 		return "", nil, fmt.Errorf("the witness of stalls cannot listen: %w", err)
 	}
-	// One write for each line, so that a reader never sees half of one.
+	// One write per line, so that a reader never sees half a line.
 	witness := testrun.NewWitness(func(s testrun.Stall) { _, _ = file.WriteString(s.Line()) })
 	var watching sync.WaitGroup
 	tell := func(watch func() error) {

@@ -14,17 +14,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Empty makes a database for this test alone and returns its URL, for the
-// superuser. It is dropped with the test, whoever is still connected.
+// Empty creates a database for this test and returns its superuser URL. It is dropped with the
+// test, even if clients are connected.
 func Empty(t testing.TB) string {
 	t.Helper()
 	return create(t, "template1")
 }
 
-// FromTemplate makes a database for this test alone, as a copy of one that
-// fill has filled, and returns its URL. The template is made once for each
-// name on each server, whichever process comes first: name must change when
-// what fill does changes.
+// FromTemplate creates a database for this test as a copy of a template that fill has filled,
+// and returns its URL. The template is created once for each name on each server, by the first
+// process that needs it. name must change when fill changes.
 func FromTemplate(t testing.TB, name string, fill func(ctx context.Context, conn *pgx.Conn) error) string {
 	t.Helper()
 	made, _ := templates.LoadOrStore(name, &template{})
@@ -36,7 +35,7 @@ func FromTemplate(t testing.TB, name string, fill func(ctx context.Context, conn
 	return create(t, name)
 }
 
-// templates holds what this process knows to be there, by name.
+// templates are the names of templates that this process knows to exist.
 var templates sync.Map
 
 type template struct {
@@ -44,8 +43,8 @@ type template struct {
 	err  error
 }
 
-// makeTemplate makes the template unless another process did. A database that
-// is not filled yet never bears its name.
+// makeTemplate creates the template unless another process did. A database gets that name only
+// after it is filled.
 func makeTemplate(serverURL, name string, fill func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -71,7 +70,7 @@ func makeTemplate(serverURL, name string, fill func(ctx context.Context, conn *p
 	if err := fillDatabase(ctx, serverURL, unfinished, fill); err != nil {
 		return err
 	}
-	// Nobody may connect: a database in use cannot be copied.
+	// No client may connect, because a database in use cannot be copied.
 	for _, sql := range []string{
 		"alter database " + quote(unfinished) + " with allow_connections false is_template true",
 		"alter database " + quote(unfinished) + " rename to " + quote(name),
@@ -96,8 +95,8 @@ func fillDatabase(ctx context.Context, serverURL, database string, fill func(ctx
 	if err := fill(ctx, conn); err != nil {
 		return err
 	}
-	// Frozen rows and known statistics: a copy starts with neither vacuum nor
-	// analyze due, and these take half of a migration's time.
+	// Rows are frozen and statistics known, so that a copy needs neither vacuum nor analyze.
+	// This takes half of a migration's time.
 	_, err = conn.Exec(ctx, "vacuum (freeze)")
 	return err
 }
@@ -125,8 +124,8 @@ func createDatabase(base, name, from string) error {
 	sql := "create database " + quote(name) + " template " + quote(from)
 	if v, err := version(); err != nil {
 		return err
-	} else if v != "14" { // which knows no other way
-		sql += " strategy file_copy" // 25 ms, and 38 by wal_log, which is the default
+	} else if v != "14" { // which has only this strategy
+		sql += " strategy file_copy" // 25 ms, versus 38 ms with wal_log, the default
 	}
 	return run(base, sql)
 }
@@ -147,8 +146,8 @@ func run(serverURL, sql string) error {
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// lockKey keeps clear of the keys that Posthaste itself uses by its length:
-// the lock lives in the server's own database, where no schema is.
+// lockKey differs from the keys that Posthaste uses, by its length. The lock is in the
+// server's own database, which has no schema.
 func lockKey(name string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))

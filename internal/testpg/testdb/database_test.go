@@ -40,7 +40,7 @@ func TestTemplateIsMadeOnce(t *testing.T) {
 	name, base := templateName(t), Superuser(t)
 	var fills atomic.Int64
 	var all sync.WaitGroup
-	for range 6 { // as processes would, which share no memory
+	for range 6 { // concurrently, without shared memory, as in separate processes
 		all.Go(func() {
 			err := makeTemplate(base, name, func(ctx context.Context, conn *pgx.Conn) error {
 				fills.Add(1)
@@ -74,7 +74,7 @@ func TestUnfinishedTemplateIsNotUsed(t *testing.T) {
 		t.Fatalf("got: %v", err)
 	}
 	u := FromTemplate(t, name, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "create table half (n int)") // fails if there is one
+		_, err := conn.Exec(ctx, "create table half (n int)") // fails if the table exists
 		return err
 	})
 	if err := run(u, "insert into half values (1)"); err != nil {

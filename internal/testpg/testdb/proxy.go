@@ -11,34 +11,32 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and a server and can make connections half
-// open: they stay, and whatever is sent on them is swallowed, as by a firewall
-// that forgot them or a proxy whose other end is gone. It can also cut them when
-// the server answers, so that the client never knows what became of a statement.
+// Proxy is between clients and a server and can make connections half-open: they stay, but all
+// data is dropped, as by a firewall that forgot them. It can also cut them when the server
+// responds, so that the client does not know the outcome of its statement.
 type Proxy struct {
-	// URL is the database behind the proxy.
+	// URL is the URL of the database through the proxy.
 	URL string
 
 	mu    sync.Mutex
 	links []*link
 	done  bool
-	delay atomic.Int64 // of everything that is passed on, in nanoseconds
-	hold  sync.RWMutex // held for writing while nothing is passed on
+	delay atomic.Int64 // of all forwarded data, in nanoseconds
+	hold  sync.RWMutex // held for writing while nothing is forwarded
 }
 
 // link is one connection of a client.
 type link struct {
 	proxy          *Proxy
 	client, server net.Conn
-	hello          []byte // what the client sent first: its name is in it
+	hello          []byte // the client's first message, which contains its application_name
 	deaf           chan struct{}
-	// answers is how much more the server may answer before it is cut, and one more;
-	// 0 is any number of bytes.
+	// answers is one more than the number of bytes that the server may still send before the
+	// link is cut; 0 is unlimited.
 	answers atomic.Int64
 }
 
-// NewProxy starts a proxy before the server of databaseURL, which ends with the
-// test.
+// NewProxy starts a proxy for the server of databaseURL. It ends with the test.
 func NewProxy(t testing.TB, databaseURL string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -76,8 +74,8 @@ func NewProxy(t testing.TB, databaseURL string) *Proxy {
 	return p
 }
 
-// Swallow makes the connections half open that are there now and whose
-// application_name contains name, and returns how many. Later ones are well.
+// Swallow makes the current connections half-open whose application_name contains name, and
+// returns their number. Later connections work.
 func (p *Proxy) Swallow(name string) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +88,7 @@ func (p *Proxy) Swallow(name string) (n int) {
 	return n
 }
 
-// Links counts the connections whose application_name contains name, without those
-// that are half open.
+// Links counts the connections whose application_name contains name, except half-open ones.
 func (p *Proxy) Links(name string) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,8 +100,8 @@ func (p *Proxy) Links(name string) (n int) {
 	return n
 }
 
-// hears tells of a link whose application_name contains name and that is not half
-// open. The proxy's mutex is held.
+// hears reports whether a link's application_name contains name and the link is not half-open.
+// The proxy's mutex is held.
 func (l *link) hears(name string) bool {
 	select {
 	case <-l.deaf:
@@ -114,12 +111,11 @@ func (l *link) hears(name string) bool {
 	}
 }
 
-// CutAnswers makes the connections that are there now and whose application_name
-// contains name end with the server's next answer, which is not passed on, and
-// returns how many.
+// CutAnswers cuts the current connections whose application_name contains name at the server's
+// next response, which is not forwarded, and returns their number.
 func (p *Proxy) CutAnswers(name string) (n int) { return p.CutAnswersAfter(name, 0) }
 
-// CutAnswersAfter is CutAnswers, but passes some bytes of the answer on first.
+// CutAnswersAfter is CutAnswers, but forwards some bytes of the response first.
 func (p *Proxy) CutAnswersAfter(name string, bytesLeft int) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +128,7 @@ func (p *Proxy) CutAnswersAfter(name string, bytesLeft int) (n int) {
 	return n
 }
 
-// Cut resets all connections that are there now, and returns how many.
+// Cut resets all current connections, and returns their number.
 func (p *Proxy) Cut() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,10 +145,10 @@ func (p *Proxy) Cut() (n int) {
 	return n
 }
 
-// Slow delays whatever is passed on in either direction, until it is called with 0.
+// Slow delays all data in both directions, until it is called with 0.
 func (p *Proxy) Slow(by time.Duration) { p.delay.Store(int64(by)) }
 
-// Stall passes nothing on until resume is called; nothing is dropped.
+// Stall forwards nothing until resume is called. No data is dropped.
 func (p *Proxy) Stall() (resume func()) {
 	p.hold.Lock()
 	return p.hold.Unlock
@@ -192,8 +188,7 @@ func (p *Proxy) serve(client net.Conn, address string) {
 	both.Wait()
 }
 
-// copy passes on what comes, and of a half open connection nothing, its end
-// included.
+// copy forwards data. For a half-open connection it drops everything, including its end.
 func (l *link) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -209,7 +204,7 @@ func (l *link) copy(to, from net.Conn) {
 		time.Sleep(time.Duration(l.proxy.delay.Load()))
 		l.proxy.wait()
 		if left := int(l.answers.Load()) - 1; n > 0 && from == l.server && left >= 0 {
-			if left <= n { // or it ends with the next answer
+			if left <= n { // otherwise it is cut at the next response
 				_, _ = to.Write(buffer[:left])
 				l.client.Close()
 				l.server.Close()
@@ -229,7 +224,7 @@ func (l *link) copy(to, from net.Conn) {
 	}
 }
 
-// wait waits while everything is held.
+// wait waits while the proxy is stalled.
 func (p *Proxy) wait() {
 	p.hold.RLock()
 	defer p.hold.RUnlock()

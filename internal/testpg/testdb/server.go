@@ -1,14 +1,13 @@
 //go:build unix
 
-// Package testdb gives tests PostgreSQL databases of their own. It knows
-// nothing of Posthaste's schema, so the tests inside package postgres can use
-// it; all others use package testpg, which builds upon it.
+// Package testdb gives each test its own PostgreSQL databases. It does not depend on
+// Posthaste's schema, so the tests inside package postgres can use it. All others use package
+// testpg, which builds on it.
 //
-// The server is shared by all tests of a run. The program testpg/launch starts
-// one for each version and tells its address by the environment; without it,
-// each test process starts a server of its own, which ends with the process.
-// The environment variable POSTHASTE_TEST_POSTGRES chooses the version: 14 or
-// 18, by default 18.
+// All tests of a run share a server. The program testpg/launch starts one for each version and
+// passes its address in the environment. Without it, each test process starts its own server,
+// which ends with the process. The environment variable POSTHASTE_TEST_POSTGRES chooses the
+// version: 14 or 18, by default 18.
 package testdb
 
 import (
@@ -29,22 +28,22 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
 
-// VersionEnv chooses the version that tests run on.
+// VersionEnv chooses the PostgreSQL version of the tests.
 const VersionEnv = "POSTHASTE_TEST_POSTGRES"
 
 // Versions are the major versions that Posthaste is tested on.
 func Versions() []string { return []string{"14", "18"} }
 
-// URLEnv names the environment variable by which the launcher tells the
-// superuser's URL of the server of a version.
+// URLEnv returns the name of the environment variable with the superuser URL of a version's
+// server.
 func URLEnv(version string) string { return "POSTHASTE_TEST_POSTGRES_" + version + "_URL" }
 
-// patience bounds the making of servers and databases: a first start may have
-// to fetch PostgreSQL.
+// patience bounds the creation of servers and databases: the first start may have to download
+// PostgreSQL.
 const patience = 5 * time.Minute
 
-// Config is how the servers of tests are run. What only guards against a loss
-// of power is off: also a SIGKILL of all of PostgreSQL loses nothing by it.
+// Config returns the configuration of test servers. Protection against power loss is off, but
+// a SIGKILL of all of PostgreSQL still loses nothing.
 func Config(version string) devpg.Config {
 	return devpg.Config{Version: version, Ephemeral: true, DataDir: dataDir(), Settings: map[string]string{
 		"fsync":                     "off",
@@ -54,7 +53,7 @@ func Config(version string) devpg.Config {
 	}}
 }
 
-// Version is the major version this process tests on.
+// Version returns the major version that this process tests on.
 func Version(t testing.TB) string {
 	t.Helper()
 	v, err := version()
@@ -77,9 +76,8 @@ func version() (string, error) {
 	return "", fmt.Errorf("%s is %q: the versions to test on are %v", VersionEnv, chosen, Versions())
 }
 
-// Superuser is the URL of the shared server for its superuser. Its database is
-// nobody's: tests that change more than a database of their own share that
-// with all others.
+// Superuser returns the superuser URL of the shared server. Tests that change more than their
+// own database affect all others.
 func Superuser(t testing.TB) string {
 	t.Helper()
 	u, err := shared()
@@ -89,8 +87,8 @@ func Superuser(t testing.TB) string {
 	return u
 }
 
-// shared finds the server of this run, or starts one for this process. Nobody
-// stops that: its guard does when the process ends, however it ends.
+// shared finds the server of this run, or starts one for this process. The server's guard
+// stops it when the process ends for any reason.
 var shared = sync.OnceValues(func() (string, error) {
 	v, err := version()
 	if err != nil {
@@ -108,9 +106,9 @@ var shared = sync.OnceValues(func() (string, error) {
 	return s.URL(), nil
 })
 
-// Server starts a PostgreSQL for this test alone, to be killed, stopped and
-// restarted. change may alter its config. It is stopped and removed with the
-// test. Making one takes seconds.
+// Server starts a PostgreSQL for this test, which may kill, stop and restart it. change may
+// alter its configuration. It is stopped and removed with the test. Creating one takes
+// seconds.
 func Server(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
 	t.Helper()
 	c := Config(Version(t))
@@ -133,12 +131,12 @@ func Server(t testing.TB, change ...func(*devpg.Config)) *devpg.Server {
 
 const dirPrefix = "posthaste-test-"
 
-// memory is a file system in memory, where there is one.
+// memory is a file system in memory, if the system has one.
 const memory = "/dev/shm"
 
-// dataDir names a new directory for a cluster: in memory if there is plenty,
-// for a copy of the template takes 25 ms there, and 300 to 1,000 ms on a disk
-// that others use as well (two shared cores, PostgreSQL 18).
+// dataDir returns a new directory for a cluster, in memory if there is plenty. A copy of the
+// template takes 25 ms there, and 300 to 1,000 ms on a busy disk (two shared cores, PostgreSQL
+// 18).
 func dataDir() string {
 	base := os.TempDir()
 	if roomy(memory) {
@@ -148,7 +146,7 @@ func dataDir() string {
 	return filepath.Join(base, dirPrefix+strings.ToLower(rand.Text()[:12]))
 }
 
-// roomy tells whether dir is a file system in memory with enough of it left.
+// roomy reports whether dir is a file system in memory with enough free space.
 func roomy(dir string) bool {
 	const enough = 4 << 30
 	var st unix.Statfs_t
@@ -168,25 +166,24 @@ func roomy(dir string) bool {
 	return false
 }
 
-// sweep removes what runs left behind that were killed together with the
-// guards of their servers. A directory that was just made is let alone: its
-// owner may not have locked it yet.
+// sweep removes leftovers of runs that were killed together with the guards of their servers.
+// It skips new directories, whose owner may not have locked them yet.
 func sweep(base string) {
 	old, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*"))
 	for _, dir := range old {
 		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > 10*time.Minute {
-			if devpg.Remove(context.Background(), dir) == nil { // else it is in use
+			if devpg.Remove(context.Background(), dir) == nil { // otherwise it is in use
 				_ = os.Remove(dir)
 			}
 		}
 	}
 }
 
-// inDatabase is serverURL with another database.
+// inDatabase returns serverURL with another database.
 func inDatabase(serverURL, database string) (string, error) {
 	u, err := url.Parse(serverURL)
 	if err != nil {
-		return "", fmt.Errorf("the test server's URL is none: %w", err)
+		return "", fmt.Errorf("the test server's URL is invalid: %w", err)
 	}
 	u.Path = "/" + database
 	return u.String(), nil

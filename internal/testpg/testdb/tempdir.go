@@ -15,10 +15,10 @@ import (
 
 const tempPrefix = "posthaste-tmp-"
 
-// TempDir makes a directory for the temporary files of a run of tests, which all users
-// may write: in memory if there is plenty, because otherwise a shared disk decides how
-// long servers take to flush. remove removes it. The next call removes those that killed
-// processes left behind.
+// TempDir creates a directory for the temporary files of a test run, which all users may
+// write. It is in memory if there is plenty, because a shared disk would determine how long
+// servers take to flush. remove removes it. The next call removes directories of killed
+// processes.
 func TempDir() (dir string, remove func(), err error) {
 	base := os.TempDir()
 	if roomy(memory) && executable(memory) {
@@ -41,7 +41,8 @@ func TempDir() (dir string, remove func(), err error) {
 	return dir, remove, err
 }
 
-// executable reports whether programs in dir can be started, as tests do that build some.
+// executable reports whether programs in dir can be started, because some tests build programs
+// there.
 func executable(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Flags&unix.ST_NOEXEC == 0

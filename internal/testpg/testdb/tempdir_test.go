@@ -20,7 +20,7 @@ func TestTempDir(t *testing.T) {
 	if info, err := os.Stat(first); err != nil || info.Mode().Perm() != 0o777 || info.Mode()&os.ModeSticky == 0 {
 		t.Errorf("%v, %v: other users cannot use it", info, err)
 	}
-	// One of a process that has ended.
+	// A directory of a process that has ended.
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)

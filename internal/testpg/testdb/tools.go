@@ -18,9 +18,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
 
-// Tools is the directory of the programs of PostgreSQL 18 that scripts/needs
-// installs: pg_dump, pg_restore, pg_basebackup, pg_upgrade, postgres and others.
-// They work with older servers, too.
+// Tools returns the directory of the PostgreSQL 18 programs that scripts/needs installs:
+// pg_dump, pg_restore, pg_basebackup, pg_upgrade, postgres and others. They also work with
+// older servers.
 func Tools(t testing.TB) string {
 	t.Helper()
 	cache := os.Getenv("XDG_CACHE_HOME")
@@ -38,7 +38,7 @@ func Tools(t testing.TB) string {
 	return dir
 }
 
-// Run runs one of the tools and returns what it printed. A failure ends the test.
+// Run runs one of the tools and returns its output. A failure ends the test.
 func Run(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), filepath.Join(Tools(t), program), args...).CombinedOutput()
@@ -48,9 +48,9 @@ func Run(t testing.TB, program string, args ...string) string {
 	return string(out)
 }
 
-// Copy makes a physical copy of a running server by pg_basebackup, and returns
-// the data directory to give to [Server]. With follow it is a standby of the
-// original. It is removed with the server.
+// Copy makes a physical copy of a running server with pg_basebackup, and returns the data
+// directory for [Server]. With follow it is a standby of the original. It is removed with the
+// server.
 func Copy(t testing.TB, of *devpg.Server, follow bool) string {
 	t.Helper()
 	dir := dataDir()
@@ -60,7 +60,8 @@ func Copy(t testing.TB, of *devpg.Server, follow bool) string {
 	cluster := filepath.Join(dir, filepath.Base(of.DataDir()))
 	Run(t, "pg_basebackup", "--dbname", of.URL(), "--pgdata", cluster, "--checkpoint", "fast", "--no-sync")
 	if follow {
-		// By hand, for what a newer pg_basebackup writes, older servers cannot read.
+		// Written here, because older servers cannot read the settings that a newer
+		// pg_basebackup writes.
 		file, err := os.OpenFile(filepath.Join(cluster, "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 		if err == nil {
 			_, err = fmt.Fprintf(file, "primary_conninfo = '%s'\n", of.URL())
@@ -74,7 +75,7 @@ func Copy(t testing.TB, of *devpg.Server, follow bool) string {
 	return dir
 }
 
-// Own gives files to the user whom the server runs as.
+// Own gives files to the user that the server runs as.
 func Own(t testing.TB, s *devpg.Server, path string) {
 	t.Helper()
 	var st syscall.Stat_t
@@ -95,7 +96,7 @@ func Own(t testing.TB, s *devpg.Server, path string) {
 	}
 }
 
-// Promote makes a standby a server of its own, and returns when it takes writes.
+// Promote promotes a standby, and returns when it accepts writes.
 func Promote(t testing.TB, s *devpg.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// lint is what needs no tests to run.
+// lint returns the checks that run no tests.
 func lint() []step {
 	return []step{
 		{name: "gofmt", minutes: 1, command: []string{"sh", "-c", `unformatted=$(gofmt -l .); test -z "$unformatted" || { echo "not formatted, run make fmt:"; echo "$unformatted"; exit 1; }`}},
@@ -15,24 +15,24 @@ func lint() []step {
 	}
 }
 
-// underRace are the packages whose tests run with the race detector on each change:
-// where goroutines of the product share most memory. At night all do but sql, whose Go
-// code is tests. To build everything twice would take longer than to test it.
+// underRace are the packages that run with the race detector on each change: those in which
+// the product's goroutines share most memory. At night all packages do, except sql, whose Go
+// code is tests. Building everything twice would take longer than testing it.
 var underRace = []string{".", "./worker", "./internal/sharedbell", "./server", "./relay"}
 
-// longest are the packages that take longest. They begin first, so that none of them
-// runs alone at the end, and those that mostly wait for brokers run beside others.
+// longest are the slowest packages. They start first, so that none of them runs alone at the
+// end, and so that packages that mostly wait for brokers run next to others.
 var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./broker/rabbitmq", "./broker/kafka", "./redis", "./broker/redisstream", "./postgres", "./broker/nats", "./internal/chaos", "./internal/bench"}
 
-// onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and
-// the golden files of the SQL, the engine's suite, and the scenarios in which the
-// versions could differ.
+// onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and the
+// golden files of the SQL, the engine's suite, and the scenarios in which the versions could
+// differ.
 const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestEngine.*|TestDS.*|TestDU.*|TestLP4.*|TestLP9.*|TestHA5.*|TestHA7.*|" + onlyOnFourteen + ")$"
 
 // onlyOnFourteen is the engine's suite behind a pooler. One version is enough for it.
 const onlyOnFourteen = "TestHA6_EngineBehindPgbouncer"
 
-// onChange is what `make test` runs.
+// onChange returns the steps of `make test`.
 func onChange() []step {
 	return append(lint(),
 		step{name: "nightly-age", do: checkNight},
@@ -44,8 +44,8 @@ func onChange() []step {
 	)
 }
 
-// listed returns the folders of packages, such as "./sql", in the order given. What
-// cannot be listed stays as it is, and fails where it is built.
+// listed returns the folders of packages, such as "./sql", in the given order. A pattern that
+// cannot be listed stays as it is, and fails when it is built.
 func listed(patterns ...string) []string {
 	out, err := exec.Command("go", append([]string{"list"}, patterns...)...).Output()
 	if err != nil {
@@ -58,7 +58,7 @@ func listed(patterns ...string) []string {
 	return packages
 }
 
-// without returns the packages that are not among others, each once.
+// without returns the distinct packages that are not among others.
 func without(packages, others []string) []string {
 	gone := map[string]bool{}
 	for _, p := range others {

@@ -19,10 +19,10 @@ type event struct {
 	Elapsed                                                float64
 }
 
-// name is of a test within a package, or of a package without a test.
+// name identifies a test of a package, or a package if test is empty.
 type name struct{ pkg, test string }
 
-// events gathers what the tests of a step do.
+// events collects the events of a step's tests.
 type events struct {
 	s       step
 	version string
@@ -30,7 +30,7 @@ type events struct {
 	builds  map[string]*strings.Builder
 	failed  map[name]bool
 	r       result
-	told    io.Writer // how the packages end
+	told    io.Writer // receives a line for each package
 }
 
 func newEvents(s step, version string) *events {
@@ -88,8 +88,8 @@ func (e *events) ended(n name, v event) {
 	}
 }
 
-// packageEnded prints the package's line. A package that fails without a failed test
-// is a failure of its own: it did not build, it panicked, or its time was over.
+// packageEnded prints the package's line. A package that fails without a failed test is a
+// failure itself: it did not build, it panicked, or it exceeded its time.
 func (e *events) packageEnded(n name, v event, text string, took time.Duration) {
 	if v.Action == "skip" { // it has no tests
 		return
@@ -106,7 +106,7 @@ func (e *events) packageEnded(n name, v event, text string, took time.Duration) 
 	if b := e.builds[v.FailedBuild]; b != nil {
 		text = b.String()
 	}
-	for running, b := range e.output { // what a panic interrupted
+	for running, b := range e.output { // tests interrupted by a panic
 		if running.pkg == n.pkg {
 			text += b.String()
 		}
@@ -114,8 +114,8 @@ func (e *events) packageEnded(n name, v event, text string, took time.Duration) 
 	e.r.failures = append(e.r.failures, failure{short(n.pkg), e.repeat(n), tail(text)})
 }
 
-// result is what became of the step, whose command ended with err and printed said
-// beside its events.
+// result returns the result of the step, whose command ended with err and printed said besides
+// its events.
 func (e *events) result(err error, said string) result {
 	if err == nil && e.r.passed == 0 && len(e.r.failures) == 0 {
 		err = errors.New("no test ran")
@@ -123,7 +123,7 @@ func (e *events) result(err error, said string) result {
 	if err != nil && len(e.r.failures) == 0 {
 		e.r.failures = append(e.r.failures, failure{e.s.name, e.s.repeat(), fmt.Sprintf("%s\n%v", tail(said), err)})
 	}
-	// A test with subtests fails with them, and says nothing of its own.
+	// A test whose subtests failed is not listed itself.
 	e.r.failures = slices.DeleteFunc(e.r.failures, func(f failure) bool {
 		return slices.ContainsFunc(e.r.failures, func(other failure) bool { return strings.HasPrefix(other.what, f.what+"/") })
 	})
@@ -131,7 +131,7 @@ func (e *events) result(err error, said string) result {
 	return e.r
 }
 
-// repeat is the command that runs a test by itself.
+// repeat returns the command that runs a single test.
 func (e *events) repeat(n name) string {
 	parts := []string{"POSTHASTE_TEST_POSTGRES=" + e.version}
 	parts = append(parts, e.s.env...)
@@ -146,7 +146,7 @@ func (e *events) repeat(n name) string {
 	return strings.Join(parts, " ")
 }
 
-// anchored is the pattern of -run that matches a test and no other.
+// anchored returns the pattern for -run that matches only this test.
 func anchored(test string) string {
 	var levels []string
 	for level := range strings.SplitSeq(test, "/") {
@@ -157,7 +157,7 @@ func anchored(test string) string {
 
 const module = "github.com/posthaste-mq/posthaste"
 
-// short is the package's folder, such as "./sql".
+// short returns the package's folder, such as "./sql".
 func short(pkg string) string {
 	if pkg == module {
 		return "."
@@ -167,7 +167,7 @@ func short(pkg string) string {
 
 var skipped = regexp.MustCompile(`(?s)^.*_test\.go:\d+: |^\s*\w+\.go:\d+: `)
 
-// reasonOf is what a skipped test said last.
+// reasonOf returns the last output of a skipped test.
 func reasonOf(output string) string {
 	reason := ""
 	for line := range strings.Lines(output) {

@@ -1,10 +1,10 @@
-// Command run runs the checks and tests of the project, all of them even if some fail,
-// and ends with a summary: what failed, how to repeat it, what was skipped, and what
-// took long. `make test` and `make nightly` are this command.
+// Command run runs the checks and tests of the project, all of them even if some fail, and
+// ends with a summary: failures, how to repeat them, skipped tests, and the slowest tests.
+// `make test` and `make nightly` run this command.
 //
-//	run change                  what runs on each change
+//	run change                  the steps of each change
 //	run nightly [-part 3/20] [-steps pattern]
-//	                            everything, or a part of it, and docs/nightly.md
+//	                            all steps or a part of them, and docs/nightly.md
 //	run page                    docs/nightly.md with a row for each step, without running any
 //	run table                   the table of docs/testing.md
 //	run list                    the steps of a night, with their minutes
@@ -81,8 +81,8 @@ func matching(steps []step, pattern *regexp.Regexp) []step {
 	return chosen
 }
 
-// runAll runs the steps one after the other, but for those that run beside the one before
-// them, whatever becomes of them. record, if not nil, is called for each.
+// runAll runs the steps one after the other, except those that run beside the previous one. It
+// continues after failures. record, if not nil, is called for each.
 func runAll(ctx context.Context, steps []step, record func(step, result) error) error {
 	if len(steps) == 0 {
 		return fmt.Errorf("no step matches")
@@ -90,7 +90,7 @@ func runAll(ctx context.Context, steps []step, record func(step, result) error) 
 	sum := summary{}
 	begun := time.Now()
 	for len(steps) > 0 {
-		if ctx.Err() != nil { // the summary still says what ended before
+		if ctx.Err() != nil { // the summary still shows the results so far
 			return errors.Join(ctx.Err(), sum.print(os.Stdout, time.Since(begun)))
 		}
 		n := 1
@@ -112,7 +112,7 @@ func runAll(ctx context.Context, steps []step, record func(step, result) error) 
 	return sum.print(os.Stdout, time.Since(begun))
 }
 
-// runTogether runs steps side by side, and returns their results in order.
+// runTogether runs steps concurrently, and returns their results in order.
 func runTogether(ctx context.Context, steps []step) []result {
 	results := make([]result, len(steps))
 	var all sync.WaitGroup

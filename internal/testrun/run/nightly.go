@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// nightly is everything: all tests with all twins on both versions, the random tests
-// for long, fuzzing, chaos, every test at its full size, and the ratios.
+// nightly returns all steps: all tests with all twins on both versions, long random tests,
+// fuzzing, chaos, every test at its full size, and the ratios.
 func nightly() []step {
 	steps := lint()
 	for _, version := range []string{"18", "14"} {
@@ -25,10 +25,10 @@ func nightly() []step {
 	return append(steps, ratios()...)
 }
 
-// brokers are the packages that do the same on each version of PostgreSQL.
+// brokers are the packages that do not depend on the version of PostgreSQL.
 var brokers = []string{"./broker/...", "./sink/...", "./source", "./redis", "./inbox", "./internal/devbroker", "./internal/redis"}
 
-// allTests is every test at the size of a change, with what a change leaves out.
+// allTests runs every test at the size of a change, including those that a change skips.
 func allTests(version string) []step {
 	tests := func(part string, minutes int, race bool, packages ...string) step {
 		flags := []string{"-timeout=50m"}
@@ -77,8 +77,8 @@ func interleavings(version string) []step {
 	}
 }
 
-// sized are the tests that have a full size, and about what they take. A test that gets
-// a full size is added here. They run one after the other, by themselves.
+// sized are the tests that have a full size, with their approximate minutes. Add a new test
+// with a full size here. They run alone, one after the other.
 var sized = []struct {
 	pkg     string
 	minutes int
@@ -103,13 +103,13 @@ var sized = []struct {
 	{"./internal/cli", 1, nil, []string{"TestHA5ServeWaitsForItsDatabase"}},
 	{"./sql", 3, nil, []string{"TestInterleavingKeyed", "TestClaimBesideManyParked", "TestClaimBesideManyKeysInLine", "TestRuleFairNewcomerBehindManyKeys"}},
 	{"./sql", 25, nil, []string{"TestInterleavingFindsBrokenTwins", "TestInterleavingKeyedFindsBrokenTwins"}},
-	// What claims and searches read, beside ten million rows and beside a million.
+	// The cost of claims and searches with ten million rows and with a million.
 	{"./sql", 10, []string{"POSTHASTE_TEST_ROWS=10000000"}, []string{"TestGoldenPlans", "TestGoldenPages"}},
 	{"./sql", 4, []string{"POSTHASTE_TEST_ROWS=1000000"}, []string{"TestGoldenKeyedPlans", "TestSearchesOfDeadLettersReadLittle", "TestListingsByReferenceReadLittle",
 		"TestRuleMetricsCostTheSame", "TestRuleEmptyClaimKeepsItsProgress", "TestRuleClaimAfterADueBacklogKeepsItsProgress", "TestRuleSiftingKeepsItsProgress"}},
 }
 
-// sizedOnRedis are those of the other engine, which need no PostgreSQL.
+// sizedOnRedis are the sized tests of the Redis engine, which need no PostgreSQL.
 var sizedOnRedis = map[string][]string{
 	"./internal/acceptance": {"TestOnRedis", "TestRE1"},
 	"./inbox":               {"TestNP2_OnceOnRedis"},
@@ -142,14 +142,15 @@ func fullSize(version, pkg, test string, minutes int, env []string) step {
 		command: []string{"-timeout=3h", "-run=" + anchored(test)}, packages: []string{pkg}, versions: version}
 }
 
-// peers checks the bench beside other queues, a module of its own. It is built, not run.
+// peers checks the comparison with other queues, which is a separate module. It is built, not
+// run.
 func peers() step {
 	return step{name: "bench beside other queues builds", minutes: 3, command: []string{"sh", "-ec",
 		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; cd bench/peers; go vet ./...; ../../.cache/staticcheck ./...; go test ./..."}}
 }
 
-// chaos is an hour on each engine, in two halves, so that a part of the night fits into
-// an hour. The clocks of some clients are off.
+// chaos runs an hour on each engine, in two halves, so that a part of the night fits into an
+// hour. Some clients have wrong clocks.
 func chaos() []step {
 	const build = "make bin/posthaste .cache/chaos; scripts/clock-off 60 go build -o .cache/chaos-ahead ./internal/chaos/run; scripts/clock-off -60 go build -o .cache/chaos-behind ./internal/chaos/run; "
 	const run = ".cache/chaos -program bin/posthaste -duration 30m -clocks .cache/chaos-ahead,.cache/chaos-behind -engine "

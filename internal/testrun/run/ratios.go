@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// bound is what a figure of a bench must not fall below, or rise above. The field is a
-// path, such as ratio or variants.0.flow.ratio.
+// bound is a lower or upper limit of a bench's figure. The field is a path, such as ratio or
+// variants.0.flow.ratio.
 type bound struct {
 	field       string // of the result's JSON
 	least, most float64
 }
 
-// benches are the figures that docs/performance.md claims, each with the bound that it
-// is held to: what was asked for, not the best that was measured.
+// benches are the figures that docs/performance.md claims, each with its required limit, not
+// the best measured value.
 var benches = []struct {
 	args    string
 	minutes int
@@ -29,8 +29,8 @@ var benches = []struct {
 	{"pinned --keyed=ordered --duration 60s", 3, []bound{{field: "sixths_cpu_ratio", most: 1.3}}},
 	{"backlog --duration 30s", 2, []bound{{field: "ratio", least: 0.9}}},
 	{"backlog --waiting 10000000 --duration 5m", 9, []bound{{field: "ratio", least: 0.9}}},
-	// Ways 2, 3 and 4 of transactional send by SQL, by postgres.In and by Engine.Send alone
-	// with a worker, 5, 6 and 7 without one.
+	// Ways 2, 3 and 4 of transactional send with SQL, with postgres.In and with Engine.Send
+	// alone, with a worker; 5, 6 and 7 without one.
 	{"transactional --duration 60s", 2, []bound{{field: "ways.2.ratio_to_two_rows", least: 0.41}, {field: "ways.3.ratio_to_two_rows", least: 0.41},
 		{field: "ways.5.ratio_to_two_rows", least: 0.47}, {field: "ways.6.ratio_to_two_rows", least: 0.45}, {field: "ways.7.ratio_to_two_rows", least: 0.5}, fewNotifications}},
 	{"transactional --queues 20 --duration 60s", 2, []bound{{field: "ways.3.ratio_to_two_rows", least: 0.33}, {field: "ways.6.ratio_to_two_rows", least: 0.4}, fewNotifications}},
@@ -46,7 +46,7 @@ var benches = []struct {
 	{"latency --open-sender --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"ordered", 1, []bound{{field: "ratio", least: 0.5}}},
 	{"idle", 1, []bound{{field: "statements_per_second", most: 2}, {field: "cpu_percent", most: 1}}},
-	// Variant 0 is without telemetry, 1 with metrics, 2 with one trace in a hundred, too.
+	// Variant 0 is without telemetry, 1 with metrics, 2 also with one trace in a hundred.
 	{"telemetry --duration 60s", 2, []bound{{field: "variants.1.flow.ratio", least: 0.95}, {field: "variants.1.single.ratio", least: 0.95},
 		{field: "variants.2.flow.ratio", least: 0.85}, {field: "variants.2.single.ratio", least: 0.85}}},
 	{"relay", 1, []bound{{field: "ratio", least: 0.7}, {field: "confirm_p50_ms", most: 5}}},
@@ -59,7 +59,7 @@ var benches = []struct {
 	{"latency --engine redis --duration 8s", 1, []bound{{field: "p50_ms", most: 1}, {field: "p99_ms", most: 5}}},
 }
 
-// fewNotifications is what dense traffic must keep, over all queues of a database and all
+// fewNotifications is the limit for dense traffic, over all queues of a database and all
 // processes.
 var fewNotifications = bound{field: "most_notifications_per_second", most: 20}
 
@@ -73,8 +73,8 @@ func ratios() []step {
 	return steps
 }
 
-// judge reads a bench's result, which is the last line of its output that is an
-// object, and holds its figures to the bounds.
+// judge reads a bench's result, which is the last line of its output that is an object, and
+// compares its figures to the bounds.
 func judge(output string, bounds []bound) (figures string, err error) {
 	start := strings.Index(output, "{")
 	if start < 0 {
@@ -100,7 +100,7 @@ func judge(output string, bounds []bound) (figures string, err error) {
 	return strings.Join(said, ", "), errors.Join(broken...)
 }
 
-// at is the value at a path such as "variants.0.flow", or nil.
+// at returns the value at a path such as "variants.0.flow", or nil.
 func at(value any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch v := value.(type) {

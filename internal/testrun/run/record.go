@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// nightDoc holds the last result of each step of a night.
+// nightDoc has the last result of each step of a night.
 const nightDoc = "docs/nightly.md"
 
-// oldest is how many commits ago the last result of a step may lie. All steps take about 19
-// hours, which are run a few at a time.
+// oldest is the maximum age of a step's last result, in commits. All steps take about 19 hours
+// and are run a few at a time.
 const oldest = 400
 
 const nightHead = `# Nightly results
@@ -44,8 +44,8 @@ func readNight(text string) map[string]row {
 	return rows
 }
 
-// writeNight is the page with a row for each step of a night, in their order. A step
-// without a result is due since the commit given.
+// writeNight returns the page with a row for each step of a night, in order. A step without a
+// result is due since the given commit.
 func writeNight(rows map[string]row, steps []step, commit string) string {
 	var text strings.Builder
 	text.WriteString(nightHead)
@@ -66,8 +66,8 @@ func recordNight(s step, r result) error {
 	})
 }
 
-// writePage brings the page's rows in line with the steps, and keeps all results. A row of a
-// commit from a branch that was merged under another number takes the commit where that
+// writePage updates the page's rows to the current steps, and keeps all results. If a row's
+// commit is from a branch that was merged under another hash, it gets the commit where that
 // branch began.
 func writePage() error {
 	return changePage(func(rows map[string]row, _ string) {
@@ -80,7 +80,7 @@ func writePage() error {
 	})
 }
 
-// inHistory reports whether HEAD came from a commit.
+// inHistory reports whether a commit is an ancestor of HEAD.
 func inHistory(commit string) bool {
 	return exec.Command("git", "merge-base", "--is-ancestor", commit, "HEAD").Run() == nil
 }
@@ -99,7 +99,7 @@ func changePage(change func(rows map[string]row, commit string)) error {
 	return os.WriteFile(filepath.Clean(nightDoc), []byte(writeNight(rows, nightly(), commit)), 0o644)
 }
 
-// outcome is a step's result in a few words.
+// outcome describes a step's result in a few words.
 func outcome(r result) string {
 	if len(r.failures) == 0 {
 		return verdict(r)
@@ -124,8 +124,8 @@ func head() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// checkNight returns which results of the page are older than they may be. Without the
-// history, as in an archive of the source or a shallow clone, none is.
+// checkNight returns the results of the page that are too old. Without the history, as in a
+// source archive or a shallow clone, it returns none.
 func checkNight() error {
 	shallow, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
 	if err != nil || strings.TrimSpace(string(shallow)) == "true" {
@@ -156,12 +156,12 @@ func checkNight() error {
 	return errors.Join(late...)
 }
 
-// checkAge returns an error if a commit is more than oldest commits old, or none of
-// this branch.
+// checkAge returns an error if a commit is more than oldest commits old, or not in this
+// branch.
 func checkAge(commit string) error {
-	// A clone has the history alone; a commit of another branch may exist here and not there.
+	// A clone has only the history, but here a commit of another branch may exist.
 	if !inHistory(commit) {
-		return fmt.Errorf("its commit %s is not in the history of this branch; mend the row with: make nightly-page", commit)
+		return fmt.Errorf("its commit %s is not in the history of this branch; fix the row with: make nightly-page", commit)
 	}
 	out, err := exec.Command("git", "rev-list", "--count", commit+"..HEAD").Output()
 	if err != nil {

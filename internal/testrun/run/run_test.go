@@ -18,7 +18,7 @@ func quiet(s step, version string) *events {
 	return e
 }
 
-// read feeds events as `go test -json` writes them.
+// read feeds events in the format of `go test -json`.
 func read(t *testing.T, e *events, all ...event) {
 	t.Helper()
 	for _, v := range all {
@@ -93,7 +93,7 @@ func TestSkipsAreToldByTheirReason(t *testing.T) {
 	}
 }
 
-// Steps that run beside others do not wait for them, and the summary has all.
+// Steps that run beside others do not wait for them, and the summary contains all.
 func TestStepsBesideOthers(t *testing.T) {
 	t.Parallel()
 	first, second := make(chan bool), make(chan bool)
@@ -176,8 +176,7 @@ func TestThePageKeepsResults(t *testing.T) {
 	}
 }
 
-// Each test that has a full size is there under its name, so that a step cannot pass by
-// running nothing.
+// Each sized test exists under its name, so that a step cannot pass by running nothing.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	named := map[string][]string{}

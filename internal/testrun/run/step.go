@@ -20,29 +20,28 @@ import (
 // step is one command of a run.
 type step struct {
 	name    string
-	minutes int      // about what it takes on two cores; a night is split by it
+	minutes int      // approximate minutes on two cores; a night is split by them
 	env     []string // added to the environment
 	command []string
-	// packages of `go test`. If there are any, command holds only its flags, and the
-	// step runs with the servers of versions.
+	// packages of `go test`. If not empty, command contains only its flags, and the step runs
+	// with the servers of versions.
 	packages []string
-	versions string // of PostgreSQL, separated by commas; the tests use the first
-	// beside names the step beside which it runs, if that comes right before it.
+	versions string // of PostgreSQL, comma-separated; the tests use the first
+	// beside names the step beside which this step runs, if that is the previous one.
 	beside string
-	// do is done in place of a command.
+	// do is called instead of a command.
 	do func() error
-	// check, if not nil, judges what the command printed, and returns figures to be
-	// recorded.
+	// check, if not nil, judges the command's output, and returns figures to record.
 	check func(output string) (figures string, err error)
 }
 
-// failure is one test, or one step without tests, that failed.
+// failure is a failed test, or a failed step without tests.
 type failure struct{ what, repeat, output string }
 
 // skip is one test that was skipped.
 type skip struct{ what, reason string }
 
-// result is what became of a step.
+// result is the result of a step.
 type result struct {
 	took     time.Duration
 	cpu      time.Duration // of all processes that have ended
@@ -53,7 +52,7 @@ type result struct {
 	figures  string
 }
 
-// timing is what one test took.
+// timing is the duration of a test.
 type timing struct {
 	what string
 	took time.Duration
@@ -73,7 +72,7 @@ func (s step) run(ctx context.Context) result {
 	return r
 }
 
-// cpuOf is the CPU time of a command that has ended, and of its children that have.
+// cpuOf returns the CPU time of a finished command and its finished children.
 func cpuOf(cmd *exec.Cmd) time.Duration {
 	if cmd.ProcessState == nil {
 		return 0
@@ -106,7 +105,7 @@ func (s step) runCommand(ctx context.Context) result {
 	return r
 }
 
-// tail is the end of a long output.
+// tail returns the end of a long output.
 func tail(text string) string {
 	const most = 8 << 10
 	if len(text) > most {
@@ -115,7 +114,7 @@ func tail(text string) string {
 	return text
 }
 
-// repeat is the command that repeats the step.
+// repeat returns the command that repeats the step.
 func (s step) repeat() string {
 	return strings.Join(append(slices.Clone(s.env), s.command...), " ")
 }
@@ -132,7 +131,7 @@ func (s step) runTests(ctx context.Context) result {
 	}
 	var said bytes.Buffer
 	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
-	// All events are kept, to look at while the step runs and afterwards.
+	// All events are stored, to be read during and after the step.
 	kept, err := os.Create(filepath.Join(filepath.Dir(launcher), "events "+strings.ReplaceAll(s.name, "/", " ")+".json"))
 	if err != nil {
 		return result{failures: []failure{{s.name, s.repeat(), err.Error()}}}
@@ -154,7 +153,7 @@ func (s step) runTests(ctx context.Context) result {
 	return r
 }
 
-// command is stopped by SIGINT, so that the launcher stops its servers.
+// command is stopped with SIGINT, so that the launcher stops its servers.
 func command(ctx context.Context, env, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -163,8 +162,8 @@ func command(ctx context.Context, env, args []string) *exec.Cmd {
 	return cmd
 }
 
-// partOf returns part k of n, given as "k/n", or everything for "". The steps are
-// dealt out by their minutes, so that all parts take about as long.
+// partOf returns part k of n, given as "k/n", or all steps for "". The steps are distributed
+// by their minutes, so that all parts take about the same time.
 func partOf(steps []step, part string) ([]step, error) {
 	if part == "" {
 		return steps, nil

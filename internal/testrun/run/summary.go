@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// summary is what became of all steps of a run.
+// summary is the result of all steps of a run.
 type summary struct {
 	names   []string
 	results []result
@@ -19,8 +19,7 @@ func (s *summary) add(of step, r result) {
 	s.results = append(s.results, r)
 }
 
-// print writes the summary of a run that took so long, and returns an error if anything
-// failed.
+// print writes the summary of a run of that duration, and returns an error if a step failed.
 func (s *summary) print(w io.Writer, total time.Duration) error {
 	var passed, failed int
 	var skips []skip
@@ -76,8 +75,7 @@ func printSlowest(w io.Writer, all []timing) {
 	}
 }
 
-// printSkips counts the tests that run at night only, and lists all others that were
-// skipped.
+// printSkips counts the tests that run at night only, and lists all other skipped tests.
 func printSkips(w io.Writer, skips []skip) {
 	nights := 0
 	for _, s := range skips {

@@ -32,7 +32,7 @@ var nightOnly = map[string]string{
 	"NP6": "speed through a broker",
 }
 
-// Each promise has a test on each change.
+// Each acceptance id has a test on each change.
 func TestNoPromiseLosesItsTest(t *testing.T) {
 	t.Parallel()
 	tests, err := findTests("../../..")
